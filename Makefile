@@ -1,0 +1,55 @@
+# Needs make and Python 3.11 or newer, nothing else: everything below lives in .venv.
+
+PYTHON ?= python3
+SEEDS ?= 2000
+CHECK_SEEDS ?= 200
+
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help .venv venv demo test check sim bench fmt clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.venv: $(READY)
+venv: $(READY) ## set up .venv (every other target does this by itself)
+
+# Depends on pyproject.toml alone: the install is editable, so source changes need no second one.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "perdure needs Python 3.11 or newer; try: make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+demo: $(READY) ## run the tour in examples/demo.py
+	$(BIN)/python examples/demo.py
+
+test: $(READY) ## run all tests, the museum of other engines' defects included
+	$(BIN)/pytest -n 2
+
+check: $(READY) ## format, lint, layers, types, tests and a short simulation
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/mypy
+	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory sim SEEDS=$(CHECK_SEEDS)
+
+sim: $(READY) ## simulate SEEDS worlds full of crashes (default 2000)
+	$(BIN)/python -m perdure.testing.sim --seeds $(SEEDS)
+
+bench: $(READY) ## measure speed
+	$(BIN)/python -m bench
+
+fmt: $(READY) ## format the code and fix what the linter can fix
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv, caches and build output
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

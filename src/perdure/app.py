@@ -1,0 +1,176 @@
+"""The only wiring: a URL and workflows in, an engine out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from perdure.errors import CallerError, CannotOpen
+from perdure.executors.inline import InlineExecutor
+from perdure.executors.process import ProcessExecutor
+from perdure.executors.thread import ThreadExecutor
+from perdure.kernel.machine import Workflow
+from perdure.ports.executor import Executor
+from perdure.ports.store import Queries, Store
+from perdure.runtime.client import Client, Startable
+from perdure.runtime.clock import SystemClock
+from perdure.runtime.doors import LocalDoor, RemoteDoor
+from perdure.runtime.shard import Shard
+
+
+class Engine(Client):
+    """A client of an engine that runs in this process. Made by `perdure.open`."""
+
+    def __init__(self, door: LocalDoor, shard: Shard, workflows: dict[str, Startable]) -> None:
+        super().__init__(door, workflows)
+        self._shard = shard
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many commits, entries, stale receipts and the like there were since the engine was opened."""
+        return dict(self._shard.counts + self._shard.kernel.counts)
+
+
+@asynccontextmanager
+async def open(
+    url: str | os.PathLike[str],
+    *,
+    workflows: Iterable[Any] = (),
+    cache: int = 4096,
+    inline: int | None = None,
+    threads: int = 32,
+    processes: int | None = None,
+    drain: float = 5.0,
+) -> AsyncIterator[Engine]:
+    """Run workflows on a database: a path of a SQLite file, or ":memory:".
+
+    cache: how many instances stay in memory. inline, threads, processes: how many steps of each kind run at once (None: no
+    bound for inline steps, one process per core). drain: seconds that running steps get to end when the engine is closed;
+    what still runs then is cut and runs again at the next open.
+    """
+    known = _by_name(workflows)
+    loop = asyncio.get_running_loop()
+    store = _open_store(url, loop)
+    executors: list[Executor] = [InlineExecutor(inline), ThreadExecutor(threads), ProcessExecutor(processes)]
+    try:
+        door_box: list[LocalDoor] = []
+        shard = Shard(
+            store,
+            SystemClock(loop),
+            executors,
+            known.values(),
+            owner=f"process {os.getpid()} on {socket.gethostname()}",
+            cache=cache,
+            ended=lambda *end: door_box[0].ended(*end),
+            fallen=lambda error: door_box[0].fallen(error),
+        )
+        door = LocalDoor(shard, cast(Queries, store))
+        door_box.append(door)
+        shard.open()
+        try:
+            yield Engine(door, shard, cast(dict[str, Startable], known))
+        finally:
+            await _stop(shard, door, drain)
+    finally:
+        for executor in executors:
+            await executor.close()
+        store.close()
+
+
+@asynccontextmanager
+async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ()) -> AsyncIterator[Client]:
+    """Talk to the engine of another process: start, send, cancel, read. Needs no code; `workflows` converts types."""
+    store = _connect_store(url)
+    try:
+        yield Client(RemoteDoor(store), cast(dict[str, Startable], _by_name(workflows)))
+    finally:
+        store.close()
+
+
+def run(
+    workflow: Any,
+    *args: Any,
+    url: str | os.PathLike[str] = ":memory:",
+    key: str | None = None,
+    workflows: Iterable[Any] = (),
+    **kwargs: Any,
+) -> Any:
+    """The one synchronous door: open, start, wait for the result, close."""
+
+    async def main() -> Any:
+        async with open(url, workflows=[workflow, *workflows]) as engine:
+            handle = await engine.start(workflow, *args, key=key, **kwargs)
+            return await handle.result()
+
+    return run_async(main)
+
+
+def run_async(main: Callable[[], Awaitable[Any]]) -> Any:
+    """Run a coroutine function on a new loop, on uvloop where it is installed."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        new_event_loop = asyncio.new_event_loop
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main())  # type: ignore[arg-type]
+
+
+async def _stop(shard: Shard, door: LocalDoor, drain: float) -> None:
+    """Let running steps end, cut the rest, and give the lease back."""
+    loop = asyncio.get_running_loop()
+    idle: asyncio.Future[None] = loop.create_future()
+    shard.drain(lambda: None if idle.done() else idle.set_result(None))
+    try:
+        await asyncio.wait_for(asyncio.shield(idle), drain)
+    except TimeoutError:
+        shard.park()
+        try:
+            await asyncio.wait_for(idle, 10)
+        except TimeoutError:
+            pass  # the store does not answer: what is not recorded is found as after a crash
+    shard.release()
+    door.close()
+
+
+def _by_name(workflows: Iterable[Any]) -> dict[str, Workflow]:
+    known: dict[str, Workflow] = {}
+    for workflow in workflows:
+        if not hasattr(workflow, "machine") or not hasattr(workflow, "encode_input"):
+            raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
+        if known.setdefault(workflow.name, workflow) is not workflow:
+            raise CallerError(f"two workflows are named {workflow.name!r}: give one of them name=...")
+    return known
+
+
+def _open_store(url: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> Store:
+    path = _path(url)
+    if path == ":memory:":
+        from perdure.stores.memory import MemoryStore
+
+        return MemoryStore()
+    from perdure.stores.sqlite import SqliteStore
+
+    return SqliteStore(path, call_soon_threadsafe=loop.call_soon_threadsafe)
+
+
+def _connect_store(url: str | os.PathLike[str]) -> Any:
+    path = _path(url)
+    if path == ":memory:":
+        raise CannotOpen("a :memory: database lives in one process; nobody else can connect to it")
+    from perdure.stores.sqlite import SqliteStore
+
+    return SqliteStore.open_client(path)
+
+
+def _path(url: str | os.PathLike[str]) -> str:
+    text = os.fspath(url)
+    scheme, found, rest = text.partition("://")
+    if not found:
+        return text
+    if scheme == "sqlite":
+        return rest.removeprefix("/") or ":memory:"  # as elsewhere: sqlite:///relative, sqlite:////absolute
+    raise CannotOpen(f"{scheme}:// databases are not supported by this version; use a path or sqlite:///path")

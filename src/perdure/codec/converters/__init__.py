@@ -1,0 +1,1 @@
+"""One converter for each kind of annotation; `table.py` lists them."""

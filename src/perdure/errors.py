@@ -1,0 +1,462 @@
+"""Every error that users can meet, in one file.
+
+An exception's docstring is its entry in the reference: what happened, whose fault it is, what to do. Its base says
+who has to act: the author of the workflow, the caller, or whoever keeps the database. Errors carry their facts as
+attributes, so that programs need not read their text.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AuthorError",
+    "BadCall",
+    "CallerError",
+    "CannotOpen",
+    "ChildFailed",
+    "Corrupt",
+    "Deadlock",
+    "Divergence",
+    "EngineClosed",
+    "EngineRunning",
+    "Fatal",
+    "Fenced",
+    "InstanceCancelled",
+    "InstanceEnded",
+    "InstanceFailed",
+    "JoinFailed",
+    "KeyInUse",
+    "NewerFormat",
+    "NewerSchema",
+    "NotADatabase",
+    "NotAFlow",
+    "NotAwaited",
+    "NotCanonical",
+    "NotConvertible",
+    "NotDurable",
+    "NotPlain",
+    "NotStuck",
+    "OperationFailed",
+    "OutcomeUnknown",
+    "PerdureError",
+    "RaceFailed",
+    "ReceiveTimeout",
+    "RepeatedName",
+    "ResultTimeout",
+    "StepFailed",
+    "StepTimeout",
+    "StoreError",
+    "StoreFailed",
+    "TooLarge",
+    "UnknownInstance",
+    "UnknownWorkflow",
+]
+
+
+class PerdureError(Exception):
+    """The base of every error that perdure raises."""
+
+
+class AuthorError(PerdureError):
+    """The author of the workflow is at fault: its code or definition has to change."""
+
+
+class CallerError(PerdureError):
+    """The caller is at fault: what was asked, or the value that came with it, has to change."""
+
+
+class StoreError(PerdureError):
+    """The database is at fault: what it holds, or its state, needs an operator."""
+
+
+# ---- values: what may be recorded, and how (perdure.codec) -----------------------------------------------------
+
+
+class NotPlain(CallerError):
+    """This value has no recorded form.
+
+    Recorded values are plain data: None, bool, int, float, str, bytes, list, dict, datetime, date, timedelta,
+    Decimal and UUID. Convert the value at `path` to one of them, or annotate it with a type that perdure converts
+    (dataclass, TypedDict, NamedTuple, Enum, set, msgspec struct, pydantic model).
+    """
+
+    def __init__(self, path: str, found: str, advice: str) -> None:
+        super().__init__(path, found, advice)
+        self.path = path
+        self.found = found
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.found} cannot be recorded; {self.advice}"
+
+
+class NotConvertible(CallerError):
+    """This value does not have the type that its receiver is annotated with.
+
+    `path` names the field, `expected` the annotation, `found` what came instead, `where` the workflow or function
+    that receives it. Nothing was recorded: correct the value and call again.
+    """
+
+    def __init__(self, path: str, expected: str, found: str, where: str = "") -> None:
+        super().__init__(path, expected, found, where)
+        self.path = path
+        self.expected = expected
+        self.found = found
+        self.where = where
+
+    def __str__(self) -> str:
+        prefix = f"{self.where}: " if self.where else ""
+        return f"{prefix}{self.path}: expected {self.expected}, found {self.found}"
+
+
+class NotCanonical(CallerError):
+    """These bytes are not the one canonical encoding of a value.
+
+    `reason` says which rule they break, `offset` where. Values from elsewhere must be decoded by their own rules
+    and encoded again with `perdure.codec.encode`.
+    """
+
+    def __init__(self, reason: str, offset: int) -> None:
+        super().__init__(reason, offset)
+        self.reason = reason
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return f"byte {self.offset}: {self.reason}"
+
+
+class TooLarge(CallerError):
+    """This value is larger than the limit.
+
+    Put large data where it belongs (a file, an object store) and record a reference to it, or raise the limit.
+    """
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(what, size, limit)
+        self.what = what
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"{self.what} has {self.size:,} bytes, more than the limit of {self.limit:,}; record a reference instead"
+
+
+class Corrupt(StoreError):
+    """A stored body is damaged: its checksum does not match its content.
+
+    The disk, the file system or somebody's hand changed it. Restore the database from a backup.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"a stored body is corrupt: {self.reason}; restore the database from a backup"
+
+
+class NewerFormat(StoreError):
+    """A stored body was written by a newer perdure: upgrade.
+
+    Every perdure reads what older ones wrote, never the reverse. Nothing was changed.
+    """
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(found, known)
+        self.found = found
+        self.known = known
+
+    def __str__(self) -> str:
+        return f"format {self.found} was written by a newer perdure (this one reads up to {self.known}): upgrade"
+
+
+# ---- workflows: what their code does (perdure.flows, perdure.kernel) --------------------------------------------
+
+
+class Divergence(AuthorError):
+    """The code no longer does what it did when this instance ran.
+
+    At `entry` the journal has the operation `recorded`; the code that is loaded now asks for `current`. Nothing was run.
+    Put the old code back, or keep the old order of operations, then `perdure retry` the instance.
+    """
+
+    def __init__(
+        self, instance: str, entry: int, recorded: str, current: str, location: str = "", source: str = ""
+    ) -> None:
+        super().__init__(instance, entry, recorded, current, location, source)
+        self.instance = instance
+        self.entry = entry
+        self.recorded = recorded
+        self.current = current
+        self.location = location
+        self.source = source
+
+    def __str__(self) -> str:
+        place = f" at {self.source}" if self.source else ""
+        return (
+            f"{self.instance}, entry {self.entry}: recorded is {self.recorded}, "
+            f"but the code now asks for {self.current}{place}; nothing was run"
+        )
+
+
+class NotDurable(AuthorError):
+    """A flow awaited something that needs a real event loop: a socket, a thread, a subprocess, a foreign future.
+
+    The body of a flow does no I/O. Move the call into a step: `await ctx.step("name", function, ...)`.
+    """
+
+    def __init__(self, call: str, where: str = "") -> None:
+        super().__init__(call, where)
+        self.call = call
+        self.where = where
+
+    def __str__(self) -> str:
+        place = f" at {self.where}" if self.where else ""
+        return f"{self.call}{place} needs a real event loop, and a flow has none; move it into a step: ctx.step(...)"
+
+
+class NotAFlow(AuthorError):
+    """Only an `async def` whose first parameter is the context can be a flow."""
+
+    def __init__(self, found: str, where: str) -> None:
+        super().__init__(found, where)
+        self.found = found
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"{self.where}: a flow is an `async def name(ctx, ...)`, found {self.found}"
+
+
+class NotAwaited(AuthorError):
+    """The flow returned while a task that it had created was still running.
+
+    Await the task, or create it in an `asyncio.TaskGroup`: nothing runs on after a flow has returned.
+    """
+
+    def __init__(self, tasks: list[str]) -> None:
+        super().__init__(tasks)
+        self.tasks = tasks
+
+    def __str__(self) -> str:
+        return f"the flow returned while these tasks still ran: {', '.join(self.tasks)}; await them before the end"
+
+
+class Deadlock(AuthorError):
+    """The flow waits for something that nothing can bring: no step, timer, message or child is open.
+
+    Usual causes: an `asyncio.Event` that nobody sets, a `Queue` that nobody fills, a lock taken twice.
+    """
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"the flow waits at {self.where}, but no step, timer, message or child could ever wake it"
+
+
+class RepeatedName(AuthorError):
+    """A flow with `strict_names=True` used the same name twice in one scope. Give the operation its own name."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
+
+    def __str__(self) -> str:
+        return f"{self.location} was used before in this scope, and the flow has strict_names=True"
+
+
+class BadCall(AuthorError):
+    """An operation was called in a way that it does not have; the text says which way it has."""
+
+
+# ---- what a step raises to say more than "it failed" ----------------------------------------------------------------
+
+
+class Fatal(Exception):
+    """Raise this in a step to say that trying again is pointless: the step fails at once, without a retry.
+
+    `data` is plain data that the flow finds on the recorded failure.
+    """
+
+    def __init__(self, message: str = "", data: object = None) -> None:
+        super().__init__(message)
+        self.data = data
+
+
+# ---- what a flow meets while it runs ------------------------------------------------------------------------------
+
+
+class OperationFailed(PerdureError):
+    """The base of what a durable operation raises at its await."""
+
+
+class StepFailed(OperationFailed):
+    """A step failed for good: every allowed attempt was used, or it raised `Fatal`.
+
+    `errors` has the failure of each attempt, the last one last; each has type, message, traceback text and data.
+    """
+
+    def __init__(self, name: str, attempts: int, errors: tuple[object, ...]) -> None:
+        super().__init__(name, attempts, errors)
+        self.name = name
+        self.attempts = attempts
+        self.errors = errors
+
+    @property
+    def error(self) -> object:
+        return self.errors[-1]
+
+    def __str__(self) -> str:
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        return f"step {self.name!r} was tried {times}; last error: {self.error}"
+
+
+class StepTimeout(StepFailed):
+    """The last attempt of a step was cut because it took longer than its timeout."""
+
+
+class OutcomeUnknown(StepFailed):
+    """The process died while the step ran, as often as it was allowed to run. Whether it took effect is not known."""
+
+
+class ReceiveTimeout(OperationFailed):
+    """No matching message came in time."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(names)
+        self.names = names
+
+    def __str__(self) -> str:
+        return f"no message {' or '.join(map(repr, self.names)) or '(of any name)'} came in time"
+
+
+class JoinFailed(OperationFailed):
+    """Branches of a join failed. All have settled; `errors` has the exception of each failed branch."""
+
+    def __init__(self, name: str, errors: dict[str, Exception]) -> None:
+        super().__init__(name, errors)
+        self.name = name
+        self.errors = errors
+
+    def __str__(self) -> str:
+        failed = "; ".join(f"{branch}: {type(e).__name__}: {e}" for branch, e in self.errors.items())
+        return f"join {self.name!r}: {len(self.errors)} branches failed: {failed}"
+
+
+class RaceFailed(OperationFailed):
+    """Every branch of a race failed; `errors` has the exception of each."""
+
+    def __init__(self, name: str, errors: dict[str, Exception]) -> None:
+        super().__init__(name, errors)
+        self.name = name
+        self.errors = errors
+
+    def __str__(self) -> str:
+        failed = "; ".join(f"{branch}: {type(e).__name__}: {e}" for branch, e in self.errors.items())
+        return f"race {self.name!r}: all branches failed: {failed}"
+
+
+class ChildFailed(OperationFailed):
+    """A child did not complete. `status` is failed, cancelled or refused; `error` is what it recorded."""
+
+    def __init__(self, workflow: str, key: str, status: str, error: object) -> None:
+        super().__init__(workflow, key, status, error)
+        self.workflow = workflow
+        self.key = key
+        self.status = status
+        self.error = error
+
+    def __str__(self) -> str:
+        return f"child {self.workflow}/{self.key} {self.status}: {self.error}"
+
+
+# ---- asking an engine ---------------------------------------------------------------------------------------------
+
+
+class UnknownWorkflow(CallerError):
+    """No workflow of this name is registered. The text lists the names that are, and the nearest one."""
+
+
+class UnknownInstance(CallerError):
+    """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
+
+
+class KeyInUse(CallerError):
+    """This key already names an instance with another input.
+
+    Use a new key, or pass reuse="failed" (or "always") to start again after the first one has ended.
+    """
+
+
+class InstanceEnded(CallerError):
+    """The instance has completed, failed or was cancelled, and takes no more messages. Nothing was recorded."""
+
+
+class NotStuck(CallerError):
+    """Only a stuck instance can be retried or answered by hand."""
+
+
+class InstanceFailed(PerdureError):
+    """The instance failed. `error` is the recorded failure, with its type, message and traceback text."""
+
+    def __init__(self, instance: str, error: object) -> None:
+        super().__init__(instance, error)
+        self.instance = instance
+        self.error = error
+
+    def __str__(self) -> str:
+        return f"{self.instance} failed: {self.error}"
+
+
+class InstanceCancelled(PerdureError):
+    """The instance was cancelled. `reason` is what the canceller gave."""
+
+    def __init__(self, instance: str, reason: str) -> None:
+        super().__init__(instance, reason)
+        self.instance = instance
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.instance} was cancelled" + (f": {self.reason}" if self.reason else "")
+
+
+class ResultTimeout(PerdureError, TimeoutError):
+    """The instance had not ended in time. It goes on; ask again later."""
+
+
+class EngineClosed(CallerError):
+    """The engine was closed, or is closing. What was acknowledged is durable and goes on at the next open."""
+
+
+# ---- databases ----------------------------------------------------------------------------------------------------
+
+
+class EngineRunning(StoreError):
+    """Another engine runs on this database.
+
+    One engine owns a SQLite file. Talk to it with `perdure.connect(url)` from other processes, or stop it first.
+    """
+
+
+class Fenced(StoreError):
+    """This engine no longer owns its shard: another one took over. Nothing of this commit was written."""
+
+
+class NotADatabase(StoreError):
+    """The file is not a perdure database. Nothing was changed; name another file."""
+
+
+class NewerSchema(StoreError):
+    """The database was made by a newer perdure. Upgrade perdure; nothing was changed."""
+
+
+class CannotOpen(StoreError):
+    """The database cannot be opened: no such directory, no permission, or a read-only file."""
+
+
+class StoreFailed(StoreError):
+    """The database could not write: the disk is full, or it failed.
+
+    What was acknowledged before is safe. Whether the call that met this error was recorded is not known: repeat it
+    with the same key or id, which is harmless.
+    """

@@ -1,0 +1,261 @@
+"""The other side of the process executor: requests in, receipts out, until the pipe closes.
+
+A frame is the length of its body (8 bytes, big-endian) and the body, in our own codec: a process that was told what to run
+by its parent still unpickles nothing. The pipes arrive as stdin and stdout and are moved away from there at once, so that a
+step may print and read as it likes: what it prints goes to stderr.
+
+The main thread runs the steps. Another one listens, because a child must not outlive its parent: the parent's next engine
+would run the same step again beside it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import importlib.machinery
+import importlib.util
+import inspect
+import io
+import os
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from queue import SimpleQueue
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from perdure.codec import Signature, decode, encode, from_plain, to_plain
+from perdure.errors import BadCall, CallerError
+from perdure.kernel.receipt import Receipt
+
+from . import info
+
+MAIN: Final = "__perdure_main__"
+"""The name under which the parent's script is loaded here, so that its `if __name__ == "__main__"` block does not run."""
+
+_loading: list[str] = []
+_HEADER: Final = struct.Struct(">Q")
+
+
+# ---- frames: both sides ---------------------------------------------------------------------------------------------
+
+
+def write_frame(descriptor: int, body: bytes) -> None:
+    rest = memoryview(_HEADER.pack(len(body)) + body)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def read_frame(descriptor: int) -> bytes | None:
+    """The next frame, or None when the other side is gone, be it in the middle of one."""
+    header = _read(descriptor, _HEADER.size)
+    return None if header is None else _read(descriptor, _HEADER.unpack(header)[0])
+
+
+def _read(descriptor: int, size: int) -> bytes | None:
+    parts = []
+    while size:
+        part = os.read(descriptor, min(size, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def request_of(params: bytes, about: info.StepInfo) -> bytes:
+    step = [about.instance, about.location, about.attempt, about.delivery, about.idempotency_key]
+    return encode({"params": params, "step": step})
+
+
+def receipt_of(frame: bytes) -> Receipt:
+    return msgspec.convert(decode(frame), Receipt)
+
+
+# ---- the process ----------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    incoming, outgoing = _take_pipes()
+    faulthandler.enable()  # a segmentation fault says on stderr where it was
+    first = read_frame(incoming)
+    if first is None:
+        return
+    setup = decode(first)
+    sys.argv = setup["argv"]
+    requests: SimpleQueue[bytes | None] = SimpleQueue()
+    busy = threading.Event()
+    threading.Thread(target=_listen, args=(incoming, requests, busy), daemon=True).start()
+    while (request := requests.get()) is not None:
+        receipt = copy_context().run(perform, request, setup["main"])
+        busy.clear()  # before the answer: it brings the next request
+        write_frame(outgoing, encode(msgspec.to_builtins(receipt, builtin_types=(bytes,))))
+
+
+def _take_pipes() -> tuple[int, int]:
+    incoming, outgoing = (
+        os.dup(0),
+        os.dup(1),
+    )  # duplicates are not inherited by programs that a step starts...
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a child that is killed has already said what it printed
+    if hasattr(
+        os, "register_at_fork"
+    ):  # ...but by its forks: held there, they would hide the end of this process
+        os.register_at_fork(after_in_child=lambda: (os.close(incoming), os.close(outgoing)))
+    return incoming, outgoing
+
+
+def _listen(incoming: int, requests: SimpleQueue[bytes | None], busy: threading.Event) -> None:
+    while (request := read_frame(incoming)) is not None:
+        busy.set()
+        requests.put(request)
+    if busy.is_set():
+        os._exit(1)
+    requests.put(None)
+
+
+# ---- one call -------------------------------------------------------------------------------------------------------
+
+
+def perform(request: bytes, main: list[str] | None) -> Receipt:
+    try:
+        asked = decode(request)
+        info.current.set(info.StepInfo(*asked["step"]))
+        call = decode(asked["params"])
+        function = _function(call["call"], main)
+        args, kwargs = _arguments(function, call["args"], call["kwargs"])
+    except BaseException as error:  # not even SystemExit from an imported module may end the child
+        return Receipt("error", error=info.failure(error, retry=False))
+    try:
+        value = function(*args, **kwargs)
+        if inspect.isawaitable(value):
+            value = _awaited(value)
+        return _ok(function, value)
+    except BaseException as error:
+        return info.error(error)
+
+
+def _awaited(awaitable: Any) -> Any:
+    import asyncio
+
+    async def result() -> Any:
+        return await awaitable
+
+    return asyncio.run(result())
+
+
+def _arguments(
+    function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...] | list[Any], dict[str, Any]]:
+    """The recorded arguments, each converted by the annotation of its parameter."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a built-in function may have none
+        return args, kwargs
+    given = signature.bind(*args, **kwargs).arguments
+    # Plain data has no tuples: one is what *args has collected, and its plain form is a list.
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    return Signature.of(function).call_args(plain)
+
+
+def _ok(function: Callable[..., Any], value: Any) -> Receipt:
+    try:
+        plain = Signature.of(function).result_to_plain(value)
+    except CallerError as unusable:
+        return Receipt("error", error=info.failure(unusable, retry=False))
+    except ValueError:  # a built-in function may have no signature
+        return info.ok(value, None)
+    return info.ok(plain, None)
+
+
+# ---- finding functions ----------------------------------------------------------------------------------------------
+
+
+class CannotImport(Exception):
+    """The failure of a step whose function is not found by its name in a new process."""
+
+
+def _function(name: str, main: list[str] | None) -> Callable[..., Any]:
+    module_name, _, qualified = name.partition(":")
+    try:
+        found: Any = _main(main) if module_name == "__main__" else importlib.import_module(module_name)
+    except CannotImport:
+        raise
+    except BaseException as error:
+        raise CannotImport(
+            f"a process step needs {name}, but importing {module_name} failed here with "
+            f"{type(error).__name__}: {error}. Make the module importable from a new process (an installed package, or a "
+            "file beside the script), or run the step with executor='thread'"
+        ) from error
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise CannotImport(
+            f"a process step needs {name}, but {module_name} has no function {qualified} when it is imported. Define "
+            "it at the top level of the module (not under `if __name__ == '__main__'`), or use executor='thread'"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def main_of_this_process() -> list[str] | None:
+    """How a child finds the module that is `__main__` here: ["module", name], ["file", path], or None for no way."""
+    module = sys.modules.get("__main__")
+    name = getattr(getattr(module, "__spec__", None), "name", None)
+    if name is not None:
+        # A package's __main__.py has no `if __name__` block, as a rule: importing it would run the program again.
+        return None if name.rpartition(".")[2] == "__main__" else ["module", name]
+    file = getattr(module, "__file__", None)
+    return ["file", os.path.abspath(file)] if file and os.path.isfile(file) else None
+
+
+def _main(main: list[str] | None) -> ModuleType:
+    match main:
+        case ["module", name]:
+            return _loaded(name, lambda: importlib.import_module(name))
+        case ["file", path]:
+            return sys.modules.get(MAIN) or _loaded(path, lambda: _load_file(path))
+        case _:
+            raise CannotImport(
+                "a process step was defined in an interactive session, in `python -c`, or in a package's __main__.py, "
+                "where a new process cannot find it. Move it into a module of its own, or use executor='thread'"
+            )
+
+
+def _load_file(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_loader(MAIN, importlib.machinery.SourceFileLoader(MAIN, path))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MAIN] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[MAIN]
+        raise
+    sys.modules["__main__"] = module
+    return module
+
+
+def _loaded(name: str, load: Callable[[], ModuleType]) -> ModuleType:
+    _loading.append(name)
+    try:
+        return load()
+    finally:
+        _loading.pop()
+
+
+def refuse_while_loading_main() -> None:
+    """A script without an `if __name__` block would open its engine again in each child, and so on for ever."""
+    if _loading:
+        raise BadCall(
+            f"{_loading[-1]} opens an engine when it is imported, which a process step has just done: put what starts "
+            "the program under `if __name__ == '__main__':`"
+        )

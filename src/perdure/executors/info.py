@@ -1,0 +1,115 @@
+"""What a step may know about itself while it runs, and how its result becomes a receipt."""
+
+from __future__ import annotations
+
+import traceback
+from contextvars import ContextVar
+from typing import Any, Final
+
+from perdure.codec import encode, to_plain
+from perdure.errors import CallerError, Fatal
+from perdure.kernel.batch import Publication
+from perdure.kernel.events import Address
+from perdure.kernel.identity import Identity
+from perdure.kernel.location import unescape
+from perdure.kernel.receipt import DONE, Failure, Receipt
+
+
+class StepInfo:
+    """The step that is running now. `attempt` counts from 1; `delivery` grows when a crash made it run again."""
+
+    __slots__ = ("_cancelled", "_instance", "_key", "attempt", "delivery", "location")
+
+    def __init__(
+        self, instance: Address | str, location: str, attempt: int, delivery: int, key: Identity | str
+    ) -> None:
+        """In this process the name and the key are made when somebody asks; another process is told them as text."""
+        self._instance = instance
+        self._key = key
+        self._cancelled = False  # a plain flag: read and written whole, also by two threads
+        self.location = location
+        self.attempt = attempt
+        self.delivery = delivery
+
+    @classmethod
+    def of(cls, publication: Publication) -> StepInfo:
+        effect = publication.effect
+        return cls(
+            publication.address, effect.location, effect.attempt, publication.delivery, publication.identity
+        )
+
+    @property
+    def instance(self) -> str:
+        return str(self._instance)
+
+    @property
+    def name(self) -> str:
+        return unescape(self.location.rpartition("/")[2].partition("#")[0])
+
+    @property
+    def idempotency_key(self) -> str:
+        """Equal for every attempt and re-execution of this step, different for any other."""
+        key = self._key
+        return key if isinstance(key, str) else key.idempotency_key(self.location)
+
+    @property
+    def cancelled(self) -> bool:
+        """Nobody waits for this step any more. A thread cannot be stopped: long ones should look here."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+
+current: ContextVar[StepInfo] = ContextVar("perdure_step_info")
+
+
+def step_info() -> StepInfo:
+    """The step that is running now; a `LookupError` outside of steps."""
+    return current.get()
+
+
+def ok(value: Any, returns: Any) -> Receipt:
+    """The receipt of a result. A result that cannot be recorded is an error that no retry will mend."""
+    if value is None and returns is None:
+        return DONE
+    try:
+        return Receipt("ok", encode(to_plain(value, returns)))
+    except CallerError as unusable:
+        return Receipt("error", error=failure(unusable, retry=False))
+
+
+NO_WORK: Final = Receipt(
+    "error", error=Failure("NoWork", "the flow's code no longer asks for this step", retry=False)
+)
+
+
+def error(exception: BaseException) -> Receipt:
+    return Receipt("error", error=failure(exception, retry=not isinstance(exception, Fatal)))
+
+
+def failure(exception: BaseException, *, retry: bool) -> Failure:
+    text = "".join(traceback.format_exception(exception))
+    return Failure(
+        type(exception).__qualname__, _unicode(_message(exception)), _unicode(text), _data(exception), retry
+    )
+
+
+def _message(exception: BaseException) -> str:
+    try:
+        return str(exception)
+    except Exception:  # a step that failed badly must still get its receipt
+        return "(its text cannot be shown: __str__ failed)"
+
+
+def _unicode(text: str) -> str:
+    """The text without lone surrogates (they come from names of files): those cannot be recorded."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _data(exception: BaseException) -> bytes | None:
+    try:
+        data = getattr(exception, "data", None)
+        return None if data is None else encode(to_plain(data))
+    except Exception:  # not plain, or a property that failed
+        return None

@@ -1,0 +1,230 @@
+"""The process executor: a step runs in a child process, which can be killed.
+
+A child is spoken to by one thread at a time, the one that performs its call (see `thread.py`; the protocol is in
+`child.py`). The loop decides everything else: which child takes which call, and which one has to die. A child is started for
+the first call that needs it, keeps for the next calls what it has imported, and is replaced when it died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Final
+
+from perdure.codec import decode, encode
+from perdure.kernel.batch import Publication
+from perdure.kernel.receipt import Failure, Receipt
+from perdure.ports.executor import Answered
+
+from . import child as other_side
+from . import info
+from .thread import Calls, Threads
+
+GRACE_SECONDS: Final = 1.0  # between asking a child to end and making it
+
+# The path comes first: perdure itself may be importable only by it.
+_BOOT: Final = "import sys; sys.path[:] = sys.argv[1:]; from perdure.executors.child import main; main()"
+
+
+class ProcessExecutor:
+    name = "process"
+
+    def __init__(self, slots: int | None = None, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        other_side.refuse_while_loading_main()
+        self.slots = slots or os.cpu_count() or 1
+        self._grace_seconds = grace_seconds
+        self._loop = asyncio.get_running_loop()
+        self._threads = Threads("perdure-process")
+        self._calls: Calls[_Call] = Calls(self.slots, self._begin)
+        self._idle: list[Child] = []
+        self._children: set[Child] = set()  # all of them: idle, running, dying
+        self._closing = False
+        self._gone = asyncio.Event()
+
+    def start(self, publication: Publication, answered: Answered) -> None:
+        params = publication.effect.params
+        if params is None:
+            answered(publication.intent, info.NO_WORK)
+        else:
+            call = _Call(publication.intent, params, info.StepInfo.of(publication), answered)
+            self._calls.add(call.intent, call)
+
+    def stop(self, intent: bytes) -> None:
+        call = self._calls.remove(intent)
+        if call is not None:
+            self._kill(call.child)
+
+    async def close(self) -> None:
+        self._closing = True
+        for call in self._calls.close():
+            self._kill(call.child)
+        while self._idle:
+            self._retire(self._idle.pop())
+        while self._children:
+            self._gone.clear()
+            await self._gone.wait()
+        self._threads.close()
+
+    def _begin(self, call: _Call) -> None:
+        call.child = self._idle.pop() if self._idle else Child(self._grace_seconds)
+        self._children.add(call.child)
+        self._threads.run(call.perform, lambda receipt: self._done(call, receipt))
+
+    def _done(self, call: _Call, receipt: Receipt) -> None:
+        self._take_back(call.child)
+        if self._calls.finish(call.intent, call):
+            call.answered(call.intent, receipt)
+
+    def _take_back(self, child: Child) -> None:
+        if not child.alive:
+            self._forget(child)
+        elif child.doomed or self._closing:
+            self._retire(child)
+        else:
+            self._idle.append(child)
+
+    def _kill(self, child: Child) -> None:
+        """Its thread sees the end of the pipe, and takes the body away."""
+        child.terminate()
+        child.last_word = self._loop.call_later(self._grace_seconds, child.kill)
+
+    def _retire(self, child: Child) -> None:
+        self._threads.run(child.end, lambda _: self._forget(child))
+
+    def _forget(self, child: Child) -> None:
+        if child.last_word is not None:
+            child.last_word.cancel()
+        self._children.discard(child)
+        self._gone.set()
+
+
+class _Call:
+    __slots__ = ("about", "answered", "child", "intent", "params")
+
+    child: Child  # from the moment that it has a slot
+
+    def __init__(self, intent: bytes, params: bytes, about: info.StepInfo, answered: Answered) -> None:
+        self.intent = intent
+        self.params = params
+        self.about = about
+        self.answered = answered
+
+    def perform(self) -> Receipt:
+        """In a thread. Whatever happens to the child, it ends in a receipt."""
+        try:
+            frame = self.child.ask(other_side.request_of(self.params, self.about))
+            return self._died() if frame is None else other_side.receipt_of(frame)
+        except BaseException as error:  # it could not be started, or what it answered is no receipt
+            self.child.end()
+            return info.error(error)
+
+    def _died(self) -> Receipt:
+        text = (
+            f"the process that ran {decode(self.params)['call']} {self.child.end()} before it had an answer"
+        )
+        return Receipt("error", error=Failure("ProcessDied", text, retry=True))
+
+
+class Child:
+    """One child process. Only `terminate` and `kill` are called on the loop; the rest blocks, and is called in threads."""
+
+    def __init__(self, grace_seconds: float) -> None:
+        self._grace_seconds = grace_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self.doomed = False
+        self.last_word: asyncio.TimerHandle | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process that nobody has waited for yet."""
+        return self._process is not None and self._process.returncode is None
+
+    def ask(self, request: bytes) -> bytes | None:
+        """The answer to a request; None if the child died of it."""
+        process = self._process
+        if (
+            process is None or process.poll() is not None
+        ):  # a new child, or one that was killed while it was idle
+            self._let_go()
+            process = self._spawn()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            other_side.write_frame(process.stdin.fileno(), request)
+            return other_side.read_frame(process.stdout.fileno())
+        except OSError:
+            return None
+
+    def end(self) -> str:
+        """Close the pipes, wait, insist. How the process ended, in words."""
+        process = self._process
+        if process is None:
+            return "was never started"
+        self._let_go()
+        try:
+            process.wait(self._grace_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            process.wait()
+        return _how(process.returncode)
+
+    def terminate(self) -> None:
+        with self._lock:
+            self.doomed = True
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        process = subprocess.Popen(
+            [sys.executable, *flags, "-c", _BOOT, *sys.path],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the parent; and what the step starts can be ended with it
+        )
+        with self._lock:
+            self._process = process
+            doomed = self.doomed
+        if doomed:  # stopped while it was being made
+            self.kill()
+        setup = {"argv": sys.argv, "main": other_side.main_of_this_process()}
+        assert process.stdin is not None
+        with suppress(OSError):  # it is gone already: the request will find out
+            other_side.write_frame(process.stdin.fileno(), encode(setup))
+        return process
+
+    def _signal(self, number: int) -> None:
+        with self._lock:
+            process = self._process
+        if process is None or process.poll() is not None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(
+                    process.pid, number
+                )  # it leads a group: itself and the programs that its step started
+            else:
+                process.terminate()
+
+    def _let_go(self) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None and self._process.stdout is not None
+            self._process.stdin.close()
+            self._process.stdout.close()
+
+
+def _how(status: int) -> str:
+    if status >= 0:
+        return f"ended with exit status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name} (exit status {status})"
+    except ValueError:
+        return f"was killed by signal {-status} (exit status {status})"

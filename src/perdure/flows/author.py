@@ -1,0 +1,241 @@
+"""What an author writes: `@flow`, `@step`, `Backoff`, and the answers of a loop's body. Definitions only, nothing runs here."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from perdure.codec import Signature, decode, encode
+from perdure.errors import BadCall, NotAFlow, TooLarge
+from perdure.kernel.decision import Decision
+from perdure.kernel.effects import Effect, attempt_of
+from perdure.kernel.limits import MEBIBYTE, Limits
+from perdure.kernel.machine import Machine
+from perdure.kernel.receipt import Failure
+from perdure.kernel.routing import Subscription
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+Duration = timedelta | float | int
+
+VALUE_MAX: Final = 16 * MEBIBYTE
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """The delay before attempt n + 1 is min(max, base * factor ** n) seconds, measured from the failure of attempt n.
+
+    `jitter` (0 to 1) shortens each delay by up to that share, from recorded entropy.
+    """
+
+    base: float = 0.1
+    factor: float = 2
+    max: float = 30
+    jitter: float = 0
+
+    def seconds(self, attempt: int, dice: Callable[[], float]) -> float:
+        # The exponent is bounded because factor ** 10_000 overflows long before max is asked for.
+        delay = min(self.max, self.base * self.factor ** min(attempt, 1000))
+        return delay * (1 - self.jitter * dice()) if self.jitter else delay
+
+
+class StepOptions(msgspec.Struct, frozen=True):
+    """How a step is executed. `retry_if` is asked with the recorded failure and must be pure."""
+
+    retries: int = 3
+    backoff: Backoff = Backoff()
+    timeout: Duration | None = None
+    retry_on_timeout: bool = False
+    retry_if: Callable[[Failure], bool] | None = None
+    executor: str | None = None  # None: inline for `async def`, a thread for `def`
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            raise BadCall(f"retries={self.retries}: a step cannot be retried less than 0 times")
+        if self.timeout is not None and seconds(self.timeout) <= 0:
+            raise BadCall(f"timeout={self.timeout}: a step needs more than no time")
+
+
+DEFAULT = StepOptions()
+
+
+class StepFunction(Generic[P, R]):
+    """A function with step options. Called in a flow it is a durable step; elsewhere it is the plain function."""
+
+    def __init__(self, function: Callable[P, R], options: StepOptions) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.options = options
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        from .context import running_context
+
+        context = running_context()
+        if context is None:
+            return self.function(*args, **kwargs)
+        return context.step(self.__name__, self, *args, **kwargs)  # type: ignore[return-value]
+
+    __name__: str
+
+
+@overload
+def step(function: Callable[P, R], /) -> StepFunction[P, R]: ...
+
+
+@overload
+def step(
+    *,
+    retries: int = ...,
+    backoff: Backoff = ...,
+    timeout: Duration | None = ...,
+    retry_on_timeout: bool = ...,
+    retry_if: Callable[[Failure], bool] | None = ...,
+    executor: str | None = ...,
+) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
+
+
+def step(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+    """Give a function step options. Inside a flow, calling it is `ctx.step(name, function, ...)`."""
+    if function is not None:
+        return StepFunction(function, DEFAULT)
+    chosen = StepOptions(**options)
+    return lambda wrapped: StepFunction(wrapped, chosen)
+
+
+class Continue(msgspec.Struct, Generic[T], frozen=True):
+    """A loop's body says: another iteration, with this state."""
+
+    state: T = None  # type: ignore[assignment]
+
+
+class Break(msgspec.Struct, Generic[T], frozen=True):
+    """A loop's body says: done, with this value."""
+
+    value: T = None  # type: ignore[assignment]
+
+
+class Flow(Generic[P, R]):
+    """A durable async function: a workflow of the flow dialect. Made by `@flow`."""
+
+    subscriptions: tuple[Subscription, ...] = ()
+
+    def __init__(
+        self, function: Callable[..., Coroutine[Any, Any, R]], name: str, version: str, strict_names: bool, cleanup: float
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = name
+        self.version = version
+        self.strict_names = strict_names
+        self.cleanup = cleanup
+        self.limits = Limits(bytes=2 * VALUE_MAX)
+        self.signature = Signature.of(function, skip_first=True)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
+        """Plain call, for unit tests of the body with a context of the caller's own."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<flow {self.name} {self.version}>"
+
+    # ---- what the kernel needs (perdure.kernel.machine.Workflow) -------------------------------------------------
+
+    def machine(self, address: str, snapshot: bytes | None) -> Machine:
+        from .machine import FlowMachine
+
+        return FlowMachine(self, address, snapshot)
+
+    def differs(self, recorded: Decision, current: Decision) -> bool:
+        """A flow's operations are its order of kinds, names and attempts; options such as a timeout may change."""
+        if len(recorded.open) != len(current.open) or (recorded.outcome is None) != (current.outcome is None):
+            return True
+        return any(
+            type(then) is not type(now) or then.location != now.location or attempt_of(then) != attempt_of(now)
+            for then, now in zip(recorded.open, current.open, strict=True)
+        )
+
+    def where(self, machine: Machine, effect: Effect | None) -> str:
+        return machine.source(effect) if hasattr(machine, "source") else ""
+
+    # ---- what callers need (perdure.app) -------------------------------------------------------------------------
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        return limited(encode(self.signature.bind(args, kwargs)), f"the input of {self.name}")
+
+    def encode_plain_input(self, value: Any) -> bytes:
+        """Input that comes as JSON: an object is keyword arguments, an array positional ones, else the only argument."""
+        return limited(encode(self.signature.bind_plain(value)), f"the input of {self.name}")
+
+    def decode_result(self, value: bytes) -> R:
+        return self.signature.result_from_plain(decode(value))  # type: ignore[no-any-return]
+
+
+FlowFunction = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
+
+
+@overload
+def flow(function: FlowFunction[P, R], /) -> Flow[P, R]: ...
+
+
+@overload
+def flow(
+    *, name: str | None = ..., version: str = ..., strict_names: bool = ..., cleanup: Duration = ...
+) -> Callable[[FlowFunction[P, R]], Flow[P, R]]: ...
+
+
+def flow(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str = "1",
+    strict_names: bool = False,
+    cleanup: Duration = 60,
+) -> Any:
+    """Make an `async def f(ctx, ...)` durable.
+
+    name: what the journal calls it (default: the function's name). version: text, recorded with each instance.
+    strict_names: refuse the same name twice in one scope. cleanup: how long `finally` blocks may run after a cancel.
+    """
+
+    def define(function: Any) -> Flow[Any, Any]:
+        _check(function)
+        return Flow(function, name or function.__name__, str(version), strict_names, seconds(cleanup))
+
+    return define if function is None else define(function)
+
+
+def _check(function: Any) -> None:
+    code = getattr(function, "__code__", None)
+    where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
+    if isinstance(function, StepFunction):
+        raise NotAFlow(f"the step {function.__name__!r}", where)
+    if not inspect.iscoroutinefunction(function):
+        kind = "a generator" if inspect.isasyncgenfunction(function) else "a plain function"
+        found = f"{kind} {function.__name__!r}" if code is not None else f"{type(function).__name__} {function!r}"
+        raise NotAFlow(found, where)
+    if code is not None and code.co_argcount == 0 and not code.co_flags & inspect.CO_VARARGS:
+        raise NotAFlow(f"`async def {function.__name__}()` without a parameter for the context", where)
+
+
+Where = Literal["inline", "thread", "process"]
+
+
+def seconds(duration: Duration) -> float:
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+
+
+def nanoseconds(duration: Duration) -> int:
+    return round(seconds(duration) * 1e9)
+
+
+def limited(value: bytes, what: str) -> bytes:
+    if len(value) > VALUE_MAX:
+        raise TooLarge(what, len(value), VALUE_MAX)
+    return value

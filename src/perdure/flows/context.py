@@ -1,0 +1,458 @@
+"""The context: the durable operations that a flow's body may ask for.
+
+Each operation claims a location in the current scope, opens effects through the machine and waits for their receipts. It is
+ordinary async code; what makes it durable is that every wait ends only with a recorded event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from perdure.codec import decode, encode, from_plain, to_plain
+from perdure.errors import (
+    BadCall,
+    ChildFailed,
+    JoinFailed,
+    OutcomeUnknown,
+    RaceFailed,
+    ReceiveTimeout,
+    StepFailed,
+    StepTimeout,
+)
+from perdure.kernel.effects import Call, Child, Timer, Wait
+from perdure.kernel.events import Address
+from perdure.kernel.receipt import Failure, Receipt
+from perdure.ports.executor import Work
+
+from . import scope as scopes
+from .author import DEFAULT, Break, Continue, Duration, Flow, StepFunction, StepOptions, limited, nanoseconds
+from .loop import FlowTask
+from .returns import returns_of, state_annotation_of
+
+if TYPE_CHECKING:
+    from .machine import FlowMachine, Mail
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S")
+
+current_machine: ContextVar[FlowMachine] = ContextVar("perdure_machine")
+
+
+def running_context() -> Context | None:
+    """The context of the flow whose code runs now, or None outside of flows."""
+    machine = current_machine.get(None)
+    return None if machine is None else Context(machine)
+
+
+class Received(msgspec.Struct, Generic[T], frozen=True):
+    """A message as a flow receives it."""
+
+    name: str
+    body: T
+    id: str = ""
+    sender: str = ""
+
+
+class Step:
+    """`await ctx.step(name, function, ...)`, and `ctx.step.options(retries=0)(name, function, ...)`."""
+
+    __slots__ = ("_machine", "_options")
+
+    def __init__(self, machine: FlowMachine, options: StepOptions | None = None) -> None:
+        self._machine = machine
+        self._options = options
+
+    def options(self, **options: Any) -> Step:
+        """The same step operation with other options: those of `@perdure.step`."""
+        base = self._options or DEFAULT
+        unknown = set(options) - set(StepOptions.__struct_fields__)
+        if unknown:
+            known = ", ".join(StepOptions.__struct_fields__)
+            raise BadCall(f"a step has no option {', '.join(sorted(unknown))}; there are: {known}")
+        return Step(self._machine, StepOptions(**{**msgspec.structs.asdict(base), **options}))
+
+    @overload
+    def __call__(
+        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T]: ...
+
+    @overload
+    def __call__(
+        self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T]: ...
+
+    def __call__(self, name: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if not (isinstance(name, str) and callable(function)):  # type: ignore[redundant-expr]
+            raise BadCall(f"ctx.step(name, function, *arguments): found ctx.step({name!r}, {function!r})")
+        options = self._options
+        if isinstance(function, StepFunction):
+            options = options or function.options
+            function = function.function
+        return _step(self._machine, name, function, args, kwargs, options or DEFAULT)
+
+
+async def _step(
+    machine: FlowMachine,
+    name: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: StepOptions,
+) -> Any:
+    location = scopes.current.get().claim(name)
+    executor = options.executor or ("inline" if _is_async(function) else "thread")
+    returns = returns_of(function)
+    params = _parameters(function, args, kwargs) if executor == "process" else None
+    work = Work(function, args, kwargs, returns) if params is None else None
+    timeout = None if options.timeout is None else nanoseconds(options.timeout)
+    errors: list[Failure] = []
+    attempt = 1
+    while True:
+        allowed = max(2, options.retries + 2 - attempt)  # a crash uses up an attempt; one crash is always survived
+        call = Call(location, attempt, executor, timeout, allowed, params)
+        operation = machine.open(call, work=work)
+        assert operation.future is not None
+        try:
+            receipt: Receipt = await operation.future
+        except asyncio.CancelledError:
+            machine.withdraw(operation)
+            raise
+        if receipt.status == "ok":
+            value = decode(receipt.value) if receipt.value is not None else None
+            return value if returns is None else from_plain(value, returns)
+        errors.append(receipt.error or Failure(receipt.status, ""))
+        if attempt > options.retries or not _again(receipt, errors[-1], options):
+            raise _failure(receipt)(name, attempt, tuple(errors))
+        delay = options.backoff.seconds(attempt, Context(machine).random.random)
+        if delay > 0:
+            due = machine.moment.at + round(delay * 1e9)
+            await machine.answer(machine.open(Timer(f"{location}/backoff#{attempt}", due)))
+        attempt += 1
+
+
+def _again(receipt: Receipt, error: Failure, options: StepOptions) -> bool:
+    match receipt.status:
+        case "timeout":
+            return options.retry_on_timeout
+        case "unknown" | "cancelled":
+            return False
+        case _:
+            return error.retry and (options.retry_if is None or bool(options.retry_if(error)))
+
+
+def _failure(receipt: Receipt) -> type[StepFailed]:
+    if receipt.status == "timeout":
+        return StepTimeout
+    return OutcomeUnknown if receipt.status == "unknown" else StepFailed
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None) if not inspect.isfunction(function) else None
+    )
+
+
+def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """What a call that leaves the process carries: the function's name, and its arguments as plain data."""
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    if not module or not name or "<" in name:
+        raise BadCall(f"a step in another process needs a function that can be imported, not {function!r}")
+    plain = {"call": f"{module}:{name}", "args": to_plain(list(args)), "kwargs": to_plain(kwargs)}
+    return limited(encode(plain), f"the arguments of {name}")
+
+
+class Context:
+    """What a flow's body works with. Its first parameter, by convention named `ctx`."""
+
+    __slots__ = ("_machine", "step")
+
+    def __init__(self, machine: FlowMachine) -> None:
+        self._machine = machine
+        self.step = Step(machine)
+
+    # ---- who and when --------------------------------------------------------------------------------------------
+
+    @property
+    def instance(self) -> str:
+        """The name of this instance: `workflow/key`."""
+        return self._machine.address
+
+    @property
+    def key(self) -> str:
+        return self._machine.address.partition("/")[2]
+
+    def now(self) -> datetime:
+        """Recorded time, in UTC."""
+        return datetime.fromtimestamp(self._machine.moment.at / 1e9, UTC)
+
+    @property
+    def random(self) -> random.Random:
+        """Recorded dice: equal on replay."""
+        machine = self._machine
+        number = machine.moment.number
+        if machine.dice is None or machine.dice[0] != number:
+            machine.dice = (number, random.Random(machine.moment.entropy()))
+        return machine.dice[1]
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self.random.getrandbits(128), version=4)
+
+    # ---- time and messages ---------------------------------------------------------------------------------------
+
+    async def sleep(self, name: str, delay: Duration) -> None:
+        """Wait durably. `delay` is seconds or a timedelta, counted from the first time that this line was reached."""
+        await self._timer(name, self._machine.moment.at + nanoseconds(delay))
+
+    async def sleep_until(self, name: str, when: datetime) -> None:
+        """Wait until a time, which must have a time zone. A past one returns at once."""
+        if when.tzinfo is None:
+            raise BadCall(f"sleep_until({name!r}): {when} has no time zone; use datetime(..., tzinfo=UTC)")
+        await self._timer(name, round(when.timestamp() * 1e9))
+
+    async def _timer(self, name: str, due: int) -> None:
+        location = scopes.current.get().claim(name)
+        if due > self._machine.moment.at:
+            await self._machine.answer(self._machine.open(Timer(location, due)))
+
+    async def receive(
+        self, *names: str, timeout: Duration | None = None, type: Any = None
+    ) -> Received[Any]:
+        """The oldest message with one of these names (no names: any), or `ReceiveTimeout`.
+
+        `type` converts the body; without it the body is plain data.
+        """
+        machine = self._machine
+        location = scopes.current.get().claim("receive:" + "+".join(names) if names else "receive")
+        mail = machine.take_mail(names, location)
+        if mail is None:
+            due = None if timeout is None else machine.moment.at + nanoseconds(timeout)
+            operation = machine.open(Wait(location, names, due))
+            assert operation.future is not None
+            try:
+                mail = await operation.future
+            except asyncio.CancelledError:
+                machine.withdraw(operation)
+                if operation.future.done() and not operation.future.cancelled():
+                    _give_back(machine, operation.future.result())
+                raise
+            if isinstance(mail, Receipt):
+                raise ReceiveTimeout(names)
+            machine.note_taken(mail, location)
+        message = mail.message
+        return Received(message.name, from_plain(decode(message.body), type), message.id, message.sender)
+
+    def send(self, workflow: Flow[Any, Any] | str, key: str, name: str, body: object = None) -> None:
+        """Send a message to another instance; recorded once, with what this flow does next."""
+        target = workflow if isinstance(workflow, str) else workflow.name
+        self._machine.send(Address(target, key), name, limited(encode(to_plain(body)), f"message {name!r}"))
+
+    def publish(self, name: str, value: object) -> None:
+        """Make a value readable from outside: `await handle.read(name)`."""
+        self._machine.publish(name, limited(encode(to_plain(value)), f"published value {name!r}"))
+
+    # ---- other instances -----------------------------------------------------------------------------------------
+
+    async def child(
+        self, workflow: Any, *args: Any, key: str | None = None, detach: bool = False, **kwargs: Any
+    ) -> Any:
+        """Run another workflow and wait for its result; `ChildFailed` if it does not complete.
+
+        The child is cancelled with its parent. `detach=True`: it outlives the parent, and the answer is its key, as
+        soon as it is recorded as started.
+        """
+        machine = self._machine
+        if isinstance(workflow, str):
+            name, value = workflow, encode({str(n): to_plain(a) for n, a in enumerate(args)} | to_plain(kwargs))
+        else:
+            name, value = workflow.name, workflow.encode_input(args, kwargs)
+        location = scopes.current.get().claim(name)
+        child_key = key if key is not None else f"{self.key}/{location}"
+        receipt: Receipt = await machine.answer(machine.open(Child(location, name, child_key, value, detach)))
+        if receipt.status != "ok":
+            status = {"error": "failed"}.get(receipt.status, receipt.status)
+            raise ChildFailed(name, child_key, status, receipt.error)
+        if receipt.value is None:
+            return None
+        if detach or isinstance(workflow, str):
+            return decode(receipt.value)
+        return workflow.decode_result(receipt.value)
+
+    # ---- parallel ------------------------------------------------------------------------------------------------
+
+    async def join(self, name: str, branches: Mapping[str, Callable[..., Awaitable[Any]]]) -> dict[str, Any]:
+        """Run all branches; all settle. Results by branch, or `JoinFailed` with the errors by branch."""
+        tasks = self._branches(name, branches, "join")
+        finished = _Finished(tasks.values())
+        try:
+            while not finished.all:
+                await finished.next()
+        except asyncio.CancelledError:
+            self._cut(tasks.values())
+            raise
+        errors = {branch: error for branch, task in tasks.items() if (error := _error(task)) is not None}
+        if errors:
+            raise JoinFailed(name, errors)
+        return {branch: task.result() for branch, task in tasks.items()}
+
+    async def race(self, name: str, branches: Mapping[str, Callable[..., Awaitable[Any]]]) -> tuple[str, Any]:
+        """Run all branches; the first to complete wins and the others are cut at once. All failed: `RaceFailed`."""
+        tasks = self._branches(name, branches, "race")
+        names = {task: branch for branch, task in tasks.items()}
+        finished = _Finished(tasks.values())
+        errors: dict[str, Exception] = {}
+        try:
+            while not finished.all:
+                for task in await finished.next():
+                    error = _error(task)
+                    if error is None:
+                        return names[task], task.result()
+                    errors[names[task]] = error
+        finally:
+            self._cut(tasks.values())
+        raise RaceFailed(name, errors)
+
+    async def map(
+        self, name: str, function: Callable[..., Awaitable[T]], items: Iterable[Any], *, concurrency: int | None = None
+    ) -> list[T]:
+        """Run `function(item)` for each item, at most `concurrency` at once; results in order, or `JoinFailed`."""
+        values = list(items)
+        slots = asyncio.Semaphore(concurrency or len(values) or 1)
+
+        def branch(item: Any) -> Callable[[], Awaitable[T]]:
+            async def run() -> T:
+                async with slots:
+                    return await function(item)
+
+            return run
+
+        results = await self.join(name, {str(n): branch(item) for n, item in enumerate(values)})
+        return list(results.values())
+
+    def _branches(self, name: str, branches: Mapping[str, Any], verb: str) -> dict[str, FlowTask]:
+        if not (isinstance(branches, Mapping) and all(map(callable, branches.values()))):  # type: ignore[redundant-expr]
+            raise BadCall(f"ctx.{verb}({name!r}, {{branch: async function}}): found {branches!r}")
+        machine, scope = self._machine, scopes.current.get()
+        location = scope.claim(name)
+        tasks: dict[str, FlowTask] = {}
+        for branch, function in branches.items():
+            context = machine.task_context_in(scope.branch(location, branch))
+            tasks[branch] = machine.loop.spawn(_called(function, self), context, f"{name}/{branch}")
+        return tasks
+
+    def _cut(self, tasks: Iterable[FlowTask]) -> None:
+        """Cancel what still runs, without waiting for it; the flow ends only after its clean-up."""
+        for task in tasks:
+            if not task.done():
+                task.cancel()
+                self._machine.losers.append(task)
+
+    # ---- loops ---------------------------------------------------------------------------------------------------
+
+    async def loop(
+        self,
+        name: str,
+        body: Callable[..., Awaitable[Continue[Any] | Break[T] | None]],
+        state: Any = None,
+        *,
+        keep: int = 20,
+        prune_every: int = 20,
+    ) -> T:
+        """Run `body(ctx, state)` until it returns `Break(value)`. `Continue(state)` or None goes on.
+
+        Iterations before the last `keep` are forgotten every `prune_every` iterations, so a loop of any length is rebuilt
+        from the last few. State is recorded as plain data and converted by the annotation of the body's parameter.
+        """
+        if keep < 1 or prune_every < 1:
+            raise BadCall(f"ctx.loop({name!r}): keep={keep} and prune_every={prune_every} must be at least 1")
+        machine, scope = self._machine, scopes.current.get()
+        location = scope.claim(name)
+        annotation, takes_state = state_annotation_of(body)
+        mark = await machine.resume_loop(location)
+        number, value = (mark.number, mark.state) if mark is not None else (0, _state_bytes(name, state))
+        while True:
+            machine.log.mark(location, number, machine.moment.number, value)
+            token = scopes.current.set(scope.iteration(location, number))
+            try:
+                arguments = (self, from_plain(decode(value), annotation)) if takes_state else (self,)
+                answer = await body(*arguments)
+            finally:
+                scopes.current.reset(token)
+            if isinstance(answer, Break):
+                machine.log.prune(location, keep, machine.open_locations())
+                return answer.value
+            if answer is not None and not isinstance(answer, Continue):
+                raise BadCall(f"the body of loop {name!r} returned {answer!r}; return Continue, Break or nothing")
+            if answer is not None:
+                value = _state_bytes(name, answer.state)
+            number += 1
+            if number % prune_every == 0:
+                machine.log.prune(location, keep, machine.open_locations())
+
+
+class _Finished:
+    """Tasks in the order in which they ended, a few at a time."""
+
+    def __init__(self, tasks: Iterable[FlowTask]) -> None:
+        self._left = 0
+        self._fresh: list[FlowTask] = []
+        self._wake: asyncio.Future[None] | None = None
+        for task in tasks:
+            self._left += 1
+            task.add_done_callback(self._done)
+
+    @property
+    def all(self) -> bool:
+        return self._left == 0 and not self._fresh
+
+    async def next(self) -> list[FlowTask]:
+        if not self._fresh:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def _done(self, task: Any) -> None:
+        self._left -= 1
+        self._fresh.append(task)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+def _error(task: FlowTask) -> Exception | None:
+    if task.cancelled():
+        return BadCall("the branch was cancelled from inside")
+    error = task.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return error
+
+
+async def _called(function: Callable[..., Any], context: Context) -> Any:
+    """A branch is `async def branch()` or `async def branch(ctx)`, or anything callable that gives an awaitable."""
+    try:
+        wants = len(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        wants = 0
+    awaitable = function(context) if wants else function()
+    if not inspect.isawaitable(awaitable):
+        raise BadCall(f"a branch must be async: {function!r} returned {awaitable!r}")
+    return await awaitable
+
+
+def _give_back(machine: FlowMachine, answer: Receipt | Mail) -> None:
+    if not isinstance(answer, Receipt):
+        machine.put_back(answer)
+
+
+def _state_bytes(name: str, state: object) -> bytes:
+    return limited(encode(to_plain(state)), f"the state of loop {name!r}")

@@ -1,0 +1,134 @@
+"""The only place where an instance changes state.
+
+`apply` folds one journal entry into an instance. Live delivery and recovery call this same function, so a rebuilt
+instance cannot differ from a live one. Nothing here decides anything: see `kernel.py`.
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+from .decision import Decision
+from .effects import Call
+from .entry import Entry
+from .events import CancelAsked, Message, Parked, Received, Redelivered, Released, Retried, Started
+from .instance import Instance, Intent
+from .status import Status, change
+
+SEEN_MAX: Final = 4096
+"""How many message ids an instance remembers; the oldest are forgotten first."""
+
+
+class Changed:
+    """Which intents an entry opened and closed: what the index rows and the executors need to know."""
+
+    __slots__ = ("closed", "opened", "resumed")
+
+    def __init__(self) -> None:
+        self.opened: list[Intent] = []
+        self.closed: list[Intent] = []
+        self.resumed: list[Intent] = []  # handed to an executor again, or for the first time after being held
+
+
+def apply(instance: Instance, entry: Entry) -> Changed:
+    if entry.number != instance.version + 1:
+        raise ValueError(f"{instance.address}: entry {entry.number} cannot follow entry {instance.version}")
+    changed = Changed()
+    instance.version = entry.number
+    instance.seq = entry.seq
+    if entry.patterns:
+        instance.patterns.learn(entry.patterns)
+    _happened(instance, entry, changed)
+    if entry.decision.stuck is None:
+        _decided(instance, entry.decision, entry.held, changed)
+    _settle_status(instance, entry.decision, changed)
+    return changed
+
+
+def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
+    """What the event itself changes, whatever was decided."""
+    if entry.decision.stuck is not None and entry.decision.stuck.kept:
+        # The machine raised: the event counts as not yet delivered. A retry that raised again keeps the first one.
+        if type(entry.event) is not Retried:
+            instance.kept = entry.event
+        if type(entry.event) is Started:
+            _started(instance, entry, entry.event)
+        return
+    event = entry.event
+    if type(event) is Retried and instance.kept is not None:
+        event, instance.kept = instance.kept, None
+    match event:
+        case Received(intent=id):
+            _close(instance, id, changed)
+        case Started():
+            _started(instance, entry, event)
+        case Message(id=id) if id:
+            instance.seen[id] = None
+            if len(instance.seen) > SEEN_MAX:
+                del instance.seen[next(iter(instance.seen))]
+        case CancelAsked():
+            instance.cancelled = True
+        case Redelivered(intent=id):
+            intent = instance.open[id]
+            intent.delivery += 1
+            changed.resumed.append(intent)
+        case Parked(intent=id):
+            instance.open[id].delivery -= 1
+        case Released(intent=id):
+            intent = instance.open[id]
+            intent.held = False
+            changed.resumed.append(intent)
+        case _:
+            pass
+
+
+def _started(instance: Instance, entry: Entry, event: Started) -> None:
+    instance.id = entry.instance
+    instance.generation = event.generation
+    instance.definition = event.version
+    instance.seed = event.seed
+    instance.input_hash = input_hash(event.input)
+    instance.started_at = entry.at
+    instance.parent = event.parent
+    instance.tags = event.tags
+
+
+def input_hash(value: bytes) -> bytes:
+    return blake2b(value, digest_size=16).digest()
+
+
+def _decided(instance: Instance, decision: Decision, held: tuple[bytes, ...], changed: Changed) -> None:
+    for id in decision.withdraw:
+        _close(instance, id, changed)
+    for effect in decision.open:
+        id = instance.intent_id(effect)
+        intent = Intent(id, effect)
+        if id in held:
+            intent.held = True
+        instance.open[id] = intent
+        if type(effect) is Call:
+            instance.calls += 1
+        changed.opened.append(intent)
+    if decision.publish:
+        instance.published.update(decision.publish)
+
+
+def _close(instance: Instance, id: bytes, changed: Changed) -> None:
+    intent = instance.open.pop(id)
+    if type(intent.effect) is Call:
+        instance.calls -= 1
+    changed.closed.append(intent)
+
+
+def _settle_status(instance: Instance, decision: Decision, changed: Changed) -> None:
+    instance.stuck = decision.stuck
+    if decision.stuck is not None:
+        after = Status.STUCK
+    elif decision.outcome is not None:
+        for id in list(instance.open):
+            _close(instance, id, changed)
+        instance.outcome = decision.outcome
+        after = decision.outcome.status
+    else:
+        after = Status.RUNNING if instance.calls else Status.WAITING
+    if after is not instance.status:
+        instance.status = change(instance.status, after)

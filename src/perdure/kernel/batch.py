@@ -1,0 +1,129 @@
+"""Batches: what one transaction writes, and what may happen once it is durable.
+
+The rows are plain tuples in the order of the columns of the tables, so that a store can write them as they are.
+Everything but the journal rows can be rebuilt from the journal (see `stores/rebuild.py`).
+"""
+
+from typing import NamedTuple
+
+from .decision import Outcome
+from .effects import Call
+from .events import Address
+from .identity import Identity
+from .mailbox import Answer
+
+
+class JournalRow(NamedTuple):
+    seq: int
+    instance: int
+    at: int
+    body: bytes
+
+
+class HeadRow(NamedTuple):
+    """One row per instance, written when it starts and when its status changes."""
+
+    id: int
+    workflow: str
+    key: str
+    generation: int
+    version: str
+    status: str
+    started_at: int
+    changed_at: int
+    parent: int  # 0: none
+    input_hash: bytes
+    tags: str  # JSON
+    outcome: bytes | None  # sealed
+
+
+class WorkRow(NamedTuple):
+    """Open work that somebody must pick up when it is due."""
+
+    intent: bytes
+    instance: int
+    kind: str
+    due: int
+
+
+class InboxRow(NamedTuple):
+    """An event that is recorded as sent but not yet delivered. `instance` is 0 when the name is the address."""
+
+    id: bytes
+    workflow: str
+    key: str
+    instance: int
+    at: int
+    body: bytes
+
+
+class SnapshotRow(NamedTuple):
+    instance: int
+    seq: int
+    body: bytes
+
+
+class PublishedRow(NamedTuple):
+    instance: int
+    name: str
+    value: bytes
+
+
+class Publication(NamedTuple):
+    """A call that an executor may start as soon as its entry is durable."""
+
+    intent: bytes
+    instance: int
+    address: Address
+    effect: Call
+    delivery: int
+    work: object
+    identity: Identity
+
+
+class Batch:
+    """Rows for one commit and, below them, what waits for it."""
+
+    __slots__ = (
+        "answers",
+        "done_with",
+        "ended",
+        "heads",
+        "inbox_added",
+        "inbox_removed",
+        "journal",
+        "publications",
+        "published",
+        "size",
+        "snapshots",
+        "stops",
+        "touched",
+        "work_closed",
+        "work_opened",
+    )
+
+    def __init__(self) -> None:
+        self.journal: list[JournalRow] = []
+        self.heads: dict[int, HeadRow] = {}
+        self.work_opened: dict[bytes, WorkRow] = {}
+        self.work_closed: list[bytes] = []
+        self.inbox_added: dict[bytes, InboxRow] = {}
+        self.inbox_removed: list[bytes] = []
+        self.snapshots: dict[int, SnapshotRow] = {}
+        self.published: dict[tuple[int, str], PublishedRow] = {}
+        self.size = 0
+        # after the commit
+        self.publications: dict[bytes, Publication] = {}
+        self.stops: list[bytes] = []
+        self.answers: list[tuple[object, Answer]] = []
+        self.ended: list[tuple[int, Address, Outcome]] = []
+        self.done_with: list[int] = []
+        self.touched: list[int] = []
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to make durable."""
+        return bool(self.journal or self.inbox_added or self.inbox_removed)
+
+    def __bool__(self) -> bool:
+        return self.writes or bool(self.answers)

@@ -1,0 +1,63 @@
+"""Decisions: what a machine answers to one event."""
+
+import msgspec
+
+from .effects import Effect
+from .events import Address
+from .receipt import Failure
+from .status import Status
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """How an instance ended. `status` is terminal; `value` is canonical bytes."""
+
+    status: Status
+    value: bytes | None = None
+    error: Failure | None = None
+
+
+class Stuck(msgspec.Struct, frozen=True, array_like=True):
+    """The instance needs a person. `kept`: the machine raised; its event is delivered again by a retry."""
+
+    error: Failure
+    location: str = ""
+    kept: bool = False
+
+
+class Send(msgspec.Struct, frozen=True, array_like=True):
+    """A message to another instance, delivered in the same transaction or through an inbox row written in it."""
+
+    to: Address
+    name: str
+    body: bytes
+    id: str
+
+
+class Fact(msgspec.Struct, frozen=True, array_like=True):
+    """A domain event: announced to whoever subscribed, in the order of the subscriptions."""
+
+    name: str
+    body: bytes
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True):
+    """The machine's answer to the sender of the event; `refused` is the reason when it did not accept."""
+
+    refused: str = ""
+    value: bytes | None = None
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """All fields are optional; an empty decision is "noted, nothing to do"."""
+
+    open: tuple[Effect, ...] = ()
+    withdraw: tuple[bytes, ...] = ()
+    send: tuple[Send, ...] = ()
+    announce: tuple[Fact, ...] = ()
+    publish: tuple[tuple[str, bytes], ...] = ()
+    reply: Reply | None = None
+    stuck: Stuck | None = None
+    outcome: Outcome | None = None
+
+
+NOTHING = Decision()

@@ -1,0 +1,60 @@
+"""Effects: what a machine may ask of the world. An admitted effect is an intent.
+
+Every effect has a location, unique among the open effects of its instance. What the journal keeps of an effect is
+exactly its fields. The live arguments of a call that stays in this process are not among them: see `Machine.work`.
+"""
+
+import msgspec
+
+
+class Call(msgspec.Struct, frozen=True):
+    """Work done by an executor. Times are nanoseconds."""
+
+    location: str
+    attempt: int = 1
+    executor: str = "inline"
+    timeout: int | None = None  # of one delivery; answered by the runtime with a timeout receipt
+    deliveries_max: int = 2  # executions of this very intent; then the receipt is `unknown`
+    params: bytes | None = None  # recorded only when the call leaves the process
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """Answered with an ok receipt at `due`, or at once when that is past."""
+
+    location: str
+    due: int
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Stands for "waits for a message". The machine withdraws it when the message came; `due` is its deadline."""
+
+    location: str
+    names: tuple[str, ...] = ()
+    due: int | None = None
+
+
+class Child(msgspec.Struct, frozen=True):
+    """Another instance, started in the same transaction; answered with its outcome (detached: when it has started)."""
+
+    location: str
+    workflow: str
+    key: str
+    input: bytes
+    detached: bool = False
+
+
+Effect = Call | Timer | Wait | Child
+
+KINDS: tuple[type[Call], type[Timer], type[Wait], type[Child]] = (Call, Timer, Wait, Child)
+"""The journal writes a kind as its place in this tuple: append only."""
+
+NUMBERS: dict[type, int] = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def attempt_of(effect: Effect) -> int:
+    return effect.attempt if type(effect) is Call else 1
+
+
+def due_of(effect: Effect) -> int | None:
+    """When the runtime must answer an effect by itself: a timer's time, a wait's deadline."""
+    return effect.due if type(effect) is Timer or type(effect) is Wait else None

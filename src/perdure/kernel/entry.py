@@ -1,0 +1,113 @@
+"""Entries: one journal row is one event and the decision that answered it.
+
+`encode` and `decode` are the format of a journal body. The envelope is a MessagePack array of fixed shape (its bytes are
+determined by the entry alone); values inside are canonical CBOR already. `codec.body` adds version and checksum.
+"""
+
+from typing import Any
+
+import msgspec
+
+from perdure.codec import seal, unseal
+
+from .decision import Decision, Fact, Outcome, Reply, Send, Stuck
+from .effects import KINDS, NUMBERS, Call, Effect, Wait
+from .events import Event
+from .location import Patterns
+
+
+Packed = tuple[Any, ...]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """`seq` is the place in the shard's total order, `number` the place in the instance's history (from 1)."""
+
+    seq: int
+    instance: int
+    number: int
+    at: int
+    event: Event
+    decision: Decision
+    held: tuple[bytes, ...] = ()  # opened intents that the gate deferred
+    patterns: tuple[str, ...] = ()  # location patterns used for the first time
+
+
+class _Body(msgspec.Struct, array_like=True):
+    """What stands in the row besides its columns. Append fields at the end only, with a default."""
+
+    number: int
+    event: Event
+    open: tuple[tuple[Any, ...], ...] = ()
+    patterns: tuple[str, ...] = ()
+    withdraw: tuple[bytes, ...] = ()
+    held: tuple[bytes, ...] = ()
+    send: tuple[Send, ...] = ()
+    announce: tuple[Fact, ...] = ()
+    publish: tuple[tuple[str, bytes], ...] = ()
+    reply: Reply | None = None
+    stuck: Stuck | None = None
+    outcome: Outcome | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Body)
+_CALL = NUMBERS[Call]
+_WAIT = NUMBERS[Wait]
+_CALL_DEFAULTS = msgspec.structs.astuple(Call(""))[1:]
+
+
+def pack(effects: tuple[Effect, ...], patterns: Patterns) -> tuple[tuple[Packed, ...], tuple[str, ...]]:
+    """The effects as they stand in a body, and the patterns that the instance meets here for the first time."""
+    fresh: list[str] = []
+    packed = tuple([_pack(effect, patterns, fresh) for effect in effects])
+    return packed, tuple(fresh)
+
+
+def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
+    """The sealed body of an entry whose effects were packed before."""
+    decision = entry.decision
+    return seal(
+        _encoder.encode(
+            (
+                entry.number,
+                entry.event,
+                packed,
+                entry.patterns,
+                decision.withdraw,
+                entry.held,
+                decision.send,
+                decision.announce,
+                decision.publish,
+                decision.reply,
+                decision.stuck,
+                decision.outcome,
+            )
+        )
+    )
+
+
+def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) -> Entry:
+    """The entry of a row. Rows are read in order: `patterns` is the reader's registry and learns from each."""
+    raw = _decoder.decode(unseal(body))
+    if raw.patterns:
+        patterns.learn(raw.patterns)
+    opened = tuple([unpack(packed, patterns) for packed in raw.open]) if raw.open else ()
+    decision = Decision(
+        opened, raw.withdraw, raw.send, raw.announce, raw.publish, raw.reply, raw.stuck, raw.outcome
+    )
+    return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns)
+
+
+def _pack(effect: Effect, patterns: Patterns, fresh: list[str]) -> Packed:
+    location = patterns.compact(effect.location, fresh)
+    fields = msgspec.structs.astuple(effect)[1:]
+    if type(effect) is Call and fields == _CALL_DEFAULTS:
+        return (_CALL, location)
+    return (NUMBERS[type(effect)], location, *fields)
+
+
+def unpack(packed: Packed, patterns: Patterns) -> Effect:
+    number, location, *fields = packed
+    if number == _WAIT:  # names are a tuple in memory and an array on disk
+        fields[0] = tuple(fields[0])
+    return KINDS[number](patterns.text(location), *fields)

@@ -1,0 +1,90 @@
+"""Events: things that happened to an instance, recorded before they are acted on.
+
+The first group is delivered to the machine. The second is for the kernel alone: a machine never sees it.
+"""
+
+import msgspec
+
+from .receipt import Receipt
+
+
+class Address(msgspec.Struct, frozen=True, array_like=True):
+    """The name of an instance. A key used again after its end gets the next generation; an address means the last."""
+
+    workflow: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.workflow}/{self.key}"
+
+
+class Parent(msgspec.Struct, frozen=True, array_like=True):
+    instance: int
+    intent: bytes
+    detached: bool = False
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+    workflow: str
+    key: str
+    input: bytes
+    seed: bytes  # the entropy from which every moment of this instance is derived
+    version: str = ""  # of the definition; chosen by the kernel when empty
+    parent: Parent | None = None
+    tags: dict[str, str] = {}
+    reuse: str = ""  # "failed" or "always": start a new generation of a terminal key
+    generation: int = 1
+
+
+class Received(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+    """The receipt of an open intent."""
+
+    intent: bytes
+    receipt: Receipt
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag="m"):
+    name: str
+    body: bytes
+    id: str = ""  # a message whose id was seen before is dropped; empty: never dropped
+    sender: str = ""
+
+
+class CancelAsked(msgspec.Struct, frozen=True, array_like=True, tag="c"):
+    reason: str = ""
+
+
+class Retried(msgspec.Struct, frozen=True, array_like=True, tag="t"):
+    """A person says: try again. A kept event is delivered again; else the machine is told."""
+
+
+class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="k"):
+    """A person answers for the effect at which the instance is stuck."""
+
+    location: str
+    receipt: Receipt
+
+
+class Redelivered(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+    """The process died while this intent was being executed: it runs again under the same id."""
+
+    intent: bytes
+
+
+class Parked(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """The engine stopped in good order and cut this execution: it does not count against the allowed ones."""
+
+    intent: bytes
+
+
+class Released(msgspec.Struct, frozen=True, array_like=True, tag="l"):
+    """The gate had held this intent and now lets it go."""
+
+    intent: bytes
+
+
+Event = (
+    Started | Received | Message | CancelAsked | Retried | Skipped | Redelivered | Parked | Released
+)  # one closed union: adding an event means adding a case wherever `match` asks for it
+
+KERNEL_ONLY = (Redelivered, Parked, Released)

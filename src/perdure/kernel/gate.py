@@ -1,0 +1,55 @@
+"""The gate: the single admission point for effects. A pure function of the effect and of what runs now.
+
+Allow: the intent is opened and published. Defer: it is opened and held until what `release` names has happened, then
+judged again, oldest first. Deny: it is opened and answered at once with an error receipt, so the machine hears why.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from .effects import Call, Effect
+
+
+class Allow(msgspec.Struct, frozen=True):
+    pass
+
+
+class Defer(msgspec.Struct, frozen=True):
+    release: Literal["slot"]
+    """`slot`: a running call has ended. Time and persons will join when a feature needs them."""
+
+
+class Deny(msgspec.Struct, frozen=True):
+    reason: str
+
+
+Verdict = Allow | Defer | Deny
+
+ALLOW = Allow()
+SLOT = Defer("slot")
+
+
+class Gate(Protocol):
+    def judge(self, effect: Effect, running: Mapping[str, int]) -> Verdict:
+        """`running`: for each executor, how many calls are open and not held."""
+        ...
+
+
+class Executors:
+    """The gate of an engine: calls go to executors that exist, and to each at most so many at once."""
+
+    def __init__(self, slots: Mapping[str, int | None]) -> None:
+        self._slots = dict(slots)
+
+    def judge(self, effect: Effect, running: Mapping[str, int]) -> Verdict:
+        if type(effect) is not Call:
+            return ALLOW
+        if effect.executor not in self._slots:
+            known = ", ".join(sorted(self._slots))
+            return Deny(f"no executor is named {effect.executor!r} in this engine; there are: {known}")
+        slots = self._slots[effect.executor]
+        if slots is not None and running.get(effect.executor, 0) >= slots:
+            return SLOT
+        return ALLOW

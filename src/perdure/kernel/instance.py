@@ -1,0 +1,153 @@
+"""Instances: the kernel's state of one running workflow. Plain data; only `apply` changes it.
+
+The live machine, the undelivered events and the rows being replayed hang on an instance too, but they are not state:
+they can be dropped at any time (eviction) and are found again from the journal and the inbox.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .decision import Outcome, Stuck
+from .effects import Effect, attempt_of
+from .events import Address, Event, Parent
+from .identity import Identity
+from .location import Patterns
+from .status import TERMINAL, Status
+
+if TYPE_CHECKING:
+    from .entry import Entry
+    from .machine import Machine, Workflow
+    from .mailbox import Offer
+
+
+class Intent(msgspec.Struct):
+    """An admitted effect that has no receipt yet. Its id is the waiting token."""
+
+    id: bytes
+    effect: Effect
+    delivery: int = 1  # how often the executor was asked; counted before it is asked
+    held: bool = False  # by the gate
+
+
+class Instance:
+    """See the module. `version` is the number of its entries; `seq` the place of the last one in the journal."""
+
+    __slots__ = (
+        "_identity",
+        "address",
+        "calls",
+        "cancelled",
+        "definition",
+        "generation",
+        "id",
+        "input_hash",
+        "kept",
+        "machine",
+        "mailbox",
+        "open",
+        "outcome",
+        "parent",
+        "patterns",
+        "published",
+        "queued",
+        "seed",
+        "seen",
+        "seq",
+        "shelf",
+        "snapshot_at",
+        "snapshot_size",
+        "started_at",
+        "status",
+        "stuck",
+        "tags",
+        "tail",
+        "tail_size",
+        "version",
+        "workflow",
+    )
+
+    def __init__(self, address: Address) -> None:
+        # state
+        self.address = address
+        self.id = 0  # the seq of its first entry; 0: not started
+        self.generation = 0
+        self.definition = ""  # the version of the workflow that it started with
+        self.status = Status.RUNNING
+        self.version = 0
+        self.seq = 0
+        self.seed = b""
+        self.input_hash = b""
+        self.started_at = 0
+        self.parent: Parent | None = None
+        self.tags: dict[str, str] = {}
+        self.open: dict[bytes, Intent] = {}
+        self.calls = 0  # open intents that are calls
+        self.patterns = Patterns()
+        self.seen: dict[str, None] = {}
+        self.published: dict[str, bytes] = {}
+        self.cancelled = False
+        self.stuck: Stuck | None = None
+        self.kept: Event | None = None  # the event that a retry delivers again
+        self.outcome: Outcome | None = None
+        # not state
+        self._identity: Identity | None = None
+        self.workflow: Workflow | None = None
+        self.machine: Machine | None = None
+        self.mailbox: deque[Offer] = deque()
+        self.shelf: deque[Offer] = deque()  # events that a stuck instance could not take
+        self.queued = False
+        self.tail: list[Entry] | None = None  # what the machine must be rebuilt from
+        self.snapshot_at: bytes | None = None
+        self.snapshot_size = 0
+        self.tail_size = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.status in TERMINAL
+
+    @property
+    def identity(self) -> Identity:
+        if self._identity is None:
+            self._identity = Identity(self.address, self.generation)
+        return self._identity
+
+    @identity.setter
+    def identity(self, identity: Identity) -> None:
+        self._identity = identity
+
+    def intent_id(self, effect: Effect) -> bytes:
+        return self.identity.intent(effect.location, attempt_of(effect))
+
+    def at(self, location: str) -> Intent | None:
+        """The open intent at a location."""
+        return next((intent for intent in self.open.values() if intent.effect.location == location), None)
+
+    def state(self) -> dict[str, object]:
+        """All that `apply` folds, comparable: live state equals folded state."""
+        return {
+            "address": self.address,
+            "id": self.id,
+            "generation": self.generation,
+            "definition": self.definition,
+            "status": self.status,
+            "version": self.version,
+            "seq": self.seq,
+            "seed": self.seed,
+            "input_hash": self.input_hash,
+            "started_at": self.started_at,
+            "parent": self.parent,
+            "tags": self.tags,
+            "open": {id: (i.effect, i.delivery, i.held) for id, i in self.open.items()},
+            "calls": self.calls,
+            "patterns": self.patterns.texts(),
+            "seen": list(self.seen),
+            "published": self.published,
+            "cancelled": self.cancelled,
+            "stuck": self.stuck,
+            "kept": self.kept,
+            "outcome": self.outcome,
+        }

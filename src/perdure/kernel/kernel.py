@@ -1,0 +1,686 @@
+"""The kernel of one shard: offers go in, a batch of entries comes out.
+
+    offer(offer)          an event for an instance; if the instance is not in memory, `wanted` names it
+    adopt(ref, record)    the runtime loaded it (or found nothing)
+    advance(batch, now)   deliver one event to each ready instance in turn, until nobody is ready or the batch is full
+    close(batch)          nothing that was caused here may be lost: undelivered events become inbox rows
+    committed(batch)      the batch is durable: instances may be evicted again
+
+`_record` is the heart: decide, build the entry, apply it, index it, spread it. Nothing here does I/O or reads a clock;
+nothing that is decided here may be seen by anybody before the runtime has committed the batch.
+"""
+
+import traceback
+from collections import Counter, OrderedDict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from perdure.codec import encode as encode_value
+from perdure.codec import seal, unseal
+from perdure.errors import Divergence
+
+from . import snapshot
+from .apply import Changed, apply, input_hash
+from .batch import (
+    Batch,
+    HeadRow,
+    InboxRow,
+    JournalRow,
+    Publication,
+    PublishedRow,
+    SnapshotRow,
+    WorkRow,
+)
+from .decision import NOTHING, Decision, Outcome, Reply, Stuck
+from .effects import Call, Child, Timer, due_of
+from .entry import Entry, encode, pack
+from .events import (
+    KERNEL_ONLY,
+    Address,
+    CancelAsked,
+    Event,
+    Message,
+    Parent,
+    Parked,
+    Received,
+    Redelivered,
+    Released,
+    Retried,
+    Skipped,
+    Started,
+)
+from .gate import Allow, Defer, Deny, Gate
+from .identity import Identity
+from .instance import Instance, Intent
+from .limits import excess
+from .machine import Workflow
+from .mailbox import STALE, Accepted, Answer, Offer, Refused
+from .moment import Moment
+from .receipt import Failure, Receipt
+from .replay import fold, rebuild
+from .routing import Router
+from .status import TERMINAL, Status
+
+ENTRIES_MAX: Final = 1000
+"""Entries in one batch. More would keep callers waiting without making a commit cheaper per entry."""
+
+BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of journal in one batch, for the same reason."""
+
+Ref = Address | int
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What a store knows of an instance: its head, its last snapshot and the rows after that."""
+
+    head: HeadRow
+    snapshot: SnapshotRow | None = None
+    rows: tuple[JournalRow, ...] = ()
+
+
+class Kernel:
+    def __init__(self, workflows: Iterable[Workflow], gate: Gate, *, seq: int = 0, at: int = 0) -> None:
+        self.workflows: dict[str, Workflow] = {workflow.name: workflow for workflow in workflows}
+        self.gate = gate
+        self.router = Router()
+        for workflow in self.workflows.values():
+            self.router.subscribe(workflow.name, workflow.subscriptions)
+        self.seq = seq
+        self.at = at
+        self.counts: Counter[str] = Counter()
+        self.wanted: dict[Ref, None] = {}
+        self._by_id: OrderedDict[int, Instance] = OrderedDict()  # least recently used first
+        self._by_address: dict[Address, Instance] = {}
+        self._absent: dict[Ref, list[Offer]] = {}
+        self._ready: deque[Instance] = deque()
+        self._caused: list[Offer] = []
+        self._running: Counter[str] = Counter()
+        self._running_ids: set[bytes] = set()
+        self._held: dict[str, deque[tuple[int, bytes, Call]]] = {}  # by executor, oldest first
+        self._held_ids: set[bytes] = set()
+
+    # ---- in: offers and loaded instances ----------------------------------------------------------------------
+
+    def offer(self, offer: Offer) -> None:
+        """Put an event into the mailbox of its instance; name the instance in `wanted` if it is not in memory."""
+        instance = self._find(offer.to)
+        if instance is None:
+            self._absent.setdefault(offer.to, []).append(offer)
+            self.wanted[offer.to] = None
+        else:
+            instance.mailbox.append(offer)
+            self._make_ready(instance)
+
+    def adopt(self, ref: Ref, record: Record | None) -> None:
+        """Take in what the store knows of `ref`, and deliver what waited for it."""
+        self.wanted.pop(ref, None)
+        offers = self._absent.pop(ref, [])
+        instance = self._find(ref)
+        if instance is None:
+            instance = self._enter(ref, record)
+        if instance.id:
+            offers = self._absent.pop(instance.id, []) + offers
+        instance.mailbox.extend(offers)
+        self._make_ready(instance)
+
+    def _enter(self, ref: Ref, record: Record | None) -> Instance:
+        if record is None:
+            instance = Instance(ref if isinstance(ref, Address) else Address("", ""))
+            if isinstance(ref, Address):
+                self._by_address[ref] = instance
+            return instance
+        head = record.head
+        address = Address(head.workflow, head.key)
+        current = self._by_address.get(address)
+        if current is not None and current.id == head.id:
+            return current
+        if head.status in TERMINAL:
+            instance = Instance(address)
+            instance.id, instance.generation, instance.input_hash = head.id, head.generation, head.input_hash
+            instance.status = Status(head.status)
+            instance.outcome = decode_outcome(head.outcome) if head.outcome is not None else None
+        else:
+            instance = fold(address, record.snapshot, record.rows)
+            self._count_running(instance)
+        self._remember(instance)
+        return instance
+
+    def recover(self, instance_id: int, alive: Collection[bytes]) -> None:
+        """The process died with calls open: each is handed out again, once that is recorded.
+
+        `alive`: calls that a failed commit did not kill; their receipts will come.
+        """
+        instance = self._by_id.get(instance_id)
+        for intent in list(instance.open.values()) if instance is not None else ():
+            if type(intent.effect) is not Call or intent.id in alive:
+                continue
+            if intent.held:
+                self._hold(instance_id, intent.id, intent.effect)
+            else:
+                self.offer(Offer(instance_id, Redelivered(intent.id)))
+
+    # ---- the turn ------------------------------------------------------------------------------------------------
+
+    def advance(self, batch: Batch, now: int) -> None:
+        """Deliver one event to each ready instance in turn. The order depends on the offers alone."""
+        self.at = max(self.at, now)
+        while self._ready and len(batch.journal) < ENTRIES_MAX and batch.size < BYTES_MAX:
+            instance = self._ready.popleft()
+            instance.queued = False
+            if instance.mailbox:
+                self._take(instance, instance.mailbox.popleft(), batch)
+                self._make_ready(instance)
+        self._release_held()
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._ready)
+
+    def close(self, batch: Batch) -> None:
+        """What this shard caused and did not deliver yet is written beside its cause."""
+        for offer in self._caused:
+            if not offer.taken and offer.inbox is None:
+                self._keep(offer, batch)
+        self._caused.clear()
+
+    def committed(self, batch: Batch) -> None:
+        """Let go of instances whose machine is of no more use: they have ended, or must be rebuilt."""
+        for id in batch.done_with:
+            instance = self._by_id.get(id)
+            if instance is not None:
+                self._forget(instance)
+
+    # ---- one event ----------------------------------------------------------------------------------------------
+
+    def _take(self, instance: Instance, offer: Offer, batch: Batch) -> None:
+        event = offer.event
+        if instance.status is Status.STUCK and not isinstance(event, Retried | Skipped | CancelAsked):
+            self._shelve(instance, offer, batch)
+            return
+        offer.taken = True
+        if offer.inbox is not None:
+            batch.inbox_removed.append(offer.inbox)
+            batch.inbox_added.pop(offer.inbox, None)
+        answer = self._refusal(instance, event)
+        if answer is None:
+            answer = self._accept(instance, event, batch)
+        self._answer(offer, answer, batch)
+
+    def _refusal(self, instance: Instance, event: Event) -> Answer | None:
+        """The answer to an event that is not recorded; None: record it."""
+        if type(event) is Started:
+            return self._start_refusal(instance, event)
+        if instance.id == 0:
+            self._by_address.pop(instance.address, None)
+            if isinstance(event, Received | Redelivered | Parked | Released):
+                return self._stale()
+            return Refused("unknown-instance", f"there is no instance {instance.address}")
+        match event:
+            case Received(intent=id) | Redelivered(intent=id) | Parked(intent=id) | Released(intent=id):
+                if id not in instance.open:
+                    return self._stale()
+            case Message(id=id) if id in instance.seen:
+                self.counts["duplicate"] += 1
+                return Accepted(instance.id, instance.address, fresh=False)
+            case CancelAsked() if instance.ended or instance.cancelled:
+                return Accepted(instance.id, instance.address, fresh=False)
+            case Retried() | Skipped() if instance.stuck is None:
+                return Refused("not-stuck", f"{instance.address} is {instance.status}, not stuck")
+            case Skipped(location=at) if instance.stuck is not None and instance.stuck.location != at:
+                return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
+            case _ if instance.ended:
+                return Refused("ended", f"{instance.address} has {instance.status} and takes no {_word(event)}")
+            case _:
+                pass
+        if instance.address.workflow not in self.workflows:
+            return Refused("unknown-workflow", self._unknown_workflow(instance.address.workflow))
+        return None
+
+    def _start_refusal(self, instance: Instance, event: Started) -> Answer | None:
+        if event.workflow not in self.workflows:
+            if instance.id == 0:
+                self._by_address.pop(instance.address, None)
+            return Refused("unknown-workflow", self._unknown_workflow(event.workflow))
+        if instance.id == 0:
+            return None
+        again = instance.ended and (
+            event.reuse == "always" or (event.reuse == "failed" and instance.status is not Status.COMPLETED)
+        )
+        if again:
+            return None
+        if event.parent is not None:
+            return Refused("key-in-use", f"{instance.address} exists already; a child needs a key of its own")
+        if input_hash(event.input) != instance.input_hash:
+            return Refused("key-in-use", f"{instance.address} exists already, with another input")
+        return Accepted(instance.id, instance.address, fresh=False)
+
+    def _accept(self, instance: Instance, event: Event, batch: Batch) -> Answer:
+        if type(event) is Started:
+            instance, event = self._new_instance(instance, event)
+        elif type(event) is Redelivered:
+            event = self._again_or_unknown(instance, event)
+        reply = self._record(instance, event, batch)
+        return Accepted(instance.id, instance.address, reply=reply)
+
+    def _new_instance(self, before: Instance, event: Started) -> tuple[Instance, Started]:
+        """A start of a terminal key is a new generation: another instance under the same name."""
+        instance = before
+        if before.id != 0:
+            instance = Instance(before.address)
+            instance.mailbox, before.mailbox = before.mailbox, deque()
+            self._by_address[instance.address] = instance
+        version = event.version or self.workflows[event.workflow].version
+        event = msgspec.structs.replace(event, generation=before.generation + 1, version=version, reuse="")
+        instance.identity = Identity(instance.address, event.generation)  # the gate asks for intent ids before `apply`
+        return instance, event
+
+    def _again_or_unknown(self, instance: Instance, event: Redelivered) -> Event:
+        """A call that was asked as often as it may be is answered `unknown` instead of being asked again."""
+        intent = instance.open[event.intent]
+        assert type(intent.effect) is Call
+        if intent.delivery < intent.effect.deliveries_max:
+            return event
+        failure = Failure(
+            "ProcessDied",
+            f"the process died each of the {intent.delivery} times that it executed this",
+            retry=False,
+        )
+        return Received(intent.id, Receipt("unknown", error=failure))
+
+    def _record(self, instance: Instance, event: Event, batch: Batch) -> Reply | None:
+        """Decide, build the entry, apply it, index it, spread it."""
+        self.seq += 1
+        if instance.id == 0:
+            instance.id = self.seq
+            self._remember(instance)
+        status = instance.status
+        moment = Moment(self.at, _seed(instance, event), instance.version + 1)
+        decision = self._decide(instance, event, moment)
+        entry, body, denied = self._entry(instance, event, decision)
+        changed = apply(instance, entry)
+        batch.journal.append(JournalRow(entry.seq, entry.instance, entry.at, body))
+        batch.size += len(body)
+        batch.touched.append(instance.id)
+        self._index(instance, entry, changed, status, batch)
+        self._spread(instance, entry, changed, batch)
+        for intent, reason in denied:
+            failure = Failure("Denied", reason, retry=False)
+            self._cause(instance.id, Received(intent, Receipt("error", error=failure)))
+        self._maybe_snapshot(instance, len(body), batch)
+        return entry.decision.reply
+
+    def _decide(self, instance: Instance, event: Event, moment: Moment) -> Decision:
+        """The machine's decision, or the kernel's own where the machine is not asked."""
+        if type(event) is CancelAsked and instance.kept is not None:
+            return Decision(outcome=Outcome(Status.CANCELLED, error=Failure("Cancelled", event.reason)))
+        if type(event) is Retried and instance.kept is not None:
+            event = instance.kept
+        try:
+            machine = instance.machine
+            if machine is None:
+                workflow = self.workflows[instance.address.workflow]
+                machine = instance.machine = rebuild(instance, workflow)
+                instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
+            if isinstance(event, KERNEL_ONLY):
+                return NOTHING
+            decision = machine.deliver(event, moment)
+        except Exception as error:
+            return self._spoil(instance, error)
+        assert instance.workflow is not None
+        over = excess(decision, instance.workflow.limits)
+        return self._spoil(instance, OverflowError(over)) if over else decision
+
+    def _spoil(self, instance: Instance, error: Exception) -> Decision:
+        """Poison does not spread: this instance stops with its event kept; its machine is rebuilt before a retry."""
+        if instance.machine is not None:
+            instance.machine.dispose()
+        instance.machine = instance.tail = None
+        location = error.location if isinstance(error, Divergence) else ""
+        return Decision(stuck=Stuck(failure_of(error), location, kept=True))
+
+    def _entry(
+        self, instance: Instance, event: Event, decision: Decision
+    ) -> tuple[Entry, bytes, list[tuple[bytes, str]]]:
+        held: list[bytes] = []
+        denied: list[tuple[bytes, str]] = []
+        for effect in decision.open:
+            if type(effect) is Call:
+                self._judge(instance, effect, held, denied)
+        packed, fresh = pack(decision.open, instance.patterns) if decision.open else ((), ())
+        entry = Entry(
+            self.seq, instance.id, instance.version + 1, self.at, event, decision, tuple(held), fresh
+        )
+        body = encode(entry, packed)
+        limit = instance.workflow.limits.bytes if instance.workflow is not None else None
+        if limit is not None and len(body) > limit and decision.stuck is None:
+            for effect in decision.open:
+                self._stop_running(instance.intent_id(effect), effect)
+            over = OverflowError(f"one entry of {len(body)} bytes; the limit is {limit}")
+            return self._entry(instance, event, self._spoil(instance, over))
+        return entry, body, denied
+
+    def _judge(
+        self, instance: Instance, effect: Call, held: list[bytes], denied: list[tuple[bytes, str]]
+    ) -> None:
+        id = instance.intent_id(effect)
+        verdict = self.gate.judge(effect, self._running)
+        if type(verdict) is Allow:
+            self._running[effect.executor] += 1
+            self._running_ids.add(id)
+        else:
+            held.append(id)  # a denied call is never handed out either
+            if type(verdict) is Deny:
+                denied.append((id, verdict.reason))
+            else:
+                self._hold(instance.id, id, effect)
+
+    # ---- what an entry implies -----------------------------------------------------------------------------------
+
+    def _index(
+        self, instance: Instance, entry: Entry, changed: Changed, before: Status, batch: Batch
+    ) -> None:
+        for intent in changed.closed:
+            if work_row(instance.id, intent) is not None and batch.work_opened.pop(intent.id, None) is None:
+                batch.work_closed.append(intent.id)
+        for intent in changed.opened:
+            row = work_row(instance.id, intent)
+            if row is not None and intent.id in instance.open:
+                batch.work_opened[intent.id] = row
+        for name, value in entry.decision.publish:
+            batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
+        if instance.status is not before or instance.version == 1:
+            batch.heads[instance.id] = head_row(instance, entry.at)
+
+    def _spread(self, instance: Instance, entry: Entry, changed: Changed, batch: Batch) -> None:
+        """What others hear of an entry: executors after the commit, other instances in the same transaction."""
+        for intent in changed.closed:
+            self._stop(instance, entry.event, intent, batch)
+        for intent in changed.opened:
+            if intent.id in instance.open:
+                self._begin(instance, intent, batch)
+        for intent in changed.resumed:
+            self._publish(instance, intent, batch)
+        decision = entry.decision
+        for send in decision.send:
+            sender = str(instance.address)
+            self._cause(send.to, Message(send.name, send.body, send.id, sender))
+        for fact in decision.announce:
+            addresses = self.router.route(fact)
+            self.counts["unrouted"] += not addresses
+            for address in addresses:
+                self._cause(address, Message(fact.name, fact.body, sender=str(instance.address)))
+        parent = instance.parent
+        if parent is not None and parent.detached and type(entry.event) is Started:
+            value = encode_value(instance.address.key)
+            self._cause(parent.instance, Received(parent.intent, Receipt("ok", value)))
+        if instance.outcome is not None:
+            batch.ended.append((instance.id, instance.address, instance.outcome))
+            batch.done_with.append(instance.id)
+            if parent is not None and not parent.detached:
+                self._cause(parent.instance, Received(parent.intent, _receipt_of(instance.outcome)))
+        if decision.stuck is not None and decision.stuck.kept:
+            batch.done_with.append(instance.id)
+
+    def _begin(self, instance: Instance, intent: Intent, batch: Batch) -> None:
+        effect = intent.effect
+        if type(effect) is Call:
+            if not intent.held:
+                self._publish(instance, intent, batch)
+        elif type(effect) is Child:
+            parent = Parent(instance.id, intent.id, effect.detached)
+            seed = Moment(self.at, instance.seed, instance.version).entropy()[:16] + intent.id
+            start = Started(effect.workflow, effect.key, effect.input, seed, parent=parent)
+            self._cause(Address(effect.workflow, effect.key), start)
+
+    def _publish(self, instance: Instance, intent: Intent, batch: Batch) -> None:
+        assert type(intent.effect) is Call
+        work = None
+        if intent.effect.params is None and instance.machine is not None:
+            work = instance.machine.work(intent.effect.location)
+        batch.publications[intent.id] = Publication(
+            intent.id,
+            instance.id,
+            instance.address,
+            intent.effect,
+            intent.delivery,
+            work,
+            instance.identity,
+        )
+
+    def _stop(self, instance: Instance, event: Event, intent: Intent, batch: Batch) -> None:
+        """An intent was closed: by its own receipt, or because nobody wants its answer any more."""
+        effect = intent.effect
+        own = type(event) is Received and event.intent == intent.id
+        if type(effect) is Call:
+            self._stop_running(intent.id, effect)
+            answered = own and event.receipt.status in ("ok", "error")  # type: ignore[union-attr]
+            if batch.publications.pop(intent.id, None) is None and not answered:
+                batch.stops.append(intent.id)
+        elif type(effect) is Child and not own and not effect.detached:
+            self._cause(Address(effect.workflow, effect.key), CancelAsked(f"{instance.address} no longer waits"))
+
+    def _cause(self, to: Ref, event: Event) -> None:
+        offer = Offer(to, event, caused=True)
+        self._caused.append(offer)
+        self.offer(offer)
+
+    def _maybe_snapshot(self, instance: Instance, size: int, batch: Batch) -> None:
+        instance.tail_size += size
+        if instance.ended or instance.machine is None or not snapshot.due(instance):
+            return
+        row = snapshot.take(instance)
+        if row is not None:
+            batch.snapshots[instance.id] = row
+
+    # ---- answers, shelves, slots ---------------------------------------------------------------------------------
+
+    def _answer(self, offer: Offer, answer: Answer, batch: Batch) -> None:
+        if offer.ticket is not None:
+            batch.answers.append((offer.ticket, answer))
+        elif isinstance(answer, Refused):
+            self.counts["refused"] += 1
+            event = offer.event
+            if type(event) is Started and event.parent is not None:
+                failure = Failure("ChildRefused", answer.reason, retry=False)
+                self._cause(event.parent.instance, Received(event.parent.intent, Receipt("error", error=failure)))
+
+    def _stale(self) -> Answer:
+        self.counts["stale"] += 1
+        return STALE
+
+    def _shelve(self, instance: Instance, offer: Offer, batch: Batch) -> None:
+        """A stuck instance takes no events. They are kept as inbox rows and delivered when it goes on."""
+        if offer.inbox is None:
+            self._keep(offer, batch)
+            self._answer(offer, Accepted(instance.id, instance.address), batch)
+            offer.ticket = None
+        instance.shelf.append(offer)
+
+    def _keep(self, offer: Offer, batch: Batch) -> None:
+        self.counts["kept"] += 1
+        offer.inbox = self.seq.to_bytes(8, "big") + (self.counts["kept"] & 0xFFFFFFFF).to_bytes(4, "big")
+        batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, self.at)
+
+    def _hold(self, instance: int, id: bytes, effect: Call) -> None:
+        self._held.setdefault(effect.executor, deque()).append((instance, id, effect))
+        self._held_ids.add(id)
+
+    def _release_held(self) -> None:
+        """Judge the oldest held call of each executor again, as long as the gate lets it go."""
+        for waiting in self._held.values():
+            while waiting:
+                instance, id, effect = waiting[0]
+                if id not in self._held_ids:  # withdrawn while it was held
+                    waiting.popleft()
+                    continue
+                verdict = self.gate.judge(effect, self._running)
+                if type(verdict) is Defer:
+                    break
+                waiting.popleft()
+                self._held_ids.discard(id)
+                if type(verdict) is Deny:
+                    failure = Failure("Denied", verdict.reason, retry=False)
+                    self.offer(Offer(instance, Received(id, Receipt("error", error=failure))))
+                else:
+                    self._running[effect.executor] += 1
+                    self._running_ids.add(id)
+                    self.offer(Offer(instance, Released(id)))
+
+    def _count_running(self, instance: Instance) -> None:
+        for intent in instance.open.values():
+            if type(intent.effect) is Call and not intent.held and intent.id not in self._running_ids:
+                self._running[intent.effect.executor] += 1
+                self._running_ids.add(intent.id)
+
+    def _stop_running(self, id: bytes, effect: object) -> None:
+        self._held_ids.discard(id)
+        if id in self._running_ids and type(effect) is Call:
+            self._running_ids.discard(id)
+            self._running[effect.executor] -= 1
+
+    # ---- memory -------------------------------------------------------------------------------------------------
+
+    def _find(self, ref: Ref) -> Instance | None:
+        if isinstance(ref, int):
+            instance = self._by_id.get(ref)
+            if instance is not None:
+                self._by_id.move_to_end(ref)
+            return instance
+        return self._by_address.get(ref)
+
+    def _remember(self, instance: Instance) -> None:
+        self._by_id[instance.id] = instance
+        current = self._by_address.get(instance.address)
+        if current is None or current.generation <= instance.generation or current.id == 0:
+            self._by_address[instance.address] = instance
+
+    def _make_ready(self, instance: Instance) -> None:
+        if instance.status is not Status.STUCK and instance.shelf:
+            instance.mailbox.extendleft(reversed(instance.shelf))
+            instance.shelf.clear()
+        spoiled = instance.machine is None and instance.tail is None and instance.version > 0
+        if instance.mailbox and not instance.queued and (instance.ended or not spoiled):
+            instance.queued = True
+            self._ready.append(instance)
+
+    def _forget(self, instance: Instance) -> None:
+        """Drop an instance from memory; what waits in its mailbox waits for it to be loaded again."""
+        self._by_id.pop(instance.id, None)
+        if self._by_address.get(instance.address) is instance:
+            del self._by_address[instance.address]
+        if instance.machine is not None:
+            instance.machine.dispose()
+        for offer in [*instance.shelf, *instance.mailbox]:
+            self._absent.setdefault(instance.id, []).append(offer)
+        if instance.mailbox:
+            self.wanted[instance.id] = None
+        instance.mailbox.clear()
+        instance.shelf.clear()
+
+    def evict(self, keep: int, durable_seq: int) -> int:
+        """Drop the least recently used instances above `keep`. Only durable, idle ones may go."""
+        surplus = len(self._by_id) - keep
+        if surplus <= 0:
+            return 0
+        idle = (
+            instance
+            for instance in self._by_id.values()
+            if instance.seq <= durable_seq and not instance.mailbox and not instance.shelf
+        )
+        gone = [instance for instance, _ in zip(idle, range(surplus), strict=False)]
+        for instance in gone:
+            self._forget(instance)
+        return len(gone)
+
+    def undelivered(self) -> Iterator[Offer]:
+        """Offers that are in memory only or not yet recorded."""
+        for instance in self._by_id.values():
+            yield from instance.mailbox
+        for instance in self._by_address.values():
+            if instance.id == 0:
+                yield from instance.mailbox
+        for offers in self._absent.values():
+            yield from offers
+
+    def instances(self) -> Mapping[int, Instance]:
+        return self._by_id
+
+    def _unknown_workflow(self, name: str) -> str:
+        known = ", ".join(sorted(self.workflows)) or "none"
+        return f"no workflow is named {name!r} here; registered: {known}"
+
+
+# ---- rows: pure functions of an instance and an entry, used live and by the rebuild of every index --------------
+
+
+def work_row(instance: int, intent: Intent) -> WorkRow | None:
+    """The row of an intent that somebody must pick up when it is due; most intents have none."""
+    due = due_of(intent.effect)
+    if due is None:
+        return None
+    return WorkRow(intent.id, instance, "timer" if type(intent.effect) is Timer else "deadline", due)
+
+
+def head_row(instance: Instance, at: int) -> HeadRow:
+    return HeadRow(
+        instance.id,
+        instance.address.workflow,
+        instance.address.key,
+        instance.generation,
+        instance.definition,
+        instance.status.value,
+        instance.started_at,
+        at,
+        instance.parent.instance if instance.parent is not None else 0,
+        instance.input_hash,
+        msgspec.json.encode(instance.tags, order="sorted").decode(),
+        encode_outcome(instance.outcome) if instance.outcome is not None else None,
+    )
+
+
+def inbox_row(id: bytes, to: Ref, event: Event, at: int) -> InboxRow:
+    workflow, key, instance = (to.workflow, to.key, 0) if isinstance(to, Address) else ("", "", to)
+    return InboxRow(id, workflow, key, instance, at, seal(msgspec.msgpack.encode(event)))
+
+
+_event_decoder = msgspec.msgpack.Decoder(Event)
+_outcome_decoder = msgspec.msgpack.Decoder(Outcome)
+
+
+def offer_of(row: InboxRow) -> Offer:
+    to: Ref = row.instance if row.instance else Address(row.workflow, row.key)
+    return Offer(to, _event_decoder.decode(unseal(row.body)), inbox=row.id)
+
+
+def encode_outcome(outcome: Outcome) -> bytes:
+    return seal(msgspec.msgpack.encode(outcome))
+
+
+def decode_outcome(body: bytes) -> Outcome:
+    return _outcome_decoder.decode(unseal(body))
+
+
+def failure_of(error: BaseException) -> Failure:
+    text = "".join(traceback.format_exception(error))
+    return Failure(type(error).__qualname__, str(error), text)
+
+
+def _receipt_of(outcome: Outcome) -> Receipt:
+    match outcome.status:
+        case Status.COMPLETED:
+            return Receipt("ok", outcome.value)
+        case Status.CANCELLED:
+            return Receipt("cancelled", error=outcome.error)
+        case _:
+            return Receipt("error", error=outcome.error)
+
+
+def _seed(instance: Instance, event: Event) -> bytes:
+    return event.seed if type(event) is Started else instance.seed
+
+
+def _word(event: Event) -> str:
+    return type(event).__name__.lower()
+

@@ -1,0 +1,23 @@
+"""Limits of one decision. Beyond one of them the decision is refused whole and the instance is stuck."""
+
+import msgspec
+
+from .decision import Decision
+
+MEBIBYTE = 1024 * 1024
+
+
+class Limits(msgspec.Struct, frozen=True):
+    effects: int = 10_000
+    messages: int = 10_000  # sends and facts together
+    bytes: int = 16 * MEBIBYTE  # of the whole encoded entry
+
+
+def excess(decision: Decision, limits: Limits) -> str:
+    """What is over a limit, or an empty text. The bytes are checked when the entry is encoded."""
+    if len(decision.open) > limits.effects:
+        return f"one decision opened {len(decision.open)} effects; the limit is {limits.effects}"
+    messages = len(decision.send) + len(decision.announce)
+    if messages > limits.messages:
+        return f"one decision sent {messages} messages; the limit is {limits.messages}"
+    return ""

@@ -1,0 +1,67 @@
+"""Locations: the human-readable path that names an effect inside its instance.
+
+A location is scopes and a name joined by `/`: `loop/~3/charge#2`. The signs with a meaning are `/` (into a scope),
+`~N` (iteration), `&N` (task), `#N` (the same name again). Names are percent-escaped, so no name can look like a path.
+
+In rows a location is compact. Its text without the numbers is a *pattern* (`loop/~/charge#`); patterns are stored
+once per instance, in the entry that first uses them, and a row holds the number of the pattern and the numbers.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+Compact = int | tuple[int, ...]
+
+_SPECIAL: Final = re.compile(r"[%/~&#\x00-\x1f]")
+_NUMBER: Final = re.compile(r"(?<=[~&#])\d+")
+_HOLE: Final = re.compile(r"(?<=[~&#])(?=/|$|#)")
+
+
+def escape(name: str) -> str:
+    """A name as it stands inside a location."""
+    return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", name)
+
+
+def unescape(name: str) -> str:
+    return re.sub(r"%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), name)
+
+
+class Patterns:
+    """The name registry of one instance. It only grows, and only by `learn`, which `apply` calls."""
+
+    __slots__ = ("_numbers", "_texts")
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self.learn(texts)
+
+    def learn(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._numbers[text] = len(self._texts)
+            self._texts.append(text)
+
+    def texts(self) -> list[str]:
+        return list(self._texts)
+
+    def compact(self, location: str, fresh: list[str]) -> Compact:
+        """The compact form; a pattern that the instance does not know yet is added to `fresh`."""
+        known = self._numbers.get(location)
+        if known is not None:
+            return known
+        numbers = tuple(map(int, _NUMBER.findall(location)))
+        pattern = _NUMBER.sub("", location) if numbers else location
+        number = self._numbers.get(pattern)
+        if number is None:
+            if pattern not in fresh:
+                fresh.append(pattern)
+            number = len(self._texts) + fresh.index(pattern)
+        return (number, *numbers) if numbers else number
+
+    def text(self, compact: Compact | list[int]) -> str:
+        if isinstance(compact, int):
+            return self._texts[compact]
+        number, *numbers = compact
+        parts = _HOLE.split(self._texts[number])
+        return parts[0] + "".join(f"{n}{part}" for n, part in zip(numbers, parts[1:], strict=True))

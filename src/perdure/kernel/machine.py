@@ -1,0 +1,58 @@
+"""THE contract: what a dialect must give, and all that the kernel knows of it.
+
+A machine is the live form of one instance. It never does I/O, never reads a clock and never rolls dice: time and
+entropy come in with the moment. Given the same events and moments it makes the same decisions; replay checks that.
+"""
+
+from typing import Protocol
+
+from .decision import Decision
+from .effects import Effect
+from .events import Event
+from .limits import Limits
+from .moment import Moment
+from .routing import Subscription
+
+
+class Machine(Protocol):
+    def deliver(self, event: Event, moment: Moment) -> Decision:
+        """Answer one event. An exception makes the instance stuck and keeps the event."""
+        ...
+
+    def work(self, location: str) -> object:
+        """The live work of a call that stays in this process: arguments and function, which no journal holds."""
+        ...
+
+    def snapshot(self) -> bytes | None:
+        """State from which `Workflow.machine` goes on, or None when the journal itself is no longer than that."""
+        ...
+
+    def dispose(self) -> None:
+        """The machine is evicted: let go of everything without any visible effect."""
+        ...
+
+
+class Workflow(Protocol):
+    """A definition that can make machines. `name` and `version` are what the journal records."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]: ...
+
+    def machine(self, address: str, snapshot: bytes | None) -> Machine: ...
+
+    def differs(self, recorded: Decision, current: Decision) -> bool:
+        """Whether replay found another decision than the recorded one, in the terms of this dialect."""
+        ...
+
+    def where(self, machine: Machine, effect: Effect | None) -> str:
+        """The place in the author's source that asks for an effect now, as `file:line`, or an empty text."""
+        ...

@@ -1,0 +1,32 @@
+"""Receipts: the one terminal answer to an intent, and failures as data."""
+
+from typing import Literal
+
+import msgspec
+
+ReceiptStatus = Literal["ok", "error", "timeout", "cancelled", "unknown"]
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """An error as it is recorded: equal in a live run and in a replay, because both read it from here."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    data: bytes | None = None
+    retry: bool = True  # False: the executor knows that trying again is pointless
+    causes: tuple["Failure", ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True):
+    """`value` is canonical bytes. `unknown`: the executor died before it answered, and may not be asked again."""
+
+    status: ReceiptStatus
+    value: bytes | None = None
+    error: Failure | None = None
+
+
+DONE = Receipt("ok")

@@ -1,0 +1,99 @@
+"""Replay: rebuild a machine from recorded entries, and notice when it changed its mind.
+
+Replay only applies: it never opens an effect. What the machine decides now is compared with what it decided then;
+a difference is a `Divergence` with both sides and the location, never a silent second run.
+"""
+
+from collections.abc import Iterable
+
+from perdure.errors import Divergence
+
+from .batch import JournalRow, SnapshotRow
+from .decision import Decision
+from .effects import Effect, attempt_of
+from .entry import Entry, decode
+from .events import KERNEL_ONLY, Address, Event, Retried
+from .instance import Instance
+from .location import Patterns
+from .machine import Machine, Workflow
+from .moment import Moment
+from .snapshot import restore
+from .apply import apply
+
+
+def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalRow]) -> Instance:
+    """The state of an instance, from its snapshot and the rows after it. Its machine is built when needed."""
+    instance = restore(snapshot) if snapshot is not None else Instance(address)
+    reader = Patterns(instance.patterns.texts())
+    instance.tail = []
+    for row in rows:
+        entry = decode(row.seq, row.instance, row.at, row.body, reader)
+        apply(instance, entry)
+        instance.tail.append(entry)
+        instance.tail_size += len(row.body)
+    return instance
+
+
+def rebuild(instance: Instance, workflow: Workflow) -> Machine:
+    """The live machine of a folded instance, by delivering again what was delivered."""
+    machine = workflow.machine(str(instance.address), instance.snapshot_at)
+    try:
+        for entry, event in deliveries(instance.tail or ()):
+            current = machine.deliver(event, Moment(entry.at, instance.seed, entry.number))
+            if workflow.differs(entry.decision, current):
+                raise _divergence(instance, workflow, machine, entry, current)
+    except BaseException:
+        machine.dispose()
+        raise
+    return machine
+
+
+def deliveries(entries: Iterable[Entry]) -> Iterable[tuple[Entry, Event]]:
+    """Which event each entry delivered to the machine: kept events count when their retry succeeded."""
+    kept: Event | None = None
+    for entry in entries:
+        event = entry.event
+        if entry.decision.stuck is not None and entry.decision.stuck.kept:
+            kept = kept if type(event) is Retried and kept is not None else event
+            continue
+        if type(event) is Retried and kept is not None:
+            event, kept = kept, None
+        if type(event) not in KERNEL_ONLY:
+            yield entry, event
+
+
+def _divergence(
+    instance: Instance, workflow: Workflow, machine: Machine, entry: Entry, current: Decision
+) -> Divergence:
+    recorded, now = entry.decision.open, current.open
+    at = next(
+        (n for n, (a, b) in enumerate(zip(recorded, now, strict=False)) if _name(a) != _name(b)),
+        min(len(recorded), len(now)),
+    )
+    then = recorded[at] if at < len(recorded) else None
+    found = now[at] if at < len(now) else None
+    either = then or found
+    return Divergence(
+        instance=str(instance.address),
+        entry=entry.number,
+        recorded=_name(then) or _ending(entry.decision),
+        current=_name(found) or _ending(current),
+        location=either.location if either is not None else "",
+        source=workflow.where(machine, found),
+    )
+
+
+def _name(effect: Effect | None) -> str:
+    if effect is None:
+        return ""
+    attempt = attempt_of(effect)
+    suffix = f" (attempt {attempt})" if attempt > 1 else ""
+    return f"{type(effect).__name__.lower()} {effect.location}{suffix}"
+
+
+def _ending(decision: Decision) -> str:
+    if decision.outcome is not None:
+        return f"the end ({decision.outcome.status})"
+    if decision.withdraw:
+        return f"{len(decision.withdraw)} operations withdrawn"
+    return "nothing more"

@@ -1,0 +1,43 @@
+"""Routing: which instances a domain event goes to. Subscriptions are asked in order and fan out in that order."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from perdure.codec import decode
+
+from .decision import Fact
+from .events import Address
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """`key_path` is the dotted path, inside the fact's body, of the key of the instance that shall hear it."""
+
+    fact: str
+    key_path: str
+
+
+class Router:
+    def __init__(self) -> None:
+        self._subscribers: dict[str, list[tuple[str, str]]] = {}
+
+    def subscribe(self, workflow: str, subscriptions: Iterable[Subscription]) -> None:
+        for subscription in subscriptions:
+            self._subscribers.setdefault(subscription.fact, []).append((workflow, subscription.key_path))
+
+    def route(self, fact: Fact) -> list[Address]:
+        """The addresses, in order. A body without the key is for nobody."""
+        subscribers = self._subscribers.get(fact.name)
+        if not subscribers:
+            return []
+        body = decode(fact.body)
+        keys = [(workflow, _at(body, path)) for workflow, path in subscribers]
+        return [Address(workflow, key) for workflow, key in keys if isinstance(key, str)]
+
+
+def _at(value: object, path: str) -> object:
+    for part in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(part)
+    return value

@@ -1,0 +1,116 @@
+"""Snapshots: kernel state and machine state of one instance at an entry. An optimisation, never the truth."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from perdure.codec import seal, unseal
+
+from .batch import SnapshotRow
+from .effects import Call
+from .entry import pack, unpack
+from .events import Address, Parent
+from .instance import Instance, Intent
+from .location import Patterns
+from .status import Status
+
+SIZE_MIN: Final = 32 * 1024
+"""A tail shorter than this is read faster than a snapshot is worth."""
+
+
+class _State(msgspec.Struct, array_like=True):
+    machine: bytes
+    workflow: str
+    key: str
+    generation: int
+    definition: str
+    status: Status
+    version: int
+    seed: bytes
+    input_hash: bytes
+    started_at: int
+    parent: Parent | None
+    tags: dict[str, str]
+    patterns: list[str]
+    open: list[tuple[bytes, tuple[Any, ...], int, bool]]
+    seen: list[str]
+    published: dict[str, bytes]
+    cancelled: bool
+
+
+_decoder = msgspec.msgpack.Decoder(_State)
+
+
+def due(instance: Instance) -> bool:
+    """The tail has outgrown the last snapshot: doubling keeps the cost per entry constant on average."""
+    return instance.tail_size > SIZE_MIN and instance.tail_size > instance.snapshot_size
+
+
+def take(instance: Instance) -> SnapshotRow | None:
+    """The row, or None when the machine has nothing shorter than its journal (asked again when that has doubled)."""
+    assert instance.machine is not None
+    data = instance.machine.snapshot()
+    if data is None:
+        instance.snapshot_size = instance.tail_size
+        return None
+    effects = tuple(intent.effect for intent in instance.open.values())
+    packed, fresh = pack(effects, instance.patterns)
+    assert not fresh, "an open effect whose pattern was never recorded"
+    body = seal(
+        msgspec.msgpack.encode(
+            _State(
+                data,
+                instance.address.workflow,
+                instance.address.key,
+                instance.generation,
+                instance.definition,
+                instance.status,
+                instance.version,
+                instance.seed,
+                instance.input_hash,
+                instance.started_at,
+                instance.parent,
+                instance.tags,
+                instance.patterns.texts(),
+                [
+                    (intent.id, effect, intent.delivery, intent.held)
+                    for intent, effect in zip(instance.open.values(), packed, strict=True)
+                ],
+                list(instance.seen),
+                instance.published,
+                instance.cancelled,
+            )
+        )
+    )
+    instance.snapshot_size, instance.tail_size = len(body), 0
+    return SnapshotRow(instance.id, instance.seq, body)
+
+
+def restore(row: SnapshotRow) -> Instance:
+    """An instance as `apply` had left it at the snapshot's entry."""
+    state = _decoder.decode(unseal(row.body))
+    instance = Instance(Address(state.workflow, state.key))
+    instance.id = row.instance
+    instance.generation = state.generation
+    instance.definition = state.definition
+    instance.status = state.status
+    instance.version = state.version
+    instance.seq = row.seq
+    instance.seed = state.seed
+    instance.input_hash = state.input_hash
+    instance.started_at = state.started_at
+    instance.parent = state.parent
+    instance.tags = state.tags
+    instance.patterns = Patterns(state.patterns)
+    for id, packed, delivery, held in state.open:
+        effect = unpack(packed, instance.patterns)
+        instance.open[id] = Intent(id, effect, delivery, held)
+        instance.calls += type(effect) is Call
+    instance.seen = dict.fromkeys(state.seen)
+    instance.published = state.published
+    instance.cancelled = state.cancelled
+    instance.snapshot_at = state.machine
+    instance.snapshot_size = len(row.body)
+    return instance

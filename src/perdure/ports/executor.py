@@ -1,0 +1,40 @@
+"""Executors perform effects. One receipt per start; a receipt after a stop is allowed, and will be stale."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from perdure.kernel.batch import Publication
+from perdure.kernel.receipt import Receipt
+
+
+class Work(NamedTuple):
+    """The live work of a call that stays in this process. `returns` is the annotation by which the value is recorded."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    returns: Any
+
+
+Answered = Callable[[bytes, Receipt], None]
+"""Called with the intent and its receipt, on the thread of the engine's loop."""
+
+
+class Executor(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def slots(self) -> int | None:
+        """How many calls it takes at once; None: any number."""
+        ...
+
+    def start(self, publication: Publication, answered: Answered) -> None: ...
+
+    def stop(self, intent: bytes) -> None:
+        """Nobody wants the answer any more: cut the call if it runs."""
+        ...
+
+    def close(self) -> Awaitable[None]:
+        """Stop everything that still runs and let go of threads and processes."""
+        ...

@@ -1,0 +1,129 @@
+"""Stores keep the journal and its indexes. Two faces: one for the shard that owns it, one for everybody else.
+
+`Store` is what the shard loop calls: it hands over callbacks, so that a store may answer at once (memory, SQLite on a
+fast disk) or later (a writer thread, a server), and so that a simulation can decide when. `Queries` is for people and
+clients: read what is durable, and post events into the inbox.
+
+Rules that every implementation keeps, and that the conformance suite checks:
+- a commit is one transaction: all rows of the batch or none, and none unless the epoch is still the owner's;
+- after a commit whose outcome is not known the store reports an error: the shard then loads everything again;
+- callbacks run on the thread of the engine's loop, one at a time, and never after `close`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, WorkRow
+from perdure.kernel.events import Address
+from perdure.kernel.kernel import Record, Ref
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to write. A commit with an older epoch is refused with `Fenced`."""
+
+    owner: str
+    epoch: int
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a shard stands: the last entry, and which instances had calls open."""
+
+    seq: int
+    at: int
+    running: tuple[int, ...]
+
+
+class Posted(msgspec.Struct, frozen=True):
+    """The answer to `Queries.post`: written (or the same event was there already), or why not."""
+
+    refused: str = ""  # "key-in-use", "ended", "unknown-instance", "unknown-workflow"
+    reason: str = ""
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which heads; empty fields do not count. Newest first; `before` is the id to go on from."""
+
+    workflow: str = ""
+    status: str = ""
+    parent: int = 0
+    tags: dict[str, str] = {}
+    before: int = 0
+    limit: int = 100
+
+
+class Store(Protocol):
+    def acquire(self, owner: str) -> Lease:
+        """Become the one writer: a new epoch, durable. Raises `EngineRunning` when another engine lives."""
+        ...
+
+    def release(self) -> None:
+        """Give the lease back, so that the next engine need not wait."""
+        ...
+
+    def position(self) -> Position: ...
+
+    def register(self, workflows: Sequence[tuple[str, str]]) -> None:
+        """Note (name, version) of what this engine runs, so that clients can check names."""
+        ...
+
+    def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
+        """Write the batch, then call `done`: None when it is durable. At most one commit is under way."""
+        ...
+
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
+        """Find instances by id or by name (the last generation) as they are durable now; `done` for each."""
+        ...
+
+    def due(self, before: int, limit: int) -> list[WorkRow]:
+        """Open work with `due` <= `before`, the earliest first."""
+        ...
+
+    def inbox(self, limit: int) -> list[InboxRow]:
+        """Undelivered events in the order of their arrival, if anything may have arrived since the last call.
+
+        A row stays until a batch removes it; the shard knows which ones it holds already.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Queries(Protocol):
+    """Reads see every acknowledged write. The methods are async because a store may be a server."""
+
+    async def head(self, ref: Ref) -> HeadRow | None: ...
+
+    async def heads(self, filter: Filter) -> list[HeadRow]: ...
+
+    async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
+        """The journal rows of one instance, in order, with seq > `after`."""
+        ...
+
+    async def journal(self, after: int, limit: int) -> list[JournalRow]:
+        """The shard's journal in total order, with seq > `after`."""
+        ...
+
+    async def published(self, instance: int, name: str) -> bytes | None: ...
+
+    async def workflows(self) -> list[tuple[str, str]]: ...
+
+    async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
+        """Put an event into the inbox of a live or future engine, durably, after checking that it can be taken.
+
+        `start` is the hash of the input when the event starts an instance: an existing instance, or an undelivered start,
+        with the same name and hash counts as posted; with another hash it is `key-in-use`, unless `reuse` allows it.
+        """
+        ...
+
+    async def changed(self) -> int:
+        """A number that differs whenever something may have been written by another process."""
+        ...
+
+    async def check(self) -> list[str]:
+        """Problems found by reading everything: checksums, gaps, indexes that do not match the journal."""
+        ...
+
+
+__all__ = ["Address", "Filter", "Lease", "Position", "Posted", "Queries", "Record", "Ref", "Store"]

@@ -1,0 +1,291 @@
+"""What callers hold: a client (of a live engine in this process, or of a database that another process serves) and its handles.
+
+Both speak through a `Door`: the local one offers events to the shard, the remote one posts them into the inbox table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from perdure.codec import decode, encode, to_plain
+from perdure.errors import (
+    CallerError,
+    InstanceCancelled,
+    InstanceEnded,
+    InstanceFailed,
+    KeyInUse,
+    NotStuck,
+    TooLarge,
+    UnknownInstance,
+    UnknownWorkflow,
+)
+from perdure.kernel.decision import Outcome
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Retried, Started
+from perdure.kernel.kernel import Ref
+from perdure.kernel.mailbox import Refused
+from perdure.kernel.status import Status
+from perdure.ports.store import Filter, Queries
+
+from .history import Line, Summary, Waiting, entries_of, lines, open_work, state_of, summary
+
+R = TypeVar("R")
+MESSAGE_MAX = 16 * 1024 * 1024
+
+Reuse = Literal["failed", "always"]
+
+
+class Startable(Protocol):
+    """What a dialect's definition gives to callers."""
+
+    @property
+    def name(self) -> str: ...
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes: ...
+
+    def encode_plain_input(self, value: Any) -> bytes: ...
+
+    def decode_result(self, value: bytes) -> Any: ...
+
+
+class Door(Protocol):
+    """How events get to an engine and outcomes come back. Refusals are raised as typed errors."""
+
+    @property
+    def queries(self) -> Queries: ...
+
+    async def put(self, to: Ref, event: Event) -> int:
+        """Deliver an event durably; the answer is the id of the instance, or 0 when that is not known yet."""
+        ...
+
+    async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome: ...
+
+    def entropy(self) -> bytes: ...
+
+
+class Client:
+    """Starts instances and finds them again. See `perdure.open` and `perdure.connect`."""
+
+    def __init__(self, door: Door, workflows: Mapping[str, Startable]) -> None:
+        self._door = door
+        self._workflows = workflows
+
+    async def start(
+        self,
+        workflow: Startable | str,
+        *args: Any,
+        key: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        reuse: Reuse | None = None,
+        **kwargs: Any,
+    ) -> Handle[Any]:
+        """Start an instance; acknowledged when durable.
+
+        Same key and same input: the existing instance. Same key, other input: `KeyInUse`. `reuse="failed"` (or "always")
+        starts again under a key whose instance has failed or was cancelled (or has ended in any way).
+        """
+        found = await self._find(workflow)
+        if isinstance(found, str):
+            if args:
+                raise CallerError(
+                    f"{found!r} is known here by its name only: pass keyword arguments, or the workflow itself"
+                )
+            value = encode(to_plain(kwargs))
+        else:
+            value = found.encode_input(args, kwargs)
+        return await self._start(found, value, key, tags, reuse)
+
+    async def start_plain(
+        self, workflow: Startable | str, value: Any, *, key: str | None = None, reuse: Reuse | None = None
+    ) -> Handle[Any]:
+        """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
+        found = await self._find(workflow)
+        if isinstance(found, str):
+            if not isinstance(value, dict):
+                raise CallerError(f"the input of {found!r} must be a JSON object of its parameters, found {value!r}")
+            data = encode(to_plain(value))
+        else:
+            data = found.encode_plain_input(value)
+        return await self._start(found, data, key, None, reuse)
+
+    async def _start(
+        self,
+        workflow: Startable | str,
+        value: bytes,
+        key: str | None,
+        tags: Mapping[str, str] | None,
+        reuse: Reuse | None,
+    ) -> Handle[Any]:
+        name = workflow if isinstance(workflow, str) else workflow.name
+        address = Address(name, _checked_key(key))
+        event = Started(
+            name, address.key, value, self._door.entropy(), tags=_checked_tags(tags), reuse=reuse or ""
+        )
+        instance = await self._door.put(address, event)
+        return Handle(self._door, address, workflow, instance)
+
+    def handle(self, workflow: Startable | str, key: str) -> Handle[Any]:
+        """The handle of an instance that was started before, by anybody."""
+        name = workflow if isinstance(workflow, str) else workflow.name
+        known: Startable | str = self._workflows.get(name, workflow)
+        return Handle(self._door, Address(name, key), known, None)
+
+    async def instances(
+        self, *, workflow: str = "", status: str = "", before: int = 0, limit: int = 100
+    ) -> list[Summary]:
+        """What exists, newest first. `before` is the id of the last one of the page before."""
+        rows = await self._door.queries.heads(Filter(workflow, status, before=before, limit=limit))
+        return [summary(row) for row in rows]
+
+    async def _find(self, workflow: Startable | str) -> Startable | str:
+        name = workflow if isinstance(workflow, str) else workflow.name
+        known = self._workflows.get(name)
+        if known is not None:
+            return known
+        names = {name for name, _ in await self._door.queries.workflows()} | set(self._workflows)
+        if name not in names or self._workflows:
+            raise UnknownWorkflow(unknown("workflow", name, names, "register it: perdure.open(url, workflows=[...])"))
+        return workflow
+
+
+class Handle(Generic[R]):
+    """One instance, seen from outside. All methods are awaitable, and none of them holds anything back from others."""
+
+    def __init__(self, door: Door, address: Address, workflow: Startable | str, instance: int | None) -> None:
+        self._door = door
+        self._workflow = workflow
+        self._instance = instance  # None: find it by name; 0: it is on its way to an engine
+        self.address = address
+
+    @property
+    def workflow(self) -> str:
+        return self.address.workflow
+
+    @property
+    def key(self) -> str:
+        return self.address.key
+
+    def __repr__(self) -> str:
+        return f"<handle {self.address}>"
+
+    async def result(self, timeout: float | timedelta | None = None) -> R:
+        """Wait for the end. Raises `InstanceFailed`, `InstanceCancelled`, or `ResultTimeout` while it goes on."""
+        if self._instance is None:
+            await self._id()
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        outcome = await self._door.outcome(self.address, self._instance or 0, seconds)
+        match outcome.status:
+            case Status.COMPLETED:
+                return self._decoded(outcome.value)
+            case Status.CANCELLED:
+                reason = outcome.error.message if outcome.error is not None else ""
+                raise InstanceCancelled(str(self.address), reason)
+            case _:
+                raise InstanceFailed(str(self.address), outcome.error)
+
+    def _decoded(self, value: bytes | None) -> R:
+        if value is None:
+            return None  # type: ignore[return-value]
+        if isinstance(self._workflow, str):
+            return decode(value)  # type: ignore[no-any-return]
+        return self._workflow.decode_result(value)  # type: ignore[no-any-return]
+
+    async def status(self) -> Status:
+        head = await self._door.queries.head(await self._id())
+        assert head is not None
+        return Status(head.status)
+
+    async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
+        """Send a message; durable when this returns. The same `id` twice is delivered once."""
+        value = encode(to_plain(body))
+        if len(value) > MESSAGE_MAX:
+            raise TooLarge(f"message {name!r}", len(value), MESSAGE_MAX)
+        await self._door.put(self._to(), Message(name, value, id if id is not None else uuid.uuid4().hex))
+
+    async def cancel(self, reason: str = "") -> None:
+        """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled."""
+        await self._door.put(self._to(), CancelAsked(reason))
+
+    async def retry(self) -> None:
+        """A stuck instance tries again, after whatever was wrong has been put right."""
+        await self._door.put(self._to(), Retried())
+
+    async def read(self, name: str) -> Any:
+        """The last value that the instance published under a name, or None."""
+        value = await self._door.queries.published(await self._id(), name)
+        return None if value is None else decode(value)
+
+    async def history(self) -> list[Line]:
+        """Every entry so far, in words."""
+        return lines(entries_of(await self._door.queries.history(await self._id())))
+
+    async def waiting(self) -> list[Waiting]:
+        """What the instance has open now."""
+        return open_work(entries_of(await self._door.queries.history(await self._id())))
+
+    async def summary(self) -> Summary:
+        head = await self._door.queries.head(await self._id())
+        assert head is not None
+        return summary(head)
+
+    async def error(self) -> object:
+        """Why the instance is stuck or how it failed; None when neither."""
+        state = state_of(entries_of(await self._door.queries.history(await self._id())))
+        if state.stuck is not None:
+            return state.stuck.error
+        return state.outcome.error if state.outcome is not None else None
+
+    def _to(self) -> Ref:
+        return self._instance or self.address
+
+    async def _id(self) -> int:
+        if not self._instance:
+            head = await self._door.queries.head(self.address)
+            if head is None:
+                if self._instance == 0:
+                    raise UnknownInstance(f"{self.address} is recorded, but no engine has taken it up yet")
+                raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
+            self._instance = head.id
+        return self._instance
+
+
+def refusal(refused: Refused) -> CallerError:
+    """The typed error of a refusal."""
+    kinds: dict[str, type[CallerError]] = {
+        "unknown-workflow": UnknownWorkflow,
+        "unknown-instance": UnknownInstance,
+        "key-in-use": KeyInUse,
+        "ended": InstanceEnded,
+        "not-stuck": NotStuck,
+    }
+    advice = {
+        "key-in-use": '; use another key, or reuse="failed" after it has ended',
+        "unknown-instance": "; `perdure ls` lists what exists",
+    }
+    return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))
+
+
+def unknown(kind: str, name: str, names: set[str], advice: str) -> str:
+    near = difflib.get_close_matches(name, names, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"no {kind} is named {name!r}{meant} (there are: {', '.join(sorted(names)) or 'none'}); {advice}"
+
+
+def _checked_key(key: str | None) -> str:
+    if key is None:
+        return uuid.uuid4().hex
+    usable = isinstance(key, str) and 0 < len(key) <= 512 and "\x00" not in key  # type: ignore[redundant-expr]
+    if not usable:
+        raise CallerError(f"a key is a text of 1 to 512 characters, found {key!r:.80}")
+    return key
+
+
+def _checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    found = dict(tags or {})
+    for name, value in found.items():
+        if not (isinstance(name, str) and isinstance(value, str)):  # type: ignore[redundant-expr]
+            raise CallerError(f"tags are texts by name, found {name!r}: {value!r}")
+    return found

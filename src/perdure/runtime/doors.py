@@ -1,0 +1,125 @@
+"""The two doors to an engine: `LocalDoor` for the process that runs it, `RemoteDoor` for every other process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any, Final
+
+from perdure.errors import EngineClosed, ResultTimeout, StoreError, UnknownInstance
+from perdure.kernel.apply import input_hash
+from perdure.kernel.decision import Outcome
+from perdure.kernel.events import Address, Event, Started
+from perdure.kernel.kernel import Ref, decode_outcome, inbox_row
+from perdure.kernel.mailbox import Accepted, Answer, Refused
+from perdure.kernel.status import TERMINAL
+from perdure.ports.store import Queries
+
+from .client import refusal
+from .shard import Shard
+
+POLL_SECONDS: Final = 0.02
+
+
+class LocalDoor:
+    """Offers events to the shard of this process, and hears of each end."""
+
+    def __init__(self, shard: Shard, queries: Queries) -> None:
+        self._shard = shard
+        self.queries = queries
+        self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome]]]] = {}
+        self._fallen: Exception | None = None
+
+    async def put(self, to: Ref, event: Event) -> int:
+        if self._fallen is not None:
+            raise self._fallen
+        heard: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def hear(answer: Answer | Exception) -> None:
+            if heard.done():
+                return
+            if isinstance(answer, Exception):
+                heard.set_exception(answer)
+            else:
+                heard.set_result(answer)
+
+        self._shard.offer(to, event, hear)
+        answer = await heard
+        if isinstance(answer, Refused):
+            raise refusal(answer)
+        return answer.instance if isinstance(answer, Accepted) else 0
+
+    async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
+        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        waiters = self._waiters.setdefault(address, [])
+        waiters.append((instance, waiter))
+        try:
+            head = await self.queries.head(instance or address)
+            if head is not None and head.status in TERMINAL and head.outcome is not None:
+                return decode_outcome(head.outcome)
+            if self._fallen is not None:
+                raise self._fallen
+            return await asyncio.wait_for(waiter, timeout)
+        except TimeoutError:
+            raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on") from None
+        finally:
+            waiters.remove((instance, waiter))
+            if not waiters:
+                self._waiters.pop(address, None)
+
+    def entropy(self) -> bytes:
+        return os.urandom(16)
+
+    def ended(self, instance: int, address: Address, outcome: Outcome) -> None:
+        for wanted, waiter in self._waiters.get(address, ()):
+            if wanted in (0, instance) and not waiter.done():
+                waiter.set_result(outcome)
+
+    def fallen(self, error: Exception) -> None:
+        self._fallen = error
+        for waiters in self._waiters.values():
+            for _, waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(error)
+
+    def close(self) -> None:
+        self.fallen(EngineClosed("the engine was closed; what it had acknowledged goes on at the next open"))
+
+
+class RemoteDoor:
+    """Posts events into the inbox table, and looks for outcomes whenever the database has changed."""
+
+    def __init__(self, queries: Queries) -> None:
+        self.queries = queries
+
+    async def put(self, to: Ref, event: Event) -> int:
+        start = input_hash(event.input) if isinstance(event, Started) else None
+        reuse = event.reuse if isinstance(event, Started) else ""
+        row = inbox_row(os.urandom(16), to, event, time.time_ns())
+        posted = await self.queries.post(row, start=start, reuse=reuse)
+        if posted.refused:
+            raise refusal(Refused(posted.refused, posted.reason))  # type: ignore[arg-type]
+        return 0 if isinstance(to, Address) else to
+
+    async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        seen: Any = None
+        while True:
+            changed = await self.queries.changed()
+            if changed != seen:
+                seen = changed
+                head = await self.queries.head(instance or address)
+                if head is None and instance:
+                    raise UnknownInstance(f"{address} no longer exists")
+                if head is not None and head.status in TERMINAL and head.outcome is not None:
+                    return decode_outcome(head.outcome)
+            if deadline is not None and time.monotonic() >= deadline:
+                raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on if an engine runs")
+            await asyncio.sleep(POLL_SECONDS)
+
+    def entropy(self) -> bytes:
+        return os.urandom(16)
+
+
+__all__ = ["LocalDoor", "RemoteDoor", "StoreError"]

@@ -1,0 +1,411 @@
+"""THE loop. One shard: one journal, one writer, one total order.
+
+    _turn     build a batch from what was offered          (kernel: pure)
+    _commit   make it durable, or this shard starts over    (store)
+    _publish  only now may the world see it                 (executors, timers)
+    _answer   only now does a caller hear that it happened
+
+While a batch is being committed the next one is built. Nothing here awaits: the loop is a few callbacks, so that production and
+simulation run the very same code, and so that flows are driven from plain callbacks (newer Pythons refuse nested tasks).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from perdure.errors import EngineClosed, Fenced, StoreError
+from perdure.kernel.batch import Batch, Publication, WorkRow
+from perdure.kernel.decision import Outcome
+from perdure.kernel.events import Address, Event, Parked, Received
+from perdure.kernel.gate import Executors
+from perdure.kernel.kernel import ENTRIES_MAX, Kernel, Record, Ref, offer_of
+from perdure.kernel.machine import Workflow
+from perdure.kernel.mailbox import Answer, Offer
+from perdure.kernel.receipt import DONE, Failure, Receipt
+from perdure.ports.clock import Alarm, Clock
+from perdure.ports.executor import Executor
+from perdure.ports.store import Store
+
+from .timers import Timers
+
+log = logging.getLogger("perdure")
+
+POLL: Final = 25_000_000
+"""How often the inbox is looked at: other processes write there. A look costs microseconds when nothing came."""
+
+ALARM_MAX: Final = 15_000_000_000
+"""No alarm sleeps longer: a wall clock that jumps is noticed within this time."""
+
+RECOVER_AT_ONCE: Final = 500
+RESTART_FIRST: Final = 100_000_000
+RESTART_MAX: Final = 30_000_000_000
+
+Heard = Callable[[Answer | Exception], None]
+"""How a caller hears: the kernel's answer once it is durable, or why there is none."""
+
+
+class Running:
+    """A call in the hands of an executor."""
+
+    __slots__ = ("alarm", "executor", "instance", "started")
+
+    def __init__(self, instance: int, executor: Executor) -> None:
+        self.instance = instance
+        self.executor = executor
+        self.alarm: Alarm | None = None
+        self.started = False
+
+
+class Shard:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        executors: Iterable[Executor],
+        workflows: Iterable[Workflow],
+        *,
+        owner: str,
+        cache: int = 4096,
+        ended: Callable[[int, Address, Outcome], None] = lambda *_: None,
+        fallen: Callable[[Exception], None] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._executors: Mapping[str, Executor] = {executor.name: executor for executor in executors}
+        self._workflows = list(workflows)
+        self._owner = owner
+        self._cache = cache
+        self._ended = ended
+        self._fallen = fallen
+        self.counts: Counter[str] = Counter()
+        self.kernel = self._new_kernel(0, 0)
+        self.running: dict[bytes, Running] = {}
+        self._receipts: dict[bytes, tuple[int, Received]] = {}  # answered by an executor, not yet durable
+        self._recovering: set[Ref] = set()
+        self._crashed = False
+        self._alarm_at = 0
+        self._building = Batch()
+        self._committing: Batch | None = None
+        self._durable_seq = 0
+        self._loading: set[Ref] = set()
+        self._to_recover: deque[int] = deque()
+        self._timers = Timers(store.due)
+        self._alarm: Alarm | None = None
+        self._inbox_held: set[bytes] = set()
+        self._scheduled = False
+        self._life = 0  # grows when memory is dropped: callbacks of an earlier life are void
+        self._restart_delay = RESTART_FIRST
+        self._closing = False
+        self._closed = False
+        self._idle: Callable[[], None] | None = None
+
+    def _new_kernel(self, seq: int, at: int) -> Kernel:
+        slots = {name: executor.slots for name, executor in self._executors.items()}
+        return Kernel(self._workflows, Executors(slots), seq=seq, at=at)
+
+    # ---- opening and starting over -------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the lease, then load. Raises what the store raises: nothing runs unless this succeeds."""
+        self._store.acquire(self._owner)
+        self._store.register([(workflow.name, workflow.version) for workflow in self._workflows])
+        self._load()
+
+    def _load(self) -> None:
+        """Begin from what is durable, with empty memory. The only recovery path: opening and crashing both come here."""
+        position = self._store.position()
+        self._life += 1
+        self.kernel = self._new_kernel(position.seq, position.at)
+        self._building = Batch()
+        self._committing = None
+        self._durable_seq = position.seq
+        self._loading = set()
+        self._to_recover = deque(position.running)
+        self._recovering = set()
+        self._timers = Timers(self._store.due)
+        self._inbox_held = set()
+        self._crashed = False
+        for intent, (instance, received) in self._receipts.items():
+            self.kernel.offer(Offer(instance, received, ticket=intent))
+        self._read_inbox()
+        self._watch()
+        self._schedule()
+
+    def _crash(self, error: Exception) -> None:
+        """A failed commit: memory may be ahead of the journal, so it is dropped and loaded again."""
+        self._tell_callers(error)
+        if isinstance(error, Fenced):
+            self._fall(error)
+            return
+        self.counts["crashes"] += 1
+        self._crashed = True
+        self._life += 1
+        log.warning("%s; starting over from what is durable in %.1f s", error, self._restart_delay / 1e9)
+        life = self._life
+        self._clock.call_at(self._clock.now() + self._restart_delay, lambda: self._start_over(life))
+        self._restart_delay = min(2 * self._restart_delay, RESTART_MAX)
+        self._stop_alarm()
+
+    def _start_over(self, life: int) -> None:
+        if life != self._life or self._closed:
+            return
+        try:
+            self._load()
+        except StoreError as error:
+            self._crash(error)
+
+    def _fall(self, error: Exception) -> None:
+        """Another owner took over: this one may write nothing any more, and says so to everybody."""
+        log.error("%s", error)
+        self._closed = True
+        self._life += 1
+        self._stop_alarm()
+        for intent in list(self.running):
+            self._stop_call(intent)
+        self._fallen(error)
+
+    def _tell_callers(self, error: Exception) -> None:
+        batches = [batch for batch in (self._committing, self._building) if batch is not None]
+        for batch in batches:
+            for ticket, _ in batch.answers:
+                _hear(ticket, error)
+        for offer in self.kernel.undelivered():
+            _hear(offer.ticket, error)
+        self._committing, self._building = None, Batch()
+
+    # ---- in ------------------------------------------------------------------------------------------------------
+
+    def offer(self, to: Ref, event: Event, heard: Heard | None = None) -> None:
+        """An event from a caller. `heard` is called when it is durable, or with the reason why it is not."""
+        if self._closing or self._closed:
+            if heard is not None:
+                heard(EngineClosed("the engine is closed"))
+            return
+        self.kernel.offer(Offer(to, event, heard))
+        self._schedule()
+
+    def _answered(self, intent: bytes, receipt: Receipt) -> None:
+        """An executor's receipt. It is kept here until it is durable, so that a failed commit cannot lose it."""
+        running = self.running.pop(intent, None)
+        if running is None or self._closed:
+            return
+        if running.alarm is not None:
+            running.alarm.cancel()
+        received = Received(intent, receipt)
+        self._receipts[intent] = (running.instance, received)
+        self.kernel.offer(Offer(running.instance, received, ticket=intent))
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._clock.call_soon(self._turn)
+
+    # ---- the loop ------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._closed or self._crashed:
+            return
+        self._build()
+        if self._committing is None and self._building:
+            self._commit()
+        self._tell_if_idle()
+
+    def _build(self) -> None:
+        """Advance the kernel, loading what it wants, until nobody is ready or the batch is full."""
+        while True:
+            self._load_wanted()
+            if not self.kernel.ready or len(self._building.journal) >= ENTRIES_MAX:
+                return
+            self.kernel.advance(self._building, self._clock.now())
+
+    def _commit(self) -> None:
+        batch, self._building = self._building, Batch()
+        self.kernel.close(batch)
+        self._committing = batch
+        if batch.writes:
+            life = self._life
+            self._store.commit(batch, lambda error: self._committed(life, error))
+        else:
+            self._committed(self._life, None)  # answers only, and nothing before them is undecided
+
+    def _committed(self, life: int, error: Exception | None) -> None:
+        if life != self._life or self._closed:
+            return
+        batch = self._committing
+        assert batch is not None
+        if error is not None:
+            self._crash(error)
+            return
+        self._committing = None
+        self._restart_delay = RESTART_FIRST
+        if batch.journal:
+            self._durable_seq = batch.journal[-1].seq
+        self.counts["commits"] += batch.writes
+        self.counts["entries"] += len(batch.journal)
+        self._publish(batch)
+        self._acknowledge(batch)
+        self.kernel.committed(batch)
+        self.kernel.evict(self._cache, self._durable_seq)
+        if self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
+            self._schedule()
+        self._tell_if_idle()
+
+    # ---- out -----------------------------------------------------------------------------------------------------
+
+    def _publish(self, batch: Batch) -> None:
+        for intent in batch.stops:
+            self._stop_call(intent)
+        for publication in batch.publications.values():
+            self._start_call(publication)
+        self._inbox_held.update(batch.inbox_added)
+        self._inbox_held.difference_update(batch.inbox_removed)
+        if batch.work_opened or batch.work_closed:
+            self._timers.closed(batch.work_closed)
+            self._timers.opened(batch.work_opened.values())
+            self._watch()
+
+    def _acknowledge(self, batch: Batch) -> None:
+        for ticket, answer in batch.answers:
+            if isinstance(ticket, bytes):
+                self._receipts.pop(ticket, None)
+            else:
+                _hear(ticket, answer)
+        for id, address, outcome in batch.ended:
+            self._ended(id, address, outcome)
+
+    def _start_call(self, publication: Publication) -> None:
+        effect = publication.effect
+        executor = self._executors[effect.executor]
+        running = self.running[publication.intent] = Running(publication.instance, executor)
+        if self._closing:
+            return  # recorded but never begun: it is parked with the others
+        running.started = True
+        if effect.timeout is not None:
+            intent, timeout = publication.intent, effect.timeout
+            running.alarm = self._clock.call_at(
+                self._clock.now() + timeout, lambda: self._time_out(intent, timeout)
+            )
+        executor.start(publication, self._answered)
+
+    def _time_out(self, intent: bytes, timeout: int) -> None:
+        running = self.running.get(intent)
+        if running is None or self._closed:
+            return
+        failure = Failure("Timeout", f"no answer within {timeout / 1e9:g} s")
+        running.executor.stop(intent)
+        self._answered(intent, Receipt("timeout", error=failure))
+
+    def _stop_call(self, intent: bytes) -> None:
+        running = self.running.pop(intent, None)
+        if running is not None:
+            if running.alarm is not None:
+                running.alarm.cancel()
+            running.executor.stop(intent)
+
+    # ---- loading and recovery ------------------------------------------------------------------------------------
+
+    def _load_wanted(self) -> None:
+        wanted = [ref for ref in self.kernel.wanted if ref not in self._loading]
+        while self._to_recover and len(wanted) < RECOVER_AT_ONCE:
+            wanted.append(self._to_recover.popleft())
+            self._recovering.add(wanted[-1])
+        if wanted:
+            self._loading.update(wanted)
+            life = self._life
+            self._store.load(wanted, lambda ref, record: self._loaded(life, ref, record))
+
+    def _loaded(self, life: int, ref: Ref, record: Record | None) -> None:
+        if life != self._life:
+            return
+        self._loading.discard(ref)
+        self.kernel.adopt(ref, record)
+        if ref in self._recovering and isinstance(ref, int):
+            self._recovering.discard(ref)
+            self.kernel.recover(ref, self.running.keys() | self._receipts.keys())
+        self._schedule()
+
+    # ---- timers and the inbox ------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Set the alarm for whatever comes first: a timer, or the next look into the inbox."""
+        now = self._clock.now()
+        when = min(self._timers.next(), now + POLL)
+        if self._alarm is None or when < self._alarm_at:
+            self._stop_alarm()
+            self._alarm_at = when
+            life = self._life
+            self._alarm = self._clock.call_at(when, lambda: self._look(life))
+
+    def _stop_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _look(self, life: int) -> None:
+        self._alarm = None
+        if life != self._life or self._closed or self._closing:
+            return
+        try:
+            now = self._clock.now()
+            self._read_inbox()  # first: a message that came before a deadline wins over the deadline
+            for row in self._timers.due(now):
+                self.kernel.offer(Offer(row.instance, _fired(row)))
+                self._schedule()
+        except StoreError as error:
+            self._crash(error)
+            return
+        self._watch()
+
+    def _read_inbox(self) -> None:
+        for row in self._store.inbox(1000 + len(self._inbox_held)):
+            if row.id not in self._inbox_held:
+                self._inbox_held.add(row.id)
+                self.kernel.offer(offer_of(row))
+                self._schedule()
+
+    # ---- stopping ------------------------------------------------------------------------------------------------
+
+    def drain(self, idle: Callable[[], None]) -> None:
+        """Take nothing new and start nothing new; call `idle` when no call runs and everything is durable."""
+        self._closing = True
+        self._stop_alarm()
+        self._idle = idle
+        self._schedule()
+
+    def park(self) -> None:
+        """Cut what still runs and record that, so that it runs again without having used up an attempt."""
+        for intent, running in list(self.running.items()):
+            self._stop_call(intent)
+            self.kernel.offer(Offer(running.instance, Parked(intent)))
+        self._schedule()
+
+    def release(self) -> None:
+        """The end: nothing is written any more, and the next owner may come."""
+        self._closed = True
+        self._life += 1
+        self._stop_alarm()
+        for offer in self.kernel.undelivered():
+            _hear(offer.ticket, EngineClosed("the engine was closed before this was recorded"))
+        self._store.release()
+
+    def _tell_if_idle(self) -> None:
+        busy = self.running or self._receipts or self._building or self._committing or self.kernel.ready
+        if self._idle is not None and not busy:
+            idle, self._idle = self._idle, None
+            idle()
+
+
+def _fired(row: WorkRow) -> Received:
+    if row.kind == "timer":
+        return Received(row.intent, DONE)
+    return Received(row.intent, Receipt("timeout", error=Failure("Timeout", "the deadline has passed")))
+
+
+def _hear(ticket: object, answer: Answer | Exception) -> None:
+    if callable(ticket):
+        ticket(answer)

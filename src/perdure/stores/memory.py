@@ -1,0 +1,280 @@
+"""A store without a disk, for tests, simulations and `memory:` engines. It forgets everything with its
+process.
+
+`MemoryDatabase` is what a disk would hold. `MemoryStore` is one connection to it, with a lease of its own:
+what a caller holds is never what is committed. The rows are the contract's, and so are the refusals: a batch
+is checked whole before its first row is taken, with the constraints that the tables of the SQLite store have.
+
+One difference is on purpose: `acquire` takes the lease over from a connection that has not released it, where
+SQLite raises `EngineRunning`. That is how a simulation makes a zombie: the first owner goes on, and its
+commits are `Fenced`.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
+
+import msgspec
+
+from perdure.codec import unseal
+from perdure.errors import Fenced, PerdureError, StoreFailed
+from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
+from perdure.kernel.events import Address
+from perdure.kernel.kernel import Record, Ref
+from perdure.kernel.status import TERMINAL, Status
+from perdure.ports.store import Filter, Lease, Position, Posted
+
+from .posting import TAKEN, judge
+from .rebuild import Indexes, differences, rebuild
+
+_by_seq = attrgetter("seq")
+_tags = msgspec.json.Decoder(dict[str, str])
+
+
+class MemoryDatabase:
+    """The committed rows. Only `MemoryStore` writes here, and only whole batches."""
+
+    def __init__(self) -> None:
+        self.owner = ""
+        self.epoch = 0
+        self.written = 0  # counts writes, as a file's change counter does
+        self.journal: list[JournalRow] = []
+        self.histories: dict[int, list[JournalRow]] = {}
+        self.heads: dict[int, HeadRow] = {}
+        self.names: dict[tuple[str, str], int] = {}  # the last generation
+        self.work: dict[bytes, WorkRow] = {}
+        self.work_order: list[tuple[int, bytes]] = []  # (due, intent), sorted
+        self.inbox: dict[bytes, tuple[int, InboxRow]] = {}  # with its place in the order of arrival
+        self.inbox_places = 0
+        self.snapshots: dict[int, SnapshotRow] = {}
+        self.published: dict[tuple[int, str], bytes] = {}
+        self.workflows: dict[str, str] = {}
+
+
+class MemoryStore:
+    def __init__(self, database: MemoryDatabase | None = None) -> None:
+        self.database = database if database is not None else MemoryDatabase()
+        self._lease: Lease | None = None
+        self._inbox_seen = 0  # the last place handed out
+        self._inbox_written = -1  # `database.written` at the last look
+        self._closed = False
+
+    # ---- the lease -----------------------------------------------------------------------------------------
+
+    def acquire(self, owner: str) -> Lease:
+        """Become the one writer, whoever else was: see the module."""
+        database = self.database
+        database.owner = owner
+        database.epoch += 1
+        database.written += 1
+        self._lease = Lease(owner, database.epoch)
+        return self._lease
+
+    def release(self) -> None:
+        if self._lease is not None and self._lease.epoch == self.database.epoch:
+            self.database.owner = ""
+        self._lease = None
+
+    def close(self) -> None:
+        self._closed = True
+        self._lease = None
+
+    # ---- the shard's side ----------------------------------------------------------------------------------
+
+    def position(self) -> Position:
+        self._inbox_seen, self._inbox_written = 0, -1
+        database = self.database
+        running = sorted(id for id, head in database.heads.items() if head.status == Status.RUNNING)
+        last = database.journal[-1] if database.journal else None
+        return Position(last.seq if last else 0, last.at if last else 0, tuple(running))
+
+    def register(self, workflows: Sequence[tuple[str, str]]) -> None:
+        if (fenced := self._fenced()) is not None:
+            raise fenced
+        self.database.workflows = dict(workflows)
+        self.database.written += 1
+
+    def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
+        error = self._fenced() or self._violation(batch)
+        if error is None:
+            self._write(batch)
+        done(error)
+
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
+        for ref in refs:
+            head = self._head(ref)
+            done(ref, self._record(head) if head is not None else None)
+
+    def due(self, before: int, limit: int) -> list[WorkRow]:
+        database = self.database
+        end = bisect_left(database.work_order, (before + 1, b""))
+        return [database.work[intent] for _, intent in database.work_order[: min(end, limit)]]
+
+    def inbox(self, limit: int) -> list[InboxRow]:
+        database = self.database
+        if self._inbox_written == database.written:
+            return []
+        fresh = (pair for pair in database.inbox.values() if pair[0] > self._inbox_seen)
+        found = list(islice(fresh, limit))
+        if found:
+            self._inbox_seen = found[-1][0]
+        if len(found) < limit:
+            self._inbox_written = database.written
+        return [row for _, row in found]
+
+    # ---- one transaction -----------------------------------------------------------------------------------
+
+    def _fenced(self) -> PerdureError | None:
+        database, lease = self.database, self._lease
+        if lease is None:
+            return Fenced(
+                "this store holds no lease: it was never acquired, or released; nothing was written"
+            )
+        if lease.epoch != database.epoch:
+            return Fenced(
+                f"{database.owner or 'another engine'} took over: epoch {database.epoch} follows "
+                f"{lease.epoch} of {lease.owner}; nothing was written"
+            )
+        return None
+
+    def _violation(self, batch: Batch) -> PerdureError | None:
+        """What the constraints of a database would refuse: an error in the shard's bookkeeping."""
+        database = self.database
+        seq = database.journal[-1].seq if database.journal else 0
+        for row in batch.journal:
+            if row.seq <= seq:
+                return StoreFailed(f"entry {row.seq} cannot follow entry {seq}; nothing was written")
+            seq = row.seq
+        closed = set(batch.work_closed)
+        for intent in batch.work_opened:
+            if intent in database.work and intent not in closed:
+                return StoreFailed(f"the intent {intent.hex()} is open already; nothing was written")
+        removed = set(batch.inbox_removed)
+        for id in batch.inbox_added:
+            if id in database.inbox and id not in removed:
+                return StoreFailed(f"the event {id.hex()} is in the inbox already; nothing was written")
+        return None
+
+    def _write(self, batch: Batch) -> None:
+        database = self.database
+        database.journal.extend(batch.journal)
+        for row in batch.journal:
+            database.histories.setdefault(row.instance, []).append(row)
+        for head in batch.heads.values():
+            database.heads[head.id] = head
+            current = database.heads.get(database.names.get((head.workflow, head.key), 0))
+            if current is None or current.generation <= head.generation:
+                database.names[head.workflow, head.key] = head.id
+        for intent in batch.work_closed:
+            self._close_work(intent)
+        for work in batch.work_opened.values():
+            database.work[work.intent] = work
+            insort(database.work_order, (work.due, work.intent))
+        for id in batch.inbox_removed:
+            database.inbox.pop(id, None)
+        for event in batch.inbox_added.values():
+            self._add_to_inbox(event)
+        database.snapshots.update(batch.snapshots)
+        for published in batch.published.values():
+            database.published[published.instance, published.name] = published.value
+        database.written += 1
+
+    def _close_work(self, intent: bytes) -> None:
+        database = self.database
+        row = database.work.pop(intent, None)
+        if row is not None:
+            del database.work_order[bisect_left(database.work_order, (row.due, intent))]
+
+    def _add_to_inbox(self, row: InboxRow) -> None:
+        self.database.inbox_places += 1
+        self.database.inbox[row.id] = (self.database.inbox_places, row)
+
+    # ---- reading -------------------------------------------------------------------------------------------
+
+    def _head(self, ref: Ref) -> HeadRow | None:
+        database = self.database
+        id = database.names.get((ref.workflow, ref.key), 0) if isinstance(ref, Address) else ref
+        return database.heads.get(id)
+
+    def _record(self, head: HeadRow) -> Record:
+        if head.status in TERMINAL:
+            return Record(head)  # it takes no more events: nobody needs its past to go on
+        snapshot = self.database.snapshots.get(head.id)
+        rows = self._after(self.database.histories.get(head.id, []), snapshot.seq if snapshot else 0)
+        return Record(head, snapshot, tuple(rows))
+
+    @staticmethod
+    def _after(rows: list[JournalRow], seq: int) -> Iterator[JournalRow]:
+        return islice(rows, bisect_left(rows, seq + 1, key=_by_seq), None)
+
+    # ---- everybody else's side -----------------------------------------------------------------------------
+
+    async def head(self, ref: Ref) -> HeadRow | None:
+        return self._head(ref)
+
+    async def heads(self, filter: Filter) -> list[HeadRow]:
+        newest_first = (self.database.heads[id] for id in sorted(self.database.heads, reverse=True))
+        return list(islice((head for head in newest_first if _matches(filter, head)), filter.limit))
+
+    async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
+        return list(islice(self._after(self.database.histories.get(instance, []), after), limit))
+
+    async def journal(self, after: int, limit: int) -> list[JournalRow]:
+        return list(islice(self._after(self.database.journal, after), limit))
+
+    async def published(self, instance: int, name: str) -> bytes | None:
+        return self.database.published.get((instance, name))
+
+    async def workflows(self) -> list[tuple[str, str]]:
+        return sorted(self.database.workflows.items())
+
+    async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
+        database = self.database
+        if row.id in database.inbox:
+            return TAKEN
+        name = (row.workflow, row.key)
+        answer = judge(
+            row,
+            start=start,
+            reuse=reuse,
+            head=self._head(row.instance or Address(*name)),
+            pending=lambda: (
+                other for _, other in database.inbox.values() if (other.workflow, other.key) == name
+            ),
+            workflows=lambda: database.workflows,
+        )
+        if answer is not None:
+            return answer
+        self._add_to_inbox(row)
+        database.written += 1
+        return TAKEN
+
+    async def changed(self) -> int:
+        return self.database.written
+
+    async def check(self) -> list[str]:
+        database = self.database
+        bodies = [(f"the inbox event {id.hex()}", row.body) for id, (_, row) in database.inbox.items()]
+        bodies += [(f"the snapshot of {id}", row.body) for id, row in database.snapshots.items()]
+        problems = []
+        for what, body in bodies:
+            try:
+                unseal(body)
+            except PerdureError as error:
+                problems.append(f"{what}: {error}")
+        rebuilt = rebuild(database.journal)
+        stored = Indexes(
+            database.heads, database.work, database.published, [row for _, row in database.inbox.values()]
+        )
+        return problems + rebuilt.problems + differences(rebuilt, stored)
+
+
+def _matches(filter: Filter, head: HeadRow) -> bool:
+    return (
+        (not filter.workflow or head.workflow == filter.workflow)
+        and (not filter.status or head.status == filter.status)
+        and (not filter.parent or head.parent == filter.parent)
+        and (not filter.before or head.id < filter.before)
+        and (not filter.tags or filter.tags.items() <= _tags.decode(head.tags).items())
+    )

@@ -1,0 +1,95 @@
+"""Whether an event from outside can be taken: the one judgement behind `Queries.post`, the same in every
+store.
+
+A posted event waits in the inbox until an engine delivers it, and only the kernel has the last word. What is
+judged here is what a caller should hear at once instead of never. Nothing here does I/O: the store passes
+what it knows, inside the transaction in which it would write the row.
+"""
+
+from collections.abc import Callable, Iterable
+
+from perdure.kernel.apply import input_hash
+from perdure.kernel.batch import HeadRow, InboxRow
+from perdure.kernel.events import Address, CancelAsked, Received, Started
+from perdure.kernel.kernel import offer_of
+from perdure.kernel.status import TERMINAL, Status
+from perdure.ports.store import Posted
+
+TAKEN = Posted()
+
+
+def judge(
+    row: InboxRow,
+    *,
+    start: bytes | None,
+    reuse: str,
+    head: HeadRow | None,
+    pending: Callable[[], Iterable[InboxRow]],
+    workflows: Callable[[], Iterable[str]],
+) -> Posted | None:
+    """The answer to give without writing anything, or None: write the row.
+
+    `head` is the addressed instance (by name: its last generation); `pending` gives the undelivered events of
+    the name.
+    """
+    if start is not None:
+        refused = _judge_start(row, start, reuse, head, pending)
+        return refused or _judge_workflow(row, workflows())
+    if head is None:
+        if row.instance or _pending_start(head, pending()) is None:
+            return Posted("unknown-instance", f"there is no instance {_name(row)}")
+        return None
+    if head.status not in TERMINAL or (not row.instance and _pending_start(head, pending()) is not None):
+        return None
+    if isinstance(offer_of(row).event, CancelAsked | Received):
+        return (
+            TAKEN  # an instance that has ended cannot be cancelled, nor wait for a receipt: no harm, no row
+        )
+    return Posted("ended", f"{_name(row)} has {head.status} and takes no more events")
+
+
+def _judge_start(
+    row: InboxRow,
+    start: bytes,
+    reuse: str,
+    head: HeadRow | None,
+    pending: Callable[[], Iterable[InboxRow]],
+) -> Posted | None:
+    undelivered = _pending_start(head, pending())
+    if undelivered is not None:
+        return TAKEN if input_hash(undelivered.input) == start else _key_in_use(row)
+    if head is not None and not _may_follow(head, reuse):
+        return TAKEN if head.input_hash == start else _key_in_use(row)
+    return None
+
+
+def _judge_workflow(row: InboxRow, workflows: Iterable[str]) -> Posted | None:
+    known = sorted(workflows)
+    if row.workflow in known:
+        return None
+    names = ", ".join(known) or "none"
+    return Posted("unknown-workflow", f"no workflow is named {row.workflow!r} here; registered: {names}")
+
+
+def _pending_start(head: HeadRow | None, pending: Iterable[InboxRow]) -> Started | None:
+    """The undelivered start that the kernel will accept: one that it will refuse makes no instance."""
+    for row in pending:
+        event = offer_of(row).event
+        if type(event) is Started and (head is None or _may_follow(head, event.reuse)):
+            return event
+    return None
+
+
+def _may_follow(head: HeadRow, reuse: str) -> bool:
+    """Whether a start with this `reuse` makes a new generation: the kernel's rule, on a head."""
+    if head.status not in TERMINAL:
+        return False
+    return reuse == "always" or (reuse == "failed" and head.status != Status.COMPLETED)
+
+
+def _key_in_use(row: InboxRow) -> Posted:
+    return Posted("key-in-use", f"{_name(row)} exists already, with another input")
+
+
+def _name(row: InboxRow) -> str:
+    return f"with the id {row.instance}" if row.instance else str(Address(row.workflow, row.key))

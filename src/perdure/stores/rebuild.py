@@ -1,0 +1,271 @@
+"""The journal is the truth: every index table, computed from the journal alone.
+
+`rebuild` reads all rows in their order and folds them with the kernel's own `apply`; `check` of each store
+compares the result with what is stored. Heads, open work and published values come out exactly.
+
+The inbox is the exception, because it is no index: it holds what was accepted and is not recorded yet.
+- Events that came from outside are in no entry, so they cannot be rebuilt. A backup needs the inbox table
+  too.
+- Events that entries caused (`Kernel.close` keeps the undelivered ones) are found again as `Rebuilt.caused`,
+  without the id and time of their rows. `certain` ones must be in the inbox, or an instance waits for ever.
+  Of a message one can only say that no entry recorded it: it may be undelivered, or it was refused (its
+  receiver had ended), which leaves no trace.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from perdure.codec import encode as encode_value
+from perdure.errors import PerdureError
+from perdure.kernel.apply import Changed, apply
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
+from perdure.kernel.decision import Fact, Outcome
+from perdure.kernel.effects import Child
+from perdure.kernel.entry import Entry, decode
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Received, Started
+from perdure.kernel.instance import Instance, Intent
+from perdure.kernel.kernel import Ref, head_row, offer_of, work_row
+from perdure.kernel.location import Patterns
+from perdure.kernel.moment import Moment
+from perdure.kernel.receipt import Receipt
+from perdure.kernel.status import Status
+
+Route = Callable[[Fact], Iterable[Address]]
+"""Who hears a fact: `Router.route` of the engine's workflows. Subscriptions are code and stand in no table.
+"""
+
+Waiting = tuple[int, bytes]
+"""The instance and the intent that wait for a child."""
+
+
+class Indexes(NamedTuple):
+    """What a store holds besides its journal, as `differences` compares it."""
+
+    heads: Mapping[int, HeadRow]
+    work: Mapping[bytes, WorkRow]
+    published: Mapping[tuple[int, str], bytes]
+    inbox: Sequence[InboxRow]
+
+
+class Caused(NamedTuple):
+    to: Ref
+    event: Event
+    certain: bool
+
+
+class Rebuilt(NamedTuple):
+    heads: dict[int, HeadRow]
+    work: dict[bytes, WorkRow]
+    published: dict[tuple[int, str], bytes]
+    caused: list[Caused]
+    problems: list[str]
+    broken: set[int]  # instances whose rows cannot be read to the end; the tables above have them half
+
+
+def rebuild(rows: Iterable[JournalRow], route: Route | None = None) -> Rebuilt:
+    """Fold the whole journal. Memory grows with the instances, not with the length of their histories."""
+    fold = _Fold(route)
+    seq = 0
+    for row in rows:
+        if row.seq <= seq:
+            fold.problems.append(f"entry {row.seq} stands after entry {seq}")
+        seq = row.seq
+        if row.instance not in fold.broken:
+            fold.take(row)
+    return Rebuilt(fold.heads, fold.work, fold.published, fold.caused(), fold.problems, fold.broken)
+
+
+def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
+    """Where the stored tables do not say what the journal says; broken instances are left out."""
+    sound = rebuilt.broken.isdisjoint
+    heads = {id for id in rebuilt.heads.keys() | stored.heads.keys() if sound((id,))}
+    problems = [
+        f"instance {id}: the head is {stored.heads.get(id)}, the journal says {rebuilt.heads.get(id)}"
+        for id in sorted(heads)
+        if stored.heads.get(id) != rebuilt.heads.get(id)
+    ]
+    for intent in sorted(rebuilt.work.keys() | stored.work.keys()):
+        has, says = stored.work.get(intent), rebuilt.work.get(intent)
+        if has != says and sound(row.instance for row in (has, says) if row is not None):
+            problems.append(f"open work {intent.hex()}: the row is {has}, the journal says {says}")
+    for key in sorted(rebuilt.published.keys() | stored.published.keys()):
+        if stored.published.get(key) != rebuilt.published.get(key) and sound(key[:1]):
+            problems.append(f"instance {key[0]}: the published value {key[1]!r} is not the journal's last")
+    return problems + _lost(rebuilt, stored.inbox)
+
+
+def _lost(rebuilt: Rebuilt, inbox: Iterable[InboxRow]) -> list[str]:
+    """Certain events that are in no inbox row: a child that never starts, a parent that is never told."""
+    kept: set[Waiting] = set()
+    for row in inbox:
+        try:
+            event = offer_of(row).event
+        except PerdureError:
+            continue  # reported where bodies are checked
+        if type(event) is Started and event.parent is not None:
+            kept.add((event.parent.instance, event.parent.intent))
+        elif type(event) is Received:
+            kept.add((row.instance, event.intent))
+    lost = [caused for caused in rebuilt.caused if caused.certain and _waiting(caused) not in kept]
+    return [
+        f"{caused.to}: {type(caused.event).__name__} was caused, is not recorded, and is not in the inbox"
+        for caused in lost
+        if rebuilt.broken.isdisjoint(_waiting(caused)[:1])
+    ]
+
+
+def _waiting(caused: Caused) -> Waiting:
+    event = caused.event
+    if type(event) is Started and event.parent is not None:
+        return event.parent.instance, event.parent.intent
+    assert type(event) is Received and isinstance(caused.to, int)
+    return caused.to, event.intent
+
+
+class _Fold:
+    def __init__(self, route: Route | None) -> None:
+        self._route = route
+        self._live: dict[int, tuple[Instance, Patterns]] = {}
+        self.heads: dict[int, HeadRow] = {}
+        self.work: dict[bytes, WorkRow] = {}
+        self.published: dict[tuple[int, str], bytes] = {}
+        self.problems: list[str] = []
+        self.broken: set[int] = set()
+        # what was caused and is not known to be recorded
+        self._starts: dict[Waiting, tuple[Address, Started]] = {}
+        self._receipts: dict[Waiting, Receipt] = {}
+        self._cancels: dict[Waiting, tuple[Address, CancelAsked]] = {}
+        self._messages: Counter[tuple[Address, Message]] = Counter()
+
+    def take(self, row: JournalRow) -> None:
+        try:
+            instance, reader = self._live.get(row.instance) or (Instance(Address("", "")), Patterns())
+            entry = decode(row.seq, row.instance, row.at, row.body, reader)
+            if row.instance not in self._live:
+                instance.address = _address(entry)
+                self._live[row.instance] = instance, reader
+            status = instance.status
+            changed = apply(instance, entry)
+        except (PerdureError, ValueError, KeyError, IndexError, TypeError) as error:
+            self.broken.add(row.instance)
+            self.problems.append(f"instance {row.instance}, journal row {row.seq}: {error}")
+            return
+        self._index(instance, entry, changed, status)
+        self._cause(instance, entry, changed)
+        if instance.ended:
+            del self._live[row.instance]
+
+    def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status) -> None:
+        """What `Kernel._index` writes, in the same order."""
+        for intent in changed.closed:
+            self.work.pop(intent.id, None)
+        for intent in changed.opened:
+            row = work_row(instance.id, intent)
+            if row is not None and intent.id in instance.open:
+                self.work[intent.id] = row
+        for name, value in entry.decision.publish:
+            self.published[instance.id, name] = value
+        if instance.status is not before or instance.version == 1:
+            self.heads[instance.id] = head_row(instance, entry.at)
+
+    # ---- what entries cause: the mirror of `Kernel._spread` ------------------------------------------------
+
+    def _cause(self, instance: Instance, entry: Entry, changed: Changed) -> None:
+        self._recorded(instance, entry.event)
+        for intent in changed.closed:
+            self._child_left(instance, entry.event, intent)
+        for intent in changed.opened:
+            if type(intent.effect) is Child and intent.id in instance.open:
+                self._child_wanted(instance, entry, intent.id, intent.effect)
+        sender = str(instance.address)
+        for send in entry.decision.send:
+            self._messages[send.to, Message(send.name, send.body, send.id, sender)] += 1
+        for fact in entry.decision.announce if self._route is not None else ():
+            for address in self._route(fact):  # type: ignore[misc]
+                self._messages[address, Message(fact.name, fact.body, sender=sender)] += 1
+        self._tell_parent(instance, entry)
+
+    def _recorded(self, instance: Instance, event: Event) -> None:
+        """An entry has this event: it is no longer under way."""
+        match event:
+            case Started(parent=Parent(instance=parent, intent=intent)):
+                self._starts.pop((parent, intent), None)
+            case Received(intent=intent):
+                self._receipts.pop((instance.id, intent), None)
+            case Message() if self._messages[instance.address, event]:
+                self._messages[instance.address, event] -= 1
+            case _:
+                pass
+        if (instance.cancelled or instance.ended) and instance.parent is not None:
+            self._cancels.pop((instance.parent.instance, instance.parent.intent), None)
+
+    def _child_wanted(self, instance: Instance, entry: Entry, intent: bytes, effect: Child) -> None:
+        address = Address(effect.workflow, effect.key)
+        seed = Moment(entry.at, instance.seed, entry.number).entropy()[:16] + intent
+        parent = Parent(instance.id, intent, effect.detached)
+        start = Started(effect.workflow, effect.key, effect.input, seed, parent=parent)
+        self._starts[instance.id, intent] = address, start
+
+    def _child_left(self, instance: Instance, event: Event, intent: Intent) -> None:
+        """Nobody waits for the child any more: it was answered, or it is withdrawn and cancelled."""
+        effect, waiting = intent.effect, (instance.id, intent.id)
+        self._receipts.pop(waiting, None)
+        if type(event) is Received and event.intent == intent.id:
+            self._starts.pop(waiting, None)
+        elif type(effect) is Child and not effect.detached:
+            cancel = CancelAsked(f"{instance.address} no longer waits")
+            self._cancels[waiting] = Address(effect.workflow, effect.key), cancel
+
+    def _tell_parent(self, instance: Instance, entry: Entry) -> None:
+        parent = instance.parent
+        if parent is None or not self._waits(parent.instance, parent.intent):
+            return
+        waiting = parent.instance, parent.intent
+        if parent.detached and type(entry.event) is Started:
+            self._receipts[waiting] = Receipt("ok", encode_value(instance.address.key))
+        elif instance.outcome is not None and not parent.detached:
+            self._receipts[waiting] = _receipt_of(instance.outcome)
+
+    def _waits(self, instance: int, intent: bytes) -> bool:
+        return instance in self._live and intent in self._live[instance][0].open
+
+    def caused(self) -> list[Caused]:
+        """Starts first: what else is addressed by name can need them."""
+        starts = [
+            Caused(address, start, self._waits(*waiting))
+            for waiting, (address, start) in self._starts.items()
+        ]
+        receipts = [
+            Caused(instance, Received(intent, receipt), True)
+            for (instance, intent), receipt in self._receipts.items()
+        ]
+        children = self._children_to_cancel()
+        cancels = [
+            Caused(address, cancel, False)
+            for waiting, (address, cancel) in self._cancels.items()
+            if waiting in self._starts or waiting in children
+        ]
+        messages = [Caused(to, message, False) for (to, message) in self._messages.elements()]
+        return starts + receipts + cancels + messages
+
+    def _children_to_cancel(self) -> set[Waiting]:
+        parents = (instance.parent for instance, _ in self._live.values() if not instance.cancelled)
+        return {(parent.instance, parent.intent) for parent in parents if parent is not None}
+
+
+def _address(entry: Entry) -> Address:
+    if type(entry.event) is not Started:
+        raise ValueError(f"the first entry is {type(entry.event).__name__}, not Started")
+    return Address(entry.event.workflow, entry.event.key)
+
+
+def _receipt_of(outcome: Outcome) -> Receipt:
+    """As the kernel tells a parent of the end of its child."""
+    match outcome.status:
+        case Status.COMPLETED:
+            return Receipt("ok", outcome.value)
+        case Status.CANCELLED:
+            return Receipt("cancelled", error=outcome.error)
+        case _:
+            return Receipt("error", error=outcome.error)

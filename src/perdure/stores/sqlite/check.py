@@ -1,0 +1,54 @@
+"""Reading everything: are the bodies whole, and do the index tables say what the journal says?"""
+
+from collections.abc import Iterable, Iterator
+
+import apsw
+
+from perdure.codec import unseal
+from perdure.errors import Corrupt, PerdureError
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
+from perdure.stores.rebuild import Indexes, differences, rebuild
+
+from . import blobs
+from .reads import NO_LIMIT
+from .statements import SQL
+
+
+def check_rows(connection: apsw.Connection) -> list[str]:
+    problems = _check_bodies(connection)
+    rebuilt = rebuild(_readable(connection, connection.execute(SQL.journal, (0, NO_LIMIT)), problems))
+    return problems + rebuilt.problems + differences(rebuilt, _stored(connection))
+
+
+def _check_bodies(connection: apsw.Connection) -> list[str]:
+    problems = []
+    for what, name, body in connection.execute(SQL.sealed_bodies):
+        try:
+            unseal(body)
+        except PerdureError as error:
+            problems.append(f"{what} {name}: {error}")
+    return problems
+
+
+def _readable(
+    connection: apsw.Connection, rows: Iterable[tuple[int, int, int, bytes]], problems: list[str]
+) -> Iterator[JournalRow]:
+    """The journal with its blobs; a row whose blob is gone is reported, and unreadable for the rebuild too."""
+    for seq, instance, at, body in rows:
+        try:
+            yield JournalRow(seq, instance, at, blobs.resolve(connection, body))
+        except Corrupt as error:
+            problems.append(f"instance {instance}, journal row {seq}: {error}")
+            yield JournalRow(seq, instance, at, b"")
+
+
+def _stored(connection: apsw.Connection) -> Indexes:
+    heads = connection.execute(SQL.heads.format(conditions="true"), (NO_LIMIT,))
+    work = connection.execute(SQL.due, (2**63 - 1, NO_LIMIT))
+    published = connection.execute(SQL.all_published)
+    return Indexes(
+        {row[0]: HeadRow(*row) for row in heads},
+        {row[0]: WorkRow(*row) for row in work},
+        {(instance, name): value[1:-4] for instance, name, value in published},  # checked before
+        [InboxRow(*row[1:]) for row in connection.execute(SQL.inbox, (0, NO_LIMIT))],
+    )

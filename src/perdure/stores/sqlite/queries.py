@@ -1,0 +1,127 @@
+"""What everybody may do with a database file: read what is durable, and post events into its inbox.
+
+A client of a live engine and the engine itself share this class. Reading never waits for the writer (WAL); a
+post is one short transaction in a thread, with a connection of its own, and waits until the writer lets it in.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from itertools import starmap
+from typing import Concatenate, ParamSpec, TypeVar
+
+import apsw
+
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
+from perdure.kernel.events import Address
+from perdure.kernel.kernel import Ref
+from perdure.ports.store import Filter, Posted
+from perdure.stores.posting import TAKEN, judge
+
+from . import reads
+from .check import check_rows
+from .connection import connect
+from .statements import SQL
+from .writes import read_error, transaction, write_error
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SqliteQueries:
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
+        self.path = os.path.realpath(path)  # two names of one file are one database
+        self._connection, self._patience = connect(self.path, create=create)
+        self._posting: apsw.Connection | None = None
+        self._posting_lock = threading.Lock()
+
+    def close(self) -> None:
+        with self._posting_lock:
+            if self._posting is not None:
+                self._posting.close()
+        self._connection.close()
+
+    def _reading(self) -> apsw.Connection:
+        """The connection that sees all that is durable and nothing else."""
+        return self._connection
+
+    def _ask(
+        self, query: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        try:
+            return query(self._reading(), *args, **kwargs)
+        except apsw.Error as error:
+            raise read_error(self.path, error) from error
+
+    # ---- heads, histories, values --------------------------------------------------------------------------
+
+    async def head(self, ref: Ref) -> HeadRow | None:
+        return self._ask(reads.head, ref)
+
+    async def heads(self, filter: Filter) -> list[HeadRow]:
+        return self._ask(reads.heads, filter)
+
+    async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
+        return self._ask(reads.history, instance, after, limit)
+
+    async def journal(self, after: int, limit: int) -> list[JournalRow]:
+        return self._ask(reads.journal, after, limit)
+
+    async def published(self, instance: int, name: str) -> bytes | None:
+        return self._ask(reads.published, instance, name)
+
+    async def workflows(self) -> list[tuple[str, str]]:
+        return self._ask(reads.workflows)
+
+    async def changed(self) -> int:
+        return self._ask(reads.data_version)
+
+    # ---- posting -------------------------------------------------------------------------------------------
+
+    async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
+        return await asyncio.to_thread(self._post, row, start, reuse)
+
+    def _post(self, row: InboxRow, start: bytes | None, reuse: str) -> Posted:
+        with self._posting_lock:
+            if self._posting is None:
+                self._posting, _ = connect(self.path, create=False)
+            connection = self._posting
+            try:
+                with transaction(connection):
+                    answer = self._judge(connection, row, start, reuse)
+                    if answer is None:
+                        connection.execute(SQL.insert_inbox, row)
+                    return answer or TAKEN
+            except apsw.Error as error:
+                raise write_error(self.path, error) from error
+
+    @staticmethod
+    def _judge(connection: apsw.Connection, row: InboxRow, start: bytes | None, reuse: str) -> Posted | None:
+        if connection.execute(SQL.inbox_by_id, (row.id,)).get is not None:
+            return TAKEN
+        return judge(
+            row,
+            start=start,
+            reuse=reuse,
+            head=reads.head(connection, row.instance or Address(row.workflow, row.key)),
+            pending=lambda: starmap(InboxRow, connection.execute(SQL.inbox_by_name, (row.workflow, row.key))),
+            workflows=lambda: (name for name, _ in connection.execute(SQL.workflows)),
+        )
+
+    # ---- reading everything --------------------------------------------------------------------------------
+
+    async def check(self) -> list[str]:
+        """All heads are held in memory meanwhile. Commits go on: one state of the file is read."""
+        return await asyncio.to_thread(self._check)
+
+    def _check(self) -> list[str]:
+        connection, _ = connect(self.path, create=False)
+        try:
+            connection.execute("BEGIN")
+            damage = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
+            return damage or check_rows(connection)
+        except apsw.CorruptError as error:
+            return [f"{self.path} is damaged: {error}"]
+        finally:
+            connection.close()

@@ -1,0 +1,122 @@
+-- Every statement of the store that is not built from parts. `queries.py` reads this file.
+
+-- name: epoch
+-- The fence: read inside the transaction of every write of the engine.
+SELECT epoch FROM shards WHERE shard = 0
+
+-- name: owner
+-- Who holds the lease, for the text of EngineRunning and Fenced.
+SELECT owner, pid, host, since FROM shards WHERE shard = 0
+
+-- name: take_lease
+-- A new epoch: from here on, commits of older owners are refused.
+UPDATE shards SET epoch = epoch + 1, owner = ?, pid = ?, host = ?, since = unixepoch() WHERE shard = 0 RETURNING epoch
+
+-- name: release_lease
+-- Only the name goes; the epoch stays, so that nobody gets it a second time.
+UPDATE shards SET owner = '', pid = 0, host = '', since = 0 WHERE shard = 0 AND epoch = ?
+
+-- name: last_entry
+SELECT seq, at FROM journal ORDER BY seq DESC LIMIT 1
+
+-- name: running
+-- Instances with calls open: they are loaded and their calls handed out again when an engine starts.
+SELECT id FROM instances WHERE status = 'running' ORDER BY id
+
+-- name: insert_journal
+INSERT INTO journal (seq, instance, at, body) VALUES (?, ?, ?, ?)
+
+-- name: insert_blob
+-- By content: the same bytes are stored once.
+INSERT INTO blobs (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING
+
+-- name: blob
+SELECT body FROM blobs WHERE digest = ?
+
+-- name: write_head
+-- Only what can change is updated, so that the indexes by name and by parent are left alone.
+INSERT INTO instances
+    (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET status = excluded.status, changed_at = excluded.changed_at, outcome = excluded.outcome
+
+-- name: insert_work
+INSERT INTO open_work (intent, instance, kind, due) VALUES (?, ?, ?, ?)
+
+-- name: delete_work
+DELETE FROM open_work WHERE intent = ?
+
+-- name: insert_inbox
+INSERT INTO inbox (id, workflow, key, instance, at, body) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: delete_inbox
+DELETE FROM inbox WHERE id = ?
+
+-- name: write_snapshot
+-- The newest only: an older one is never needed again.
+INSERT OR REPLACE INTO snapshots (instance, seq, body) VALUES (?, ?, ?)
+
+-- name: write_published
+INSERT OR REPLACE INTO published (instance, name, value) VALUES (?, ?, ?)
+
+-- name: delete_workflows
+DELETE FROM workflows
+
+-- name: insert_workflow
+INSERT INTO workflows (name, version) VALUES (?, ?)
+
+-- name: head_by_id
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+FROM instances WHERE id = ?
+
+-- name: head_by_name
+-- The last generation of a name.
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+FROM instances WHERE workflow = ? AND key = ? ORDER BY generation DESC LIMIT 1
+
+-- name: heads
+-- The conditions are put together from the filter: see SqliteQueries.heads.
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+FROM instances WHERE {conditions} ORDER BY id DESC LIMIT ?
+
+-- name: snapshot
+SELECT instance, seq, body FROM snapshots WHERE instance = ?
+
+-- name: history
+-- One instance, in order, after a seq.
+SELECT seq, instance, at, body FROM journal WHERE instance = ? AND seq > ? ORDER BY seq LIMIT ?
+
+-- name: journal
+-- The shard's total order, after a seq.
+SELECT seq, instance, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?
+
+-- name: due
+-- Earliest first; equal times in the order of the intent, so that every store gives the same order.
+SELECT intent, instance, kind, due FROM open_work WHERE due <= ? ORDER BY due, intent LIMIT ?
+
+-- name: inbox
+-- What arrived after the last look.
+SELECT n, id, workflow, key, instance, at, body FROM inbox WHERE n > ? ORDER BY n LIMIT ?
+
+-- name: inbox_by_id
+SELECT 1 FROM inbox WHERE id = ?
+
+-- name: inbox_by_name
+-- The undelivered events of one name, among them perhaps its start.
+SELECT id, workflow, key, instance, at, body FROM inbox WHERE workflow = ? AND key = ? ORDER BY n
+
+-- name: published
+SELECT value FROM published WHERE instance = ? AND name = ?
+
+-- name: workflows
+SELECT name, version FROM workflows ORDER BY name
+
+-- name: all_published
+SELECT instance, name, value FROM published
+
+-- name: sealed_bodies
+-- Every sealed body outside the journal, with a name for people.
+SELECT 'inbox event', hex(id), body FROM inbox
+UNION ALL SELECT 'snapshot of', instance, body FROM snapshots
+UNION ALL SELECT 'published value of', instance || ' ' || name, value FROM published
+UNION ALL SELECT 'outcome of', id, outcome FROM instances WHERE outcome IS NOT NULL

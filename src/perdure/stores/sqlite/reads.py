@@ -1,0 +1,108 @@
+"""Every read of the file, as a function of a connection. Client and engine differ in the connection only."""
+
+from collections.abc import Iterable
+from itertools import starmap
+from typing import Final
+
+import apsw
+import msgspec
+
+from perdure.codec import unseal
+from perdure.kernel.batch import HeadRow, JournalRow, SnapshotRow, WorkRow
+from perdure.kernel.events import Address
+from perdure.kernel.kernel import Record, Ref
+from perdure.kernel.status import TERMINAL
+from perdure.ports.store import Filter, Position
+
+from . import blobs
+from .statements import SQL
+
+NO_LIMIT: Final = -1
+LARGEST: Final = 2**63 - 1
+
+
+def head(connection: apsw.Connection, ref: Ref) -> HeadRow | None:
+    """An instance by its id, or the last generation of a name."""
+    if isinstance(ref, Address):
+        row = connection.execute(SQL.head_by_name, (ref.workflow, ref.key)).fetchone()
+    else:
+        row = connection.execute(SQL.head_by_id, (ref,)).fetchone()
+    return None if row is None else HeadRow(*row)
+
+
+def record(connection: apsw.Connection, ref: Ref) -> Record | None:
+    """What a shard needs to go on with an instance: one that has ended takes no events and needs no past."""
+    found = head(connection, ref)
+    if found is None or found.status in TERMINAL:
+        return None if found is None else Record(found)
+    row = connection.execute(SQL.snapshot, (found.id,)).fetchone()
+    snapshot = None if row is None else SnapshotRow(*row)
+    after = 0 if snapshot is None else snapshot.seq
+    return Record(found, snapshot, tuple(history(connection, found.id, after)))
+
+
+def heads(connection: apsw.Connection, filter: Filter) -> list[HeadRow]:
+    conditions, values = _conditions(filter)
+    sql = SQL.heads.format(conditions=conditions)
+    return list(starmap(HeadRow, connection.execute(sql, (*values, filter.limit))))
+
+
+def history(
+    connection: apsw.Connection, instance: int, after: int = 0, limit: int | None = None
+) -> list[JournalRow]:
+    rows = connection.execute(SQL.history, (instance, after, NO_LIMIT if limit is None else limit))
+    return _with_blobs(connection, rows)
+
+
+def journal(connection: apsw.Connection, after: int, limit: int) -> list[JournalRow]:
+    return _with_blobs(connection, connection.execute(SQL.journal, (after, limit)))
+
+
+def _with_blobs(connection: apsw.Connection, rows: Iterable[tuple[int, int, int, bytes]]) -> list[JournalRow]:
+    found = list(starmap(JournalRow, rows))
+    for n, row in enumerate(found):
+        if blobs.is_reference(row.body):
+            found[n] = row._replace(body=blobs.resolve(connection, row.body))
+    return found
+
+
+def position(connection: apsw.Connection) -> Position:
+    seq, at = connection.execute(SQL.last_entry).fetchone() or (0, 0)
+    return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)))
+
+
+def due(connection: apsw.Connection, before: int, limit: int) -> list[WorkRow]:
+    return list(starmap(WorkRow, connection.execute(SQL.due, (min(before, LARGEST), limit))))
+
+
+def published(connection: apsw.Connection, instance: int, name: str) -> bytes | None:
+    row = connection.execute(SQL.published, (instance, name)).fetchone()
+    return None if row is None else unseal(row[0])
+
+
+def workflows(connection: apsw.Connection) -> list[tuple[str, str]]:
+    return list(connection.execute(SQL.workflows))
+
+
+def data_version(connection: apsw.Connection) -> int:
+    """Changes when another connection, of this or another process, has written."""
+    return int(connection.pragma("data_version"))
+
+
+_HAS_TAG: Final = "EXISTS (SELECT 1 FROM json_each(tags) AS tag WHERE json_array(tag.key, tag.value) = ?)"
+
+
+def _conditions(filter: Filter) -> tuple[str, list[str | int]]:
+    """The WHERE of a filter: only what it asks for, so that SQLite can choose an index."""
+    parts: list[tuple[str, str | int]] = []
+    if filter.workflow:
+        parts.append(("workflow = ?", filter.workflow))
+    if filter.status:
+        parts.append(("status = ?", filter.status))
+    if filter.parent:
+        parts.append(("parent = ? AND parent <> 0", filter.parent))
+    if filter.before:
+        parts.append(("id < ?", filter.before))
+    for pair in filter.tags.items():
+        parts.append((_HAS_TAG, msgspec.json.encode(pair).decode()))
+    return " AND ".join(sql for sql, _ in parts) or "true", [value for _, value in parts]

@@ -1,0 +1,43 @@
+"""Which file is ours, and which form it has: the application id, the schema version, and the way to the
+newest one.
+
+Both numbers stand in the header of the file. They are written in rollback mode, before the file becomes a WAL
+file, so the header alone always tells whose file it is: see `connection.recognise`.
+"""
+
+from importlib.resources import files
+from typing import Final
+
+import apsw
+
+APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
+VERSION: Final = 1
+"""The number of the last file in `migrations/`."""
+
+
+def version_of(connection: apsw.Connection) -> int:
+    """0: nothing was created yet."""
+    return int(connection.pragma("user_version"))
+
+
+def migrate(connection: apsw.Connection) -> None:
+    """Bring an empty or older database to the newest schema: all steps, or none."""
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        for number in range(version_of(connection) + 1, VERSION + 1):
+            connection.execute(migration(number))
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", VERSION)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def migration(number: int) -> str:
+    return files(__package__).joinpath("migrations", f"{number:04}.sql").read_text("utf-8")
+
+
+def schema() -> str:
+    return files(__package__).joinpath("schema.sql").read_text("utf-8")

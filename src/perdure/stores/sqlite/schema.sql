@@ -1,0 +1,100 @@
+-- The whole schema. Migrations end here: tests/stores/test_schema.py proves it.
+--
+-- The journal is the truth. `instances`, `open_work` and `published` can be rebuilt from it (stores/rebuild.py).
+-- The inbox holds what was accepted and is not recorded yet. There are no foreign keys: rows are written in
+-- batches by one writer whose bookkeeping the conformance suite checks, and every key would cost a lookup per row.
+
+-- One row per entry. A body over 64 KiB stands in `blobs`; the row then has a zero byte and the digest.
+CREATE TABLE journal (
+    seq INTEGER PRIMARY KEY,
+    instance INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+
+-- An index ends with the row's key, so this one is (instance, seq): one instance's history, in order.
+CREATE INDEX journal_by_instance ON journal (instance);
+
+CREATE TABLE blobs (
+    digest BLOB PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+
+-- One row per instance, written when it starts and when its status changes.
+CREATE TABLE instances (
+    id INTEGER PRIMARY KEY,
+    workflow TEXT NOT NULL,
+    key TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    status TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    changed_at INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    input_hash BLOB NOT NULL,
+    tags TEXT NOT NULL,
+    outcome BLOB
+) STRICT;
+
+CREATE UNIQUE INDEX instances_by_name ON instances (workflow, key, generation);
+
+-- Newest first by status; also finds what was running when an engine died.
+CREATE INDEX instances_by_status ON instances (status);
+
+-- Most instances have no parent and cost nothing here.
+CREATE INDEX instances_by_parent ON instances (parent) WHERE parent <> 0;
+
+-- What somebody must pick up when it is due.
+CREATE TABLE open_work (
+    intent BLOB PRIMARY KEY,
+    instance INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    due INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX open_work_by_due ON open_work (due);
+
+-- Events on their way, in the order of their arrival. AUTOINCREMENT: a number is never used twice, so that the
+-- engine can remember how far it has looked.
+CREATE TABLE inbox (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    id BLOB NOT NULL UNIQUE,
+    workflow TEXT NOT NULL,
+    key TEXT NOT NULL,
+    instance INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX inbox_by_name ON inbox (workflow, key);
+
+-- The newest snapshot of an instance.
+CREATE TABLE snapshots (
+    instance INTEGER PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+
+-- The last value of each published name; sealed, as every body is.
+CREATE TABLE published (
+    instance INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (instance, name)
+) STRICT, WITHOUT ROWID;
+
+-- Who writes. The epoch is the fence; owner, pid, host and since (unix seconds) only tell people who it is.
+CREATE TABLE shards (
+    shard INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    since INTEGER NOT NULL
+) STRICT;
+
+-- What the last engine ran, for clients that check names.
+CREATE TABLE workflows (
+    name TEXT PRIMARY KEY,
+    version TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,57 @@
+"""Transactions, and what SQLite's errors mean in words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from perdure.errors import Corrupt, StoreFailed
+
+from .connection import PATIENCE_SECONDS
+
+
+@contextmanager
+def transaction(connection: apsw.Connection) -> Iterator[None]:
+    """One short write: all or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+
+
+def roll_back(connection: apsw.Connection) -> None:
+    if connection.in_transaction:  # SQLite rolls some failures back by itself
+        connection.execute("ROLLBACK")
+
+
+def write_error(path: str, error: apsw.Error) -> StoreFailed:
+    """What an error of SQLite in a write means, in words."""
+    match error:
+        case apsw.FullError():
+            return StoreFailed(f"{path}: the disk is full; nothing was written: free some space, then go on")
+        case apsw.BusyError():
+            return StoreFailed(
+                f"{path} was locked by another process for {PATIENCE_SECONDS:.0f} s; nothing was written: "
+                "find it with `lsof`"
+            )
+        case apsw.ReadOnlyError():
+            return StoreFailed(f"{path} can only be read now; nothing was written: make it writable again")
+        case apsw.IOError():
+            return StoreFailed(f"{path}: the disk failed ({error}); whether this was written is not known")
+        case apsw.ConstraintError():
+            return StoreFailed(
+                f"{path}: {error}; nothing was written: this is an error in perdure, please report it"
+            )
+        case _:
+            return StoreFailed(f"{path}: {error}")
+
+
+def read_error(path: str, error: apsw.Error) -> StoreFailed | Corrupt:
+    match error:
+        case apsw.CorruptError() | apsw.NotADBError():
+            return Corrupt(f"{path}: {error}")
+        case _:
+            return StoreFailed(f"{path} cannot be read: {error}")
