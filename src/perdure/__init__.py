@@ -1,13 +1,30 @@
-"""perdure: a durable workflow engine for Python. This list is the public API."""
+"""perdure: a durable workflow engine for Python. This list is the public API.
 
-from perdure.app import Engine, connect, open, run
+A name is imported when it is first used: the command line, and a child process of an executor, start without the engine.
+"""
+
+from typing import TYPE_CHECKING, Any
+
 from perdure.errors import *  # noqa: F403
 from perdure.errors import __all__ as _errors
-from perdure.executors.info import step_info
-from perdure.flows.author import Backoff, Break, Continue, Flow, flow, step
-from perdure.flows.context import Context, Received
-from perdure.kernel.status import Status
-from perdure.runtime.client import Client, Handle
+
+if TYPE_CHECKING:
+    from perdure.app import Engine, connect, open, run
+    from perdure.executors.info import step_info
+    from perdure.flows.author import Backoff, Break, Continue, Flow, flow, step
+    from perdure.flows.context import Context, Received
+    from perdure.kernel.status import Status
+    from perdure.runtime.client import Client, Handle
+
+_HOME = {
+    "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.executors.info": ("step_info",),
+    "perdure.flows.author": ("Backoff", "Break", "Continue", "Flow", "flow", "step"),
+    "perdure.flows.context": ("Context", "Received"),
+    "perdure.kernel.status": ("Status",),
+    "perdure.runtime.client": ("Client", "Handle"),
+}
+_MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "Backoff",
@@ -28,3 +45,17 @@ __all__ = [
     "step_info",
     *_errors,
 ]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

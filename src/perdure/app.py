@@ -67,10 +67,14 @@ async def open(
             cache=cache,
             ended=lambda *end: door_box[0].ended(*end),
             fallen=lambda error: door_box[0].fallen(error),
+            reloaded=lambda: door_box[0].look_again(),
         )
         door = LocalDoor(shard, cast(Queries, store))
         door_box.append(door)
         shard.open()
+        settled = loop.create_future()
+        shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
+        await settled
         try:
             yield Engine(door, shard, cast(dict[str, Startable], known))
         finally:

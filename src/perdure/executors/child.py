@@ -1,11 +1,11 @@
 """The other side of the process executor: requests in, receipts out, until the pipe closes.
 
-A frame is the length of its body (8 bytes, big-endian) and the body, in our own codec: a process that was told what to run
-by its parent still unpickles nothing. The pipes arrive as stdin and stdout and are moved away from there at once, so that a
-step may print and read as it likes: what it prints goes to stderr.
+A frame is the length of its body (8 bytes, big-endian) and the body, in our own codec: nothing is ever
+unpickled. The pipes arrive as stdin and stdout and are moved away from there at once, so that a step may
+print and read as it likes: what it prints goes to stderr.
 
-The main thread runs the steps. Another one listens, because a child must not outlive its parent: the parent's next engine
-would run the same step again beside it.
+The main thread runs the steps. Another one listens, because a child must not outlive its parent: the next
+engine would run the same step again beside it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
 from types import ModuleType
@@ -28,20 +29,20 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.codec import Signature, decode, encode, from_plain, to_plain
+from perdure.codec import Signature, decode, encode
 from perdure.errors import BadCall, CallerError
 from perdure.kernel.receipt import Receipt
 
 from . import info
 
 MAIN: Final = "__perdure_main__"
-"""The name under which the parent's script is loaded here, so that its `if __name__ == "__main__"` block does not run."""
+"""The name of the parent's script here, so that its `if __name__ == "__main__"` block does not run."""
 
-_loading: list[str] = []
+_importing: list[str] = []
 _HEADER: Final = struct.Struct(">Q")
 
 
-# ---- frames: both sides ---------------------------------------------------------------------------------------------
+# ---- frames: both sides ------------------------------------------------------------------------------------
 
 
 def write_frame(descriptor: int, body: bytes) -> None:
@@ -76,7 +77,7 @@ def receipt_of(frame: bytes) -> Receipt:
     return msgspec.convert(decode(frame), Receipt)
 
 
-# ---- the process ----------------------------------------------------------------------------------------------------
+# ---- the process -------------------------------------------------------------------------------------------
 
 
 def main() -> None:
@@ -86,31 +87,32 @@ def main() -> None:
     if first is None:
         return
     setup = decode(first)
-    sys.argv = setup["argv"]
+    sys.argv = [os.fsdecode(argument) for argument in setup["argv"]]
     requests: SimpleQueue[bytes | None] = SimpleQueue()
     busy = threading.Event()
     threading.Thread(target=_listen, args=(incoming, requests, busy), daemon=True).start()
     while (request := requests.get()) is not None:
         receipt = copy_context().run(perform, request, setup["main"])
         busy.clear()  # before the answer: it brings the next request
-        write_frame(outgoing, encode(msgspec.to_builtins(receipt, builtin_types=(bytes,))))
+        with suppress(BrokenPipeError):  # the parent is gone, and the listener says so next
+            write_frame(outgoing, encode(msgspec.to_builtins(receipt, builtin_types=(bytes,))))
 
 
 def _take_pipes() -> tuple[int, int]:
-    incoming, outgoing = (
-        os.dup(0),
-        os.dup(1),
-    )  # duplicates are not inherited by programs that a step starts...
+    incoming, outgoing = os.dup(0), os.dup(1)  # not inherited by programs that a step starts...
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # a child that is killed has already said what it printed
-    if hasattr(
-        os, "register_at_fork"
-    ):  # ...but by its forks: held there, they would hide the end of this process
-        os.register_at_fork(after_in_child=lambda: (os.close(incoming), os.close(outgoing)))
+        sys.stdout.reconfigure(line_buffering=True)  # what was printed before a kill is seen
+
+    def let_go() -> None:
+        os.close(incoming)
+        os.close(outgoing)
+
+    if hasattr(os, "register_at_fork"):  # ...but by its forks, where they would hide the end of this process
+        os.register_at_fork(after_in_child=let_go)
     return incoming, outgoing
 
 
@@ -123,10 +125,10 @@ def _listen(incoming: int, requests: SimpleQueue[bytes | None], busy: threading.
     requests.put(None)
 
 
-# ---- one call -------------------------------------------------------------------------------------------------------
+# ---- one call ----------------------------------------------------------------------------------------------
 
 
-def perform(request: bytes, main: list[str] | None) -> Receipt:
+def perform(request: bytes, main: list[Any] | None) -> Receipt:
     try:
         asked = decode(request)
         info.current.set(info.StepInfo(*asked["step"]))
@@ -177,56 +179,61 @@ def _ok(function: Callable[..., Any], value: Any) -> Receipt:
     return info.ok(plain, None)
 
 
-# ---- finding functions ----------------------------------------------------------------------------------------------
+# ---- finding functions -------------------------------------------------------------------------------------
 
 
 class CannotImport(Exception):
     """The failure of a step whose function is not found by its name in a new process."""
 
 
-def _function(name: str, main: list[str] | None) -> Callable[..., Any]:
+def _function(name: str, main: list[Any] | None) -> Callable[..., Any]:
     module_name, _, qualified = name.partition(":")
+    _importing.append(module_name)
     try:
         found: Any = _main(main) if module_name == "__main__" else importlib.import_module(module_name)
     except CannotImport:
         raise
     except BaseException as error:
         raise CannotImport(
-            f"a process step needs {name}, but importing {module_name} failed here with "
-            f"{type(error).__name__}: {error}. Make the module importable from a new process (an installed package, or a "
+            f"a process step needs {name}, but importing {module_name} failed in the new process with "
+            f"{type(error).__name__}: {error}. Make the module importable there (an installed package, or a "
             "file beside the script), or run the step with executor='thread'"
         ) from error
+    finally:
+        _importing.pop()
     for part in qualified.split("."):
         found = getattr(found, part, None)
     if not callable(found):
         raise CannotImport(
-            f"a process step needs {name}, but {module_name} has no function {qualified} when it is imported. Define "
-            "it at the top level of the module (not under `if __name__ == '__main__'`), or use executor='thread'"
+            f"a process step needs {name}, but {module_name} has no function {qualified} when it is "
+            "imported. Define it at the top level of the module (not under `if __name__ == '__main__'`), or "
+            "run the step with executor='thread'"
         )
     return found  # type: ignore[no-any-return]
 
 
-def main_of_this_process() -> list[str] | None:
-    """How a child finds the module that is `__main__` here: ["module", name], ["file", path], or None for no way."""
+def main_of_this_process() -> list[Any] | None:
+    """How a child finds what is `__main__` here: ["module", name], ["file", path], or None for no way."""
     module = sys.modules.get("__main__")
     name = getattr(getattr(module, "__spec__", None), "name", None)
     if name is not None:
-        # A package's __main__.py has no `if __name__` block, as a rule: importing it would run the program again.
+        # A package's __main__.py has no `if __name__` block, as a rule: importing it would run the program.
         return None if name.rpartition(".")[2] == "__main__" else ["module", name]
     file = getattr(module, "__file__", None)
-    return ["file", os.path.abspath(file)] if file and os.path.isfile(file) else None
+    return ["file", os.fsencode(os.path.abspath(file))] if file and os.path.isfile(file) else None
 
 
-def _main(main: list[str] | None) -> ModuleType:
+def _main(main: list[Any] | None) -> ModuleType:
     match main:
         case ["module", name]:
-            return _loaded(name, lambda: importlib.import_module(name))
+            return importlib.import_module(name)
         case ["file", path]:
-            return sys.modules.get(MAIN) or _loaded(path, lambda: _load_file(path))
+            return sys.modules.get(MAIN) or _load_file(os.fsdecode(path))
         case _:
             raise CannotImport(
-                "a process step was defined in an interactive session, in `python -c`, or in a package's __main__.py, "
-                "where a new process cannot find it. Move it into a module of its own, or use executor='thread'"
+                "a process step was defined in an interactive session, in `python -c`, or in a package's "
+                "__main__.py, where a new process cannot find it. Move it into a module of its own, or run "
+                "the step with executor='thread'"
             )
 
 
@@ -244,18 +251,10 @@ def _load_file(path: str) -> ModuleType:
     return module
 
 
-def _loaded(name: str, load: Callable[[], ModuleType]) -> ModuleType:
-    _loading.append(name)
-    try:
-        return load()
-    finally:
-        _loading.pop()
-
-
-def refuse_while_loading_main() -> None:
-    """A script without an `if __name__` block would open its engine again in each child, and so on for ever."""
-    if _loading:
+def refuse_while_importing() -> None:
+    """A script without an `if __name__` block would open its engine again in its children, for ever."""
+    if _importing:
         raise BadCall(
-            f"{_loading[-1]} opens an engine when it is imported, which a process step has just done: put what starts "
-            "the program under `if __name__ == '__main__':`"
+            f"{_importing[-1]} opens an engine when a process step imports it: put what starts the program "
+            "under `if __name__ == '__main__':`"
         )

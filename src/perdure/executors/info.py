@@ -7,23 +7,24 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from perdure.codec import encode, to_plain
-from perdure.errors import CallerError, Fatal
+from perdure.errors import CallerError, Fatal, TooLarge
 from perdure.kernel.batch import Publication
 from perdure.kernel.events import Address
 from perdure.kernel.identity import Identity
+from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import DONE, Failure, Receipt
 
 
 class StepInfo:
-    """The step that is running now. `attempt` counts from 1; `delivery` grows when a crash made it run again."""
+    """The step that is running now. `attempt` counts from 1; `delivery` grows when a crash ran it again."""
 
     __slots__ = ("_cancelled", "_instance", "_key", "attempt", "delivery", "location")
 
     def __init__(
         self, instance: Address | str, location: str, attempt: int, delivery: int, key: Identity | str
     ) -> None:
-        """In this process the name and the key are made when somebody asks; another process is told them as text."""
+        """Name and key are made when somebody asks for them; another process is told them as text."""
         self._instance = instance
         self._key = key
         self._cancelled = False  # a plain flag: read and written whole, also by two threads
@@ -74,7 +75,10 @@ def ok(value: Any, returns: Any) -> Receipt:
     if value is None and returns is None:
         return DONE
     try:
-        return Receipt("ok", encode(to_plain(value, returns)))
+        data = encode(to_plain(value, returns))
+        if len(data) > VALUE_MAX:
+            raise TooLarge("the result of a step", len(data), VALUE_MAX)
+        return Receipt("ok", data)
     except CallerError as unusable:
         return Receipt("error", error=failure(unusable, retry=False))
 

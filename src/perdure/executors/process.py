@@ -1,8 +1,9 @@
 """The process executor: a step runs in a child process, which can be killed.
 
-A child is spoken to by one thread at a time, the one that performs its call (see `thread.py`; the protocol is in
-`child.py`). The loop decides everything else: which child takes which call, and which one has to die. A child is started for
-the first call that needs it, keeps for the next calls what it has imported, and is replaced when it died.
+A child is spoken to by one thread at a time, the one that performs its call (see `thread.py`; the protocol
+is in `child.py`). The loop decides everything else: which child takes which call, and which one has to die.
+A child is started for the first call that needs it, keeps for the next calls what it has imported, and is
+replaced when it died.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ProcessExecutor:
     name = "process"
 
     def __init__(self, slots: int | None = None, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        other_side.refuse_while_loading_main()
+        other_side.refuse_while_importing()
         self.slots = slots or os.cpu_count() or 1
         self._grace_seconds = grace_seconds
         self._loop = asyncio.get_running_loop()
@@ -131,7 +132,7 @@ class _Call:
 
 
 class Child:
-    """One child process. Only `terminate` and `kill` are called on the loop; the rest blocks, and is called in threads."""
+    """One child process. `terminate` and `kill` are for the loop; the rest blocks, and is for threads."""
 
     def __init__(self, grace_seconds: float) -> None:
         self._grace_seconds = grace_seconds
@@ -148,9 +149,9 @@ class Child:
     def ask(self, request: bytes) -> bytes | None:
         """The answer to a request; None if the child died of it."""
         process = self._process
-        if (
-            process is None or process.poll() is not None
-        ):  # a new child, or one that was killed while it was idle
+        if self.doomed:  # stopped before it was asked
+            return None
+        if process is None or process.poll() is not None:  # new, or killed by somebody while it was idle
             self._let_go()
             process = self._spawn()
         assert process.stdin is not None and process.stdout is not None
@@ -195,7 +196,10 @@ class Child:
             doomed = self.doomed
         if doomed:  # stopped while it was being made
             self.kill()
-        setup = {"argv": sys.argv, "main": other_side.main_of_this_process()}
+        setup = {
+            "argv": [os.fsencode(argument) for argument in sys.argv],
+            "main": other_side.main_of_this_process(),
+        }
         assert process.stdin is not None
         with suppress(OSError):  # it is gone already: the request will find out
             other_side.write_frame(process.stdin.fileno(), encode(setup))

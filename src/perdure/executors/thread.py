@@ -1,8 +1,9 @@
 """The thread executor: a sync step runs in a daemon thread.
 
-Everything but the step itself happens on the engine's loop, so nothing here needs a lock. A call hops twice: through a
-queue to an idle thread, and back with `call_soon_threadsafe`. A thread cannot be stopped: a stopped call is forgotten, its
-slot is free at once, and its thread comes back to the pool when the function returns, if it ever does.
+Everything but the step itself happens on the engine's loop, so nothing here needs a lock. A call hops twice:
+through a queue to an idle thread, and back with `call_soon_threadsafe`. A thread cannot be stopped: a
+stopped call is forgotten, its slot is free at once, and its thread comes back to the pool when the function
+returns, if it ever does.
 """
 
 from __future__ import annotations
@@ -161,8 +162,8 @@ class Calls(Generic[C]):
 class Threads:
     """Daemon threads that are made when none is idle, and end when they were idle for long.
 
-    Who is busy is counted on the loop alone. So a thread that is tired of waiting does not leave by itself, which could
-    lose work that is being put in the queue: it asks the loop, and the loop sends a None for whichever thread is idle.
+    Who is busy is counted on the loop alone. So a thread that is tired of waiting does not leave by itself,
+    which could lose work that is being put in the queue: it asks the loop, which sends a None to an idle one.
     """
 
     def __init__(self, name: str, idle_seconds: float = IDLE_SECONDS) -> None:

@@ -1,4 +1,4 @@
-"""What an author writes: `@flow`, `@step`, `Backoff`, and the answers of a loop's body. Definitions only, nothing runs here."""
+"""What an author writes: `@flow`, `@step`, `Backoff`, and the answers of a loop's body. Nothing runs here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
+from math import isnan, nan
+from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -14,22 +15,24 @@ from perdure.codec import Signature, decode, encode
 from perdure.errors import BadCall, NotAFlow, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Effect, attempt_of
-from perdure.kernel.limits import MEBIBYTE, Limits
+from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.receipt import Failure
 from perdure.kernel.routing import Subscription
 
+from .scope import text
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+Q = ParamSpec("Q")
+Owner = TypeVar("Owner")
 
 Duration = timedelta | float | int
 
-VALUE_MAX: Final = 16 * MEBIBYTE
-
 
 class Backoff(msgspec.Struct, frozen=True):
-    """The delay before attempt n + 1 is min(max, base * factor ** n) seconds, measured from the failure of attempt n.
+    """The delay before attempt n + 1 is min(max, base * factor ** n) seconds, from the failure of attempt n on.
 
     `jitter` (0 to 1) shortens each delay by up to that share, from recorded entropy.
     """
@@ -39,9 +42,15 @@ class Backoff(msgspec.Struct, frozen=True):
     max: float = 30
     jitter: float = 0
 
+    def __post_init__(self) -> None:
+        if self.base < 0 or self.factor < 0 or self.max < 0 or not 0 <= self.jitter <= 1:
+            raise BadCall(f"{self}: nothing of a backoff is negative, and its jitter is at most 1")
+
     def seconds(self, attempt: int, dice: Callable[[], float]) -> float:
-        # The exponent is bounded because factor ** 10_000 overflows long before max is asked for.
-        delay = min(self.max, self.base * self.factor ** min(attempt, 1000))
+        try:
+            delay = min(self.max, self.base * self.factor**attempt)
+        except OverflowError:
+            delay = self.max
         return delay * (1 - self.jitter * dice()) if self.jitter else delay
 
 
@@ -56,17 +65,37 @@ class StepOptions(msgspec.Struct, frozen=True):
     executor: str | None = None  # None: inline for `async def`, a thread for `def`
 
     def __post_init__(self) -> None:
-        if self.retries < 0:
-            raise BadCall(f"retries={self.retries}: a step cannot be retried less than 0 times")
-        if self.timeout is not None and seconds(self.timeout) <= 0:
-            raise BadCall(f"timeout={self.timeout}: a step needs more than no time")
+        if not isinstance(self.retries, int) or self.retries < 0:  # type: ignore[redundant-expr]
+            raise BadCall(f"retries={self.retries!r}: a step is retried 0 times or more")
+        if self.timeout is not None and not seconds(self.timeout) > 0:
+            raise BadCall(f"timeout={self.timeout!r}: a step needs more than no time")
 
 
 DEFAULT = StepOptions()
 
 
+class Options(TypedDict, total=False):
+    """The options of a step, as keyword arguments."""
+
+    retries: int
+    backoff: Backoff
+    timeout: Duration | None
+    retry_on_timeout: bool
+    retry_if: Callable[[Failure], bool] | None
+    executor: str | None
+
+
+def with_options(base: StepOptions, options: Options) -> StepOptions:
+    """The base with some options changed."""
+    unknown = set(options) - set(StepOptions.__struct_fields__)
+    if unknown:
+        known = ", ".join(StepOptions.__struct_fields__)
+        raise BadCall(f"a step has no option {', '.join(sorted(unknown))}; there are: {known}")
+    return StepOptions(**{**msgspec.structs.asdict(base), **options})
+
+
 class StepFunction(Generic[P, R]):
-    """A function with step options. Called in a flow it is a durable step; elsewhere it is the plain function."""
+    """A function with step options. Called in a flow it is a durable step; elsewhere the plain function."""
 
     def __init__(self, function: Callable[P, R], options: StepOptions) -> None:
         functools.update_wrapper(self, function)
@@ -83,28 +112,32 @@ class StepFunction(Generic[P, R]):
 
     __name__: str
 
+    @overload
+    def __get__(self, owner: None, kind: type, /) -> StepFunction[P, R]: ...
+
+    @overload
+    def __get__(
+        self: StepFunction[Concatenate[Owner, Q], R], owner: Owner, kind: type, /
+    ) -> StepFunction[Q, R]: ...
+
+    def __get__(self, owner: Any, kind: type, /) -> Any:
+        """A step that is a method: bound, it keeps its options."""
+        return self if owner is None else StepFunction(self.function.__get__(owner, kind), self.options)  # type: ignore[attr-defined]
+
 
 @overload
 def step(function: Callable[P, R], /) -> StepFunction[P, R]: ...
 
 
 @overload
-def step(
-    *,
-    retries: int = ...,
-    backoff: Backoff = ...,
-    timeout: Duration | None = ...,
-    retry_on_timeout: bool = ...,
-    retry_if: Callable[[Failure], bool] | None = ...,
-    executor: str | None = ...,
-) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
+def step(**options: Unpack[Options]) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 
 
-def step(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+def step(function: Callable[P, R] | None = None, /, **options: Unpack[Options]) -> Any:
     """Give a function step options. Inside a flow, calling it is `ctx.step(name, function, ...)`."""
     if function is not None:
         return StepFunction(function, DEFAULT)
-    chosen = StepOptions(**options)
+    chosen = with_options(DEFAULT, options)
     return lambda wrapped: StepFunction(wrapped, chosen)
 
 
@@ -126,7 +159,12 @@ class Flow(Generic[P, R]):
     subscriptions: tuple[Subscription, ...] = ()
 
     def __init__(
-        self, function: Callable[..., Coroutine[Any, Any, R]], name: str, version: str, strict_names: bool, cleanup: float
+        self,
+        function: Callable[..., Coroutine[Any, Any, R]],
+        name: str,
+        version: str,
+        strict_names: bool,
+        cleanup: float,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -144,7 +182,7 @@ class Flow(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<flow {self.name} {self.version}>"
 
-    # ---- what the kernel needs (perdure.kernel.machine.Workflow) -------------------------------------------------
+    # ---- what the kernel needs (perdure.kernel.machine.Workflow) -------------------------------------------
 
     def machine(self, address: str, snapshot: bytes | None) -> Machine:
         from .machine import FlowMachine
@@ -152,28 +190,40 @@ class Flow(Generic[P, R]):
         return FlowMachine(self, address, snapshot)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
-        """A flow's operations are its order of kinds, names and attempts; options such as a timeout may change."""
-        if len(recorded.open) != len(current.open) or (recorded.outcome is None) != (current.outcome is None):
-            return True
-        return any(
-            type(then) is not type(now) or then.location != now.location or attempt_of(then) != attempt_of(now)
-            for then, now in zip(recorded.open, current.open, strict=True)
+        return (
+            not same_operations(recorded, current)
+            or recorded.withdraw != current.withdraw
+            or [(send.to, send.name) for send in recorded.send]
+            != [(send.to, send.name) for send in current.send]
         )
 
     def where(self, machine: Machine, effect: Effect | None) -> str:
         return machine.source(effect) if hasattr(machine, "source") else ""
 
-    # ---- what callers need (perdure.app) -------------------------------------------------------------------------
+    # ---- what callers need (perdure.app) -------------------------------------------------------------------
 
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         return limited(encode(self.signature.bind(args, kwargs)), f"the input of {self.name}")
 
     def encode_plain_input(self, value: Any) -> bytes:
-        """Input that comes as JSON: an object is keyword arguments, an array positional ones, else the only argument."""
+        """Input that comes as JSON: an object is keyword arguments, an array positional ones."""
         return limited(encode(self.signature.bind_plain(value)), f"the input of {self.name}")
 
     def decode_result(self, value: bytes) -> R:
         return self.signature.result_from_plain(decode(value))  # type: ignore[no-any-return]
+
+
+def same_operations(recorded: Decision, current: Decision) -> bool:
+    """A flow's operations are its order of kinds, names and attempts; options like a timeout may change."""
+    return (
+        len(recorded.open) == len(current.open)
+        and (recorded.outcome is None) == (current.outcome is None)
+        and recorded.noted == current.noted
+        and all(
+            type(then) is type(now) and then.location == now.location and attempt_of(then) == attempt_of(now)
+            for then, now in zip(recorded.open, current.open, strict=True)
+        )
+    )
 
 
 FlowFunction = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
@@ -200,13 +250,19 @@ def flow(
 ) -> Any:
     """Make an `async def f(ctx, ...)` durable.
 
-    name: what the journal calls it (default: the function's name). version: text, recorded with each instance.
-    strict_names: refuse the same name twice in one scope. cleanup: how long `finally` blocks may run after a cancel.
+    name: what the journal calls it (default: the function's name). version: text, recorded with each
+    instance. strict_names: refuse the same name twice in one scope. cleanup: how long `finally` blocks may run
+    after a cancel.
     """
 
     def define(function: Any) -> Flow[Any, Any]:
         _check(function)
-        return Flow(function, name or function.__name__, str(version), strict_names, seconds(cleanup))
+        called = function.__name__ if name is None else text(name, "the name of a flow")
+        if "/" in called:
+            raise BadCall(
+                f"the name of a flow has no slash, found {called!r}: an instance is named workflow/key"
+            )
+        return Flow(function, called, str(version), strict_names, seconds(cleanup))
 
     return define if function is None else define(function)
 
@@ -218,21 +274,29 @@ def _check(function: Any) -> None:
         raise NotAFlow(f"the step {function.__name__!r}", where)
     if not inspect.iscoroutinefunction(function):
         kind = "a generator" if inspect.isasyncgenfunction(function) else "a plain function"
-        found = f"{kind} {function.__name__!r}" if code is not None else f"{type(function).__name__} {function!r}"
+        found = (
+            f"{kind} {function.__name__!r}" if code is not None else f"{type(function).__name__} {function!r}"
+        )
         raise NotAFlow(found, where)
     if code is not None and code.co_argcount == 0 and not code.co_flags & inspect.CO_VARARGS:
         raise NotAFlow(f"`async def {function.__name__}()` without a parameter for the context", where)
 
 
-Where = Literal["inline", "thread", "process"]
-
-
 def seconds(duration: Duration) -> float:
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    try:
+        found = float(duration)
+    except (TypeError, ValueError):
+        found = nan
+    if isnan(found):
+        raise BadCall(f"a duration is a number of seconds or a timedelta, found {duration!r}")
+    return found
 
 
 def nanoseconds(duration: Duration) -> int:
-    return round(seconds(duration) * 1e9)
+    """Never more than a row can hold: whoever waits for longer than that waits for two centuries."""
+    return round(min(max(seconds(duration), -9e9), 9e9) * 1e9)
 
 
 def limited(value: bytes, what: str) -> bytes:

@@ -1,7 +1,7 @@
 """The context: the durable operations that a flow's body may ask for.
 
-Each operation claims a location in the current scope, opens effects through the machine and waits for their receipts. It is
-ordinary async code; what makes it durable is that every wait ends only with a recorded event.
+Each operation claims a location in the current scope, opens effects through the machine and waits for their
+receipts. It is ordinary async code; what makes it durable is that every wait ends only with a recorded event.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import asyncio
 import inspect
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextvars import copy_context
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -34,24 +34,35 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.ports.executor import Work
 
 from . import scope as scopes
-from .author import DEFAULT, Break, Continue, Duration, Flow, StepFunction, StepOptions, limited, nanoseconds
-from .loop import FlowTask
-from .returns import returns_of, state_annotation_of
+from .author import (
+    DEFAULT,
+    Break,
+    Continue,
+    Duration,
+    Flow,
+    Options,
+    StepFunction,
+    StepOptions,
+    limited,
+    nanoseconds,
+    with_options,
+)
+from .loop import TIME_MAX, TURNS_MAX, FlowTask
+from .returns import returns_of, state_annotation_of, takes_argument
+from .scope import text
 
 if TYPE_CHECKING:
-    from .machine import FlowMachine, Mail
+    from .machine import FlowMachine
 
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
 
-current_machine: ContextVar[FlowMachine] = ContextVar("perdure_machine")
-
 
 def running_context() -> Context | None:
     """The context of the flow whose code runs now, or None outside of flows."""
-    machine = current_machine.get(None)
-    return None if machine is None else Context(machine)
+    scope = scopes.current.get(None)
+    return None if scope is None else Context(scope.machine)
 
 
 class Received(msgspec.Struct, Generic[T], frozen=True):
@@ -66,20 +77,17 @@ class Received(msgspec.Struct, Generic[T], frozen=True):
 class Step:
     """`await ctx.step(name, function, ...)`, and `ctx.step.options(retries=0)(name, function, ...)`."""
 
-    __slots__ = ("_machine", "_options")
+    __slots__ = ("_changes", "_machine")
 
-    def __init__(self, machine: FlowMachine, options: StepOptions | None = None) -> None:
+    def __init__(self, machine: FlowMachine, changes: Options | None = None) -> None:
         self._machine = machine
-        self._options = options
+        self._changes = changes
 
-    def options(self, **options: Any) -> Step:
-        """The same step operation with other options: those of `@perdure.step`."""
-        base = self._options or DEFAULT
-        unknown = set(options) - set(StepOptions.__struct_fields__)
-        if unknown:
-            known = ", ".join(StepOptions.__struct_fields__)
-            raise BadCall(f"a step has no option {', '.join(sorted(unknown))}; there are: {known}")
-        return Step(self._machine, StepOptions(**{**msgspec.structs.asdict(base), **options}))
+    def options(self, **options: Unpack[Options]) -> Step:
+        """The same operation with other options; those of `@perdure.step` hold where none is given here."""
+        changes: Options = {**(self._changes or {}), **options}
+        with_options(DEFAULT, changes)  # what is wrong is said here, not where the step is called
+        return Step(self._machine, changes)
 
     @overload
     def __call__(
@@ -94,11 +102,13 @@ class Step:
     def __call__(self, name: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not (isinstance(name, str) and callable(function)):  # type: ignore[redundant-expr]
             raise BadCall(f"ctx.step(name, function, *arguments): found ctx.step({name!r}, {function!r})")
-        options = self._options
+        options = DEFAULT
         if isinstance(function, StepFunction):
-            options = options or function.options
+            options = function.options
             function = function.function
-        return _step(self._machine, name, function, args, kwargs, options or DEFAULT)
+        if self._changes is not None:
+            options = with_options(options, self._changes)
+        return _step(self._machine, name, function, args, kwargs, options)
 
 
 async def _step(
@@ -109,7 +119,7 @@ async def _step(
     kwargs: dict[str, Any],
     options: StepOptions,
 ) -> Any:
-    location = scopes.current.get().claim(name)
+    location = machine.claim(name)
     executor = options.executor or ("inline" if _is_async(function) else "thread")
     returns = returns_of(function)
     params = _parameters(function, args, kwargs) if executor == "process" else None
@@ -118,7 +128,9 @@ async def _step(
     errors: list[Failure] = []
     attempt = 1
     while True:
-        allowed = max(2, options.retries + 2 - attempt)  # a crash uses up an attempt; one crash is always survived
+        allowed = max(
+            2, options.retries + 2 - attempt
+        )  # a crash uses up an attempt; one crash is always survived
         call = Call(location, attempt, executor, timeout, allowed, params)
         operation = machine.open(call, work=work)
         assert operation.future is not None
@@ -135,7 +147,7 @@ async def _step(
             raise _failure(receipt)(name, attempt, tuple(errors))
         delay = options.backoff.seconds(attempt, Context(machine).random.random)
         if delay > 0:
-            due = machine.moment.at + round(delay * 1e9)
+            due = machine.moment.at + nanoseconds(delay)
             await machine.answer(machine.open(Timer(f"{location}/backoff#{attempt}", due)))
         attempt += 1
 
@@ -157,9 +169,9 @@ def _failure(receipt: Receipt) -> type[StepFailed]:
 
 
 def _is_async(function: Any) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None) if not inspect.isfunction(function) else None
-    )
+    if inspect.isfunction(function):
+        return inspect.iscoroutinefunction(function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -180,7 +192,7 @@ class Context:
         self._machine = machine
         self.step = Step(machine)
 
-    # ---- who and when --------------------------------------------------------------------------------------------
+    # ---- who and when --------------------------------------------------------------------------------------
 
     @property
     def instance(self) -> str:
@@ -189,7 +201,7 @@ class Context:
 
     @property
     def key(self) -> str:
-        return self._machine.address.partition("/")[2]
+        return self._machine.key
 
     def now(self) -> datetime:
         """Recorded time, in UTC."""
@@ -197,45 +209,46 @@ class Context:
 
     @property
     def random(self) -> random.Random:
-        """Recorded dice: equal on replay."""
-        machine = self._machine
-        number = machine.moment.number
-        if machine.dice is None or machine.dice[0] != number:
-            machine.dice = (number, random.Random(machine.moment.entropy()))
-        return machine.dice[1]
+        """Recorded dice: equal on replay. Each scope has its own: a pruned loop does not shift the others."""
+        moment, scope = self._machine.moment, scopes.current.get()
+        if scope.dice is None or scope.dice_entry != moment.number:
+            scope.dice = random.Random(moment.entropy() + scope.path.encode())
+            scope.dice_entry = moment.number
+        return scope.dice
 
     def uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
-    # ---- time and messages ---------------------------------------------------------------------------------------
+    # ---- time and messages ---------------------------------------------------------------------------------
 
     async def sleep(self, name: str, delay: Duration) -> None:
-        """Wait durably. `delay` is seconds or a timedelta, counted from the first time that this line was reached."""
+        """Wait durably. `delay` is seconds or a timedelta, from the first time that this line was reached."""
         await self._timer(name, self._machine.moment.at + nanoseconds(delay))
 
     async def sleep_until(self, name: str, when: datetime) -> None:
         """Wait until a time, which must have a time zone. A past one returns at once."""
-        if when.tzinfo is None:
+        if not isinstance(when, datetime) or when.tzinfo is None:  # type: ignore[redundant-expr]
             raise BadCall(f"sleep_until({name!r}): {when} has no time zone; use datetime(..., tzinfo=UTC)")
-        await self._timer(name, round(when.timestamp() * 1e9))
+        await self._timer(name, nanoseconds(when.timestamp()))
 
     async def _timer(self, name: str, due: int) -> None:
-        location = scopes.current.get().claim(name)
-        if due > self._machine.moment.at:
-            await self._machine.answer(self._machine.open(Timer(location, due)))
+        machine = self._machine
+        location = machine.claim(name)
+        if due > machine.moment.at:
+            await machine.answer(machine.open(Timer(location, min(due, TIME_MAX))))
+        else:
+            machine.note("sleep", location)
 
-    async def receive(
-        self, *names: str, timeout: Duration | None = None, type: Any = None
-    ) -> Received[Any]:
+    async def receive(self, *names: str, timeout: Duration | None = None, type: Any = None) -> Received[Any]:
         """The oldest message with one of these names (no names: any), or `ReceiveTimeout`.
 
         `type` converts the body; without it the body is plain data.
         """
         machine = self._machine
-        location = scopes.current.get().claim("receive:" + "+".join(names) if names else "receive")
+        location = machine.claim("receive:" + "+".join(names) if names else "receive")
         mail = machine.take_mail(names, location)
         if mail is None:
-            due = None if timeout is None else machine.moment.at + nanoseconds(timeout)
+            due = None if timeout is None else min(TIME_MAX, machine.moment.at + nanoseconds(timeout))
             operation = machine.open(Wait(location, names, due))
             assert operation.future is not None
             try:
@@ -243,7 +256,9 @@ class Context:
             except asyncio.CancelledError:
                 machine.withdraw(operation)
                 if operation.future.done() and not operation.future.cancelled():
-                    _give_back(machine, operation.future.result())
+                    answer = operation.future.result()
+                    if not isinstance(answer, Receipt):
+                        machine.hand_over(answer)  # its message came in this very moment: it must not be lost
                 raise
             if isinstance(mail, Receipt):
                 raise ReceiveTimeout(names)
@@ -254,32 +269,41 @@ class Context:
     def send(self, workflow: Flow[Any, Any] | str, key: str, name: str, body: object = None) -> None:
         """Send a message to another instance; recorded once, with what this flow does next."""
         target = workflow if isinstance(workflow, str) else workflow.name
-        self._machine.send(Address(target, key), name, limited(encode(to_plain(body)), f"message {name!r}"))
+        to = Address(text(target, "a workflow's name"), text(key, "a key"))
+        value = limited(encode(to_plain(body)), f"message {name!r}")
+        self._machine.send(to, text(name, "a message's name"), value)
 
     def publish(self, name: str, value: object) -> None:
         """Make a value readable from outside: `await handle.read(name)`."""
-        self._machine.publish(name, limited(encode(to_plain(value)), f"published value {name!r}"))
+        self._machine.publish(
+            text(name, "a published name"), limited(encode(to_plain(value)), f"published value {name!r}")
+        )
 
-    # ---- other instances -----------------------------------------------------------------------------------------
+    # ---- other instances -----------------------------------------------------------------------------------
 
     async def child(
         self, workflow: Any, *args: Any, key: str | None = None, detach: bool = False, **kwargs: Any
     ) -> Any:
         """Run another workflow and wait for its result; `ChildFailed` if it does not complete.
 
-        The child is cancelled with its parent. `detach=True`: it outlives the parent, and the answer is its key, as
-        soon as it is recorded as started.
+        The child is cancelled with its parent. `detach=True`: it outlives the parent, and the answer is its
+        key, as soon as it is recorded as started.
         """
         machine = self._machine
-        if isinstance(workflow, str):
-            name, value = workflow, encode({str(n): to_plain(a) for n, a in enumerate(args)} | to_plain(kwargs))
-        else:
+        if not isinstance(workflow, str):
             name, value = workflow.name, workflow.encode_input(args, kwargs)
-        location = scopes.current.get().claim(name)
-        child_key = key if key is not None else f"{self.key}/{location}"
+        elif args:
+            raise BadCall(
+                f"child {workflow!r} is known here by its name only: pass keyword arguments, or the workflow"
+            )
+        else:
+            name, value = workflow, limited(encode(to_plain(kwargs)), f"the input of {workflow}")
+        location = machine.claim(name)
+        child_key = f"{machine.family}/{location}" if key is None else text(key, "a key")
         receipt: Receipt = await machine.answer(machine.open(Child(location, name, child_key, value, detach)))
         if receipt.status != "ok":
-            status = {"error": "failed"}.get(receipt.status, receipt.status)
+            refused = receipt.error is not None and receipt.error.type == "ChildRefused"
+            status = "refused" if refused else "failed" if receipt.status == "error" else receipt.status
             raise ChildFailed(name, child_key, status, receipt.error)
         if receipt.value is None:
             return None
@@ -287,25 +311,19 @@ class Context:
             return decode(receipt.value)
         return workflow.decode_result(receipt.value)
 
-    # ---- parallel ------------------------------------------------------------------------------------------------
+    # ---- parallel ------------------------------------------------------------------------------------------
 
     async def join(self, name: str, branches: Mapping[str, Callable[..., Awaitable[Any]]]) -> dict[str, Any]:
         """Run all branches; all settle. Results by branch, or `JoinFailed` with the errors by branch."""
         tasks = self._branches(name, branches, "join")
-        finished = _Finished(tasks.values())
-        try:
-            while not finished.all:
-                await finished.next()
-        except asyncio.CancelledError:
-            self._cut(tasks.values())
-            raise
+        await self._settled(tasks.values())
         errors = {branch: error for branch, task in tasks.items() if (error := _error(task)) is not None}
         if errors:
             raise JoinFailed(name, errors)
         return {branch: task.result() for branch, task in tasks.items()}
 
     async def race(self, name: str, branches: Mapping[str, Callable[..., Awaitable[Any]]]) -> tuple[str, Any]:
-        """Run all branches; the first to complete wins and the others are cut at once. All failed: `RaceFailed`."""
+        """Run all branches; the first to complete wins, the others are cut at once. None: `RaceFailed`."""
         tasks = self._branches(name, branches, "race")
         names = {task: branch for branch, task in tasks.items()}
         finished = _Finished(tasks.values())
@@ -318,45 +336,66 @@ class Context:
                         return names[task], task.result()
                     errors[names[task]] = error
         finally:
-            self._cut(tasks.values())
+            self._machine.cut(tasks.values())
         raise RaceFailed(name, errors)
 
     async def map(
-        self, name: str, function: Callable[..., Awaitable[T]], items: Iterable[Any], *, concurrency: int | None = None
+        self,
+        name: str,
+        function: Callable[[S], Awaitable[T]],
+        items: Iterable[S],
+        *,
+        concurrency: int | None = None,
     ) -> list[T]:
-        """Run `function(item)` for each item, at most `concurrency` at once; results in order, or `JoinFailed`."""
-        values = list(items)
+        """Run `function(item)` for each item, at most `concurrency` at once. Results in order: see `join`."""
+        if concurrency is not None and concurrency < 1:
+            raise BadCall(f"ctx.map({name!r}): concurrency={concurrency} must be at least 1")
+        machine, scope, values = self._machine, scopes.current.get(), list(items)
+        location = machine.claim(name)
+        machine.note("map", location)
         slots = asyncio.Semaphore(concurrency or len(values) or 1)
 
-        def branch(item: Any) -> Callable[[], Awaitable[T]]:
-            async def run() -> T:
-                async with slots:
-                    return await function(item)
+        async def run(item: S) -> T:
+            async with slots:
+                return await function(item)
 
-            return run
-
-        results = await self.join(name, {str(n): branch(item) for n, item in enumerate(values)})
-        return list(results.values())
+        tasks = [
+            machine.loop.spawn(run(item), scope.item(location, number), copy_context(), f"{name}/{number}")
+            for number, item in enumerate(values)
+        ]
+        await self._settled(tasks)
+        errors = {
+            str(number): error for number, task in enumerate(tasks) if (error := _error(task)) is not None
+        }
+        if errors:
+            raise JoinFailed(name, errors)
+        return [task.result() for task in tasks]
 
     def _branches(self, name: str, branches: Mapping[str, Any], verb: str) -> dict[str, FlowTask]:
         if not (isinstance(branches, Mapping) and all(map(callable, branches.values()))):  # type: ignore[redundant-expr]
             raise BadCall(f"ctx.{verb}({name!r}, {{branch: async function}}): found {branches!r}")
         machine, scope = self._machine, scopes.current.get()
-        location = scope.claim(name)
-        tasks: dict[str, FlowTask] = {}
-        for branch, function in branches.items():
-            context = machine.task_context_in(scope.branch(location, branch))
-            tasks[branch] = machine.loop.spawn(_called(function, self), context, f"{name}/{branch}")
-        return tasks
+        location = machine.claim(name)
+        machine.note(verb, location)
+        inside = {branch: scope.branch(location, branch) for branch in branches}  # a bad name starts nothing
+        return {
+            branch: machine.loop.spawn(
+                _called(function, self), inside[branch], copy_context(), f"{name}/{branch}"
+            )
+            for branch, function in branches.items()
+        }
 
-    def _cut(self, tasks: Iterable[FlowTask]) -> None:
-        """Cancel what still runs, without waiting for it; the flow ends only after its clean-up."""
-        for task in tasks:
-            if not task.done():
-                task.cancel()
-                self._machine.losers.append(task)
+    async def _settled(self, tasks: Collection[FlowTask]) -> None:
+        """Wait until all have ended; if that is cancelled, cut what still runs."""
+        finished = _Finished(tasks)
+        try:
+            while not finished.all:
+                await finished.next()
+        except asyncio.CancelledError:
+            self._machine.cut(tasks)
+            raise
 
-    # ---- loops ---------------------------------------------------------------------------------------------------
+    # ---- loops ---------------------------------------------------------------------------------------------
 
     async def loop(
         self,
@@ -369,17 +408,27 @@ class Context:
     ) -> T:
         """Run `body(ctx, state)` until it returns `Break(value)`. `Continue(state)` or None goes on.
 
-        Iterations before the last `keep` are forgotten every `prune_every` iterations, so a loop of any length is rebuilt
-        from the last few. State is recorded as plain data and converted by the annotation of the body's parameter.
+        Iterations before the last `keep` are forgotten every `prune_every` iterations, so a loop of any length is
+        rebuilt from the last few. What one iteration leaves to the next is its state alone: plain data, converted
+        by the annotation of the body's parameter.
         """
         if keep < 1 or prune_every < 1:
             raise BadCall(f"ctx.loop({name!r}): keep={keep} and prune_every={prune_every} must be at least 1")
         machine, scope = self._machine, scopes.current.get()
-        location = scope.claim(name)
+        location = machine.claim(name)
+        machine.note("loop", location)
         annotation, takes_state = state_annotation_of(body)
         mark = await machine.resume_loop(location)
         number, value = (mark.number, mark.state) if mark is not None else (0, _state_bytes(name, state))
+        entry = turns = 0
         while True:
+            if entry != machine.moment.number:
+                entry, turns = machine.moment.number, 0
+            turns += 1
+            if turns > TURNS_MAX:
+                raise BadCall(
+                    f"loop {name!r} ran {TURNS_MAX:,} iterations without waiting for anything: it spins"
+                )
             machine.log.mark(location, number, machine.moment.number, value)
             token = scopes.current.set(scope.iteration(location, number))
             try:
@@ -388,15 +437,17 @@ class Context:
             finally:
                 scopes.current.reset(token)
             if isinstance(answer, Break):
-                machine.log.prune(location, keep, machine.open_locations())
+                machine.prune(location, keep)
                 return answer.value
             if answer is not None and not isinstance(answer, Continue):
-                raise BadCall(f"the body of loop {name!r} returned {answer!r}; return Continue, Break or nothing")
+                raise BadCall(
+                    f"the body of loop {name!r} returned {answer!r}; return Continue, Break or nothing"
+                )
             if answer is not None:
                 value = _state_bytes(name, answer.state)
             number += 1
             if number % prune_every == 0:
-                machine.log.prune(location, keep, machine.open_locations())
+                machine.prune(location, keep)
 
 
 class _Finished:
@@ -439,19 +490,10 @@ def _error(task: FlowTask) -> Exception | None:
 
 async def _called(function: Callable[..., Any], context: Context) -> Any:
     """A branch is `async def branch()` or `async def branch(ctx)`, or anything callable that gives an awaitable."""
-    try:
-        wants = len(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        wants = 0
-    awaitable = function(context) if wants else function()
+    awaitable = function(context) if takes_argument(function) else function()
     if not inspect.isawaitable(awaitable):
         raise BadCall(f"a branch must be async: {function!r} returned {awaitable!r}")
     return await awaitable
-
-
-def _give_back(machine: FlowMachine, answer: Receipt | Mail) -> None:
-    if not isinstance(answer, Receipt):
-        machine.put_back(answer)
 
 
 def _state_bytes(name: str, state: object) -> bytes:

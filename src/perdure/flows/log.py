@@ -3,19 +3,23 @@
 A coroutine cannot be saved, so a flow is rebuilt by delivering its events again. `ctx.loop` marks where each recent
 iteration began and with which state. Pruning forgets all that belongs to older iterations: the loop is then entered
 right at the oldest iteration that is kept, at the very entry at which that iteration began.
+
+What an iteration leaves behind is its state and nothing else. Where that is not so (it woke code outside of its loop through a
+queue, say) the saved log cannot rebuild the flow; the machine finds that out before it hands a snapshot over.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Any
 
 import msgspec
 
 from perdure.kernel.decision import Decision
 from perdure.kernel.entry import Entry, decode, encode, pack
-from perdure.kernel.events import Event, Message, Received
+from perdure.kernel.events import Event, Message
 from perdure.kernel.location import Patterns
 
 
@@ -48,15 +52,14 @@ class Log:
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.marks: dict[str, deque[Mark]] = {}
-        self._messages: dict[int, Item] = {}
+        self._messages: dict[int, Item] = {}  # not yet received
         self._pruned = False
         self._compact_at = 64
 
-    def append(self, number: int, at: int, event: Event, decision: Decision, location: str) -> None:
-        item = Item(number, at, event, decision, location)
+    def append(self, item: Item) -> None:
         self.items.append(item)
-        if type(event) is Message:
-            self._messages[number] = item
+        if type(item.event) is Message and not item.location:
+            self._messages[item.number] = item
 
     def consumed(self, number: int, location: str) -> None:
         """The message of entry `number` was received by the operation at `location` and shares its fate."""
@@ -64,24 +67,24 @@ class Log:
         if item is not None:
             item.location = location
 
-    # ---- loops ---------------------------------------------------------------------------------------------------
+    # ---- loops ---------------------------------------------------------------------------------------------
 
     def mark(self, loop: str, number: int, entry: int, state: bytes) -> None:
         marks = self.marks.setdefault(loop, deque())
         if not marks or marks[-1].number < number:
             marks.append(Mark(number, entry, state))
 
-    def prune(self, loop: str, keep: int, open_locations: Iterable[str]) -> None:
-        """Forget the iterations of a loop before the last `keep`, unless one of them still has an operation open."""
+    def prune(self, loop: str, keep: int, alive: Iterable[str]) -> None:
+        """Forget the iterations of a loop before the last `keep`, unless something of them is still alive."""
         marks = self.marks[loop]
         if len(marks) <= keep:
             return
         first = marks[-keep].number
-        if any(_iteration(loop, location) < first for location in open_locations):
+        if any(_iteration(loop, place) < first for place in alive):
             return
         while marks[0].number < first:
             marks.popleft()
-        for name in [name for name in self.marks if name != loop and _iteration(loop, name) < first]:
+        for name in [name for name in self.marks if _iteration(loop, name) < first]:
             del self.marks[name]
         self._pruned = True
         if len(self.items) > self._compact_at:
@@ -89,13 +92,32 @@ class Log:
 
     def _compact(self) -> None:
         """Drop what the marks no longer reach. Only when the log has doubled, so the cost per entry is constant."""
-        for loop, marks in self.marks.items():
-            first, entry = marks[0].number, marks[0].entry
-            kept = (_without(item, loop, first, entry) for item in self.items)
-            self.items = [item for item in kept if item is not None]
+        starts = {marks[0].entry for marks in self.marks.values()}
+        self.items = [item for item in self.items if self._reached(item, starts)]
         self._compact_at = 64 + 2 * len(self.items)
 
-    # ---- saving --------------------------------------------------------------------------------------------------
+    def _reached(self, item: Item, starts: set[int]) -> bool:
+        """Cut what belongs to forgotten iterations out of an item. False: nothing of it is left."""
+        decision = item.decision
+        opened = tuple([effect for effect in decision.open if not self._forgotten(effect.location)])
+        noted = tuple([note for note in decision.noted if not self._forgotten(note.partition(" ")[2])])
+        if len(opened) != len(decision.open) or len(noted) != len(decision.noted):
+            item.decision = msgspec.structs.replace(decision, open=opened, noted=noted)
+        if item.location and self._forgotten(item.location):
+            item.ghost = True
+        return not item.ghost or bool(opened or noted) or item.number in starts
+
+    def _forgotten(self, location: str) -> bool:
+        """Whether a location lies in an iteration that no mark reaches any more, of whichever loop."""
+        at = location.find("/~")
+        while at >= 0:
+            marks = self.marks.get(location[:at])
+            if marks is not None and int(location[at + 2 :].partition("/")[0]) < marks[0].number:
+                return True
+            at = location.find("/~", at + 2)
+        return False
+
+    # ---- saving --------------------------------------------------------------------------------------------
 
     def save(self, seed: bytes) -> bytes | None:
         """The log as bytes, or None when nothing was pruned: then the journal itself is as short."""
@@ -130,18 +152,5 @@ def _iteration(loop: str, location: str) -> Any:
     """The iteration of `loop` that a location lies in; infinity when it lies in none."""
     prefix = loop + "/~"
     if not location.startswith(prefix):
-        return float("inf")
-    digits = location[len(prefix) :].partition("/")[0]
-    return int(digits)
-
-
-def _without(item: Item, loop: str, first: int, entry: int) -> Item | None:
-    """The item without what belongs to iterations before `first`, or None when nothing of it is left."""
-    opened = tuple(e for e in item.decision.open if _iteration(loop, e.location) >= first)
-    if len(opened) != len(item.decision.open):
-        item.decision = msgspec.structs.replace(item.decision, open=opened)
-    if isinstance(item.event, Received | Message) and _iteration(loop, item.location) < first:
-        if not opened and item.number != entry:
-            return None
-        item.ghost = True
-    return item
+        return inf
+    return int(location[len(prefix) :].partition("/")[0])

@@ -1,10 +1,11 @@
 """The event loop of a flow: deterministic, without I/O, driven only by delivered events.
 
-Ordinary asyncio runs on it: `gather`, `TaskGroup`, `timeout`, `sleep`, `wait`, `Event`, `Queue`, `Lock`, `shield`.
+Ordinary asyncio runs on it: `gather`, `TaskGroup`, `timeout`, `sleep`, `wait`, `Event`, `Queue`, `Lock`...
 Whatever asks for a later time becomes a durable timer; whatever asks for a real loop raises `NotDurable`.
 
-Two things make the order of events equal in every process: callbacks run in the order in which they were made ready, and
-tasks and futures have hashes that count up, because asyncio keeps them in sets and walks those sets.
+Two things make the order of events equal in every process: callbacks run in the order in which they were made
+ready, and tasks and futures have hashes that depend on their scope alone, because asyncio keeps them in sets and
+walks those sets.
 """
 
 import asyncio
@@ -14,11 +15,24 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import Any, Final, Protocol
+from zlib import crc32
 
 from perdure.errors import BadCall, NotDurable
 
+from . import scope as scopes
+from .completion import Places, given_to_as_completed
+from .scope import Scope
+
 TURNS_MAX: Final = 1_000_000
 """Callbacks in one delivery. A flow that needs more spins without waiting for anything."""
+
+
+TIME_MAX: Final = 2**63 - 1
+"""The last nanosecond that fits into a row, in the year 2262. Whoever waits for longer waits until then."""
+
+
+class Evicted(BaseException):
+    """The machine was dropped while its code stood here. Only code in `finally` blocks can ever see it."""
 
 
 class Host(Protocol):
@@ -28,33 +42,36 @@ class Host(Protocol):
         """Open a durable timer; the answer cancels it."""
         ...
 
-    def task_context(self) -> Context:
-        """The context of a new task: a copy of the current one with a scope of its own."""
-        ...
-
 
 class FlowTask(asyncio.Task[Any]):
-    """A task whose hash is its number. It is set first: asyncio hashes a task while it is being made."""
+    """A task that knows its scope. Its hash is set first: asyncio hashes a task while it is being made."""
 
-    def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
-        self.number = number
-        super().__init__(coro, **options)
+    def __init__(
+        self, path: str, number: int, coro: Coroutine[Any, Any, Any], context: Context, **options: Any
+    ) -> None:
+        self.path = path
+        self.context = context
+        self._number = number
+        super().__init__(coro, context=context, **options)
 
     def __hash__(self) -> int:
-        return self.number
+        return self._number
 
 
 class FlowFuture(asyncio.Future[Any]):
-    """A future whose hash is its number."""
+    """A future whose hash is a number of the scope that first puts it into a set."""
 
-    number = 0
+    _number: int | None = None
 
     def __hash__(self) -> int:
-        return self.number
+        if self._number is None:
+            scope = scopes.current.get(None)
+            self._number = 0 if scope is None else scope.next_hash()
+        return self._number
 
 
 class _Soon:
-    """A callback that is ready to run. Cheaper than `asyncio.Handle`, of which it is the part that matters."""
+    """A callback that is ready to run. Cheaper than `asyncio.Handle`, and the part of it that matters."""
 
     __slots__ = ("_args", "_callback", "_cancelled", "_context")
 
@@ -73,6 +90,10 @@ class _Soon:
     def run(self) -> None:
         if not self._cancelled:
             self._context.run(self._callback, *self._args)
+
+    def become(self, other: "_Soon") -> None:
+        """Run in this turn what was to run in the other's."""
+        self._callback, self._args, self._context = other._callback, other._args, other._context
 
 
 class _Later:
@@ -101,49 +122,71 @@ class _Later:
 
 
 class FlowLoop(asyncio.AbstractEventLoop):
-    """See the module. `now` and `started_at` are recorded nanoseconds; `time()` counts seconds from the start."""
+    """See the module. `now` and `started_at` are recorded nanoseconds; `time()` is seconds from the start."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._ready: deque[_Soon] = deque()
         self._tasks: list[FlowTask] = []
         self._tasks_check = 64
-        self._numbers = 0
+        self._salt = 0
+        self._places: Places | None = None
+        self._turns: list[_Soon] = []
+        self._closed = False
         self.now = 0
         self.started_at = 0
 
-    # ---- driving -------------------------------------------------------------------------------------------------
+    # ---- driving -------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Run until nothing is ready. Called from a plain callback of the outer loop, never from a task of it."""
+        """Run until nothing is ready. Called from a plain callback of the outer loop, never from a task."""
         ready = self._ready
-        outer = asyncio_events._get_running_loop()
-        hooks = sys.get_asyncgen_hooks()
-        asyncio_events._set_running_loop(self)
-        sys.set_asyncgen_hooks(None, None)  # generators of a flow are closed where they stand, not on the outer loop
+        outer, hooks = self._enter()
         try:
             for _ in range(TURNS_MAX):
                 if not ready:
                     return
                 ready.popleft().run()
         finally:
-            asyncio_events._set_running_loop(outer)
-            sys.set_asyncgen_hooks(*hooks)
+            self._leave(outer, hooks)
         raise BadCall(f"the flow ran {TURNS_MAX:,} turns without waiting for anything: it spins")
 
-    def number_from(self, seed: bytes) -> None:
-        """Where the numbers of this loop begin: equal in every replay, unlike those of other flows.
+    def _enter(self) -> tuple[Any, Any]:
+        outer, hooks = asyncio_events._get_running_loop(), sys.get_asyncgen_hooks()
+        asyncio_events._set_running_loop(self)
+        sys.set_asyncgen_hooks(
+            None, None
+        )  # generators of a flow are closed where they stand, not on the outer loop
+        return outer, hooks
 
-        asyncio keeps all tasks of a process in one set; flows that all counted from 1 would collide there.
-        """
-        self._numbers = int.from_bytes(seed[:6], "big")
+    def _leave(self, outer: Any, hooks: Any) -> None:
+        asyncio_events._set_running_loop(outer)
+        sys.set_asyncgen_hooks(*hooks)
+
+    def salt(self, seed: bytes) -> None:
+        """Tasks of different flows get different hashes: asyncio keeps all tasks of a process in one set."""
+        self._salt = int.from_bytes(seed[:4], "big")
+
+    def dispose(self) -> None:
+        """Close every coroutine where it stands, in its own context: nothing reaches the outer loop."""
+        self._closed = True
+        outer, hooks = self._enter()
+        try:
+            for task in self.pending():
+                try:
+                    task.context.run(task.get_coro().close)
+                except BaseException:  # whatever user code does while it is thrown away concerns nobody
+                    continue
+        finally:
+            self._leave(outer, hooks)
+        self._ready.clear()
 
     def pending(self) -> list[FlowTask]:
         """Tasks that have not ended, in the order of their creation."""
         self._tasks = [task for task in self._tasks if not task.done()]
         return self._tasks
 
-    # ---- what asyncio asks of a loop -----------------------------------------------------------------------------
+    # ---- what asyncio asks of a loop -----------------------------------------------------------------------
 
     def time(self) -> float:
         return (self.now - self.started_at) / 1e9
@@ -165,7 +208,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
     ) -> _Later | _Soon:
         soon = _Soon(callback, args, context if context is not None else copy_context())
         later = _Later(when, soon)
-        due = self.started_at + round(when * 1e9)
+        due = TIME_MAX if when > TIME_MAX / 1e9 else min(TIME_MAX, self.started_at + round(when * 1e9))
         if due <= self.now:
             self._ready.append(soon)
         else:
@@ -173,10 +216,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         return later
 
     def create_future(self) -> FlowFuture:
-        future = FlowFuture(loop=self)
-        self._numbers += 1
-        future.number = self._numbers
-        return future
+        return FlowFuture(loop=self)
 
     def create_task(  # type: ignore[override]
         self,
@@ -186,14 +226,39 @@ class FlowLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
         **options: Any,
     ) -> FlowTask:
-        if context is None:
-            context = self._host.task_context()
-        return self.spawn(coro, context, name)
+        """A task of the author's: its scope is numbered within the scope that makes it."""
+        given = given_to_as_completed()
+        if given is not None:
+            return self._task_in_order(given, coro)
+        # A context that the author gives is copied: two tasks that share one could not have two scopes.
+        copied = copy_context() if context is None else context.copy()
+        return self.spawn(coro, scopes.current.get().task(), copied, name)
 
-    def spawn(self, coro: Coroutine[Any, Any, Any], context: Context, name: object = None) -> FlowTask:
-        self._numbers += 1
+    def _task_in_order(self, given: Any, coro: Coroutine[Any, Any, Any]) -> FlowTask:
+        scope, places = scopes.current.get(), self._places
+        if places is None or places.given is not given or places.of(coro) is None:
+            places = self._places = Places(given, scope.tasks)
+            self._turns = [_Soon(_nothing, (), copy_context()) for _ in range(places.count)]
+            self._ready.extend(self._turns)
+        place = places.of(coro)
+        if place is None:
+            coro.close()
+            raise BadCall("asyncio.as_completed takes tasks and coroutines here, no other awaitables")
+        task = self.spawn(coro, scope.numbered_task(places.first + place), copy_context())
+        self._turns[place].become(self._ready.pop())
+        return task
+
+    def spawn(
+        self, coro: Coroutine[Any, Any, Any], scope: Scope, context: Context, name: object = None
+    ) -> FlowTask:
+        """A task in a scope of its own. `context` becomes the task's."""
+        if self._closed:
+            coro.close()
+            raise Evicted
+        context.run(scopes.current.set, scope)
         label = None if name is None else str(name)
-        task = FlowTask(self._numbers, _Guarded(coro, self), loop=self, name=label, context=context)
+        number = crc32(scope.path.encode(), self._salt)
+        task = FlowTask(scope.path, number, _Guarded(coro, self), context, loop=self, name=label)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # an evicted flow is not a leak
         self._tasks.append(task)
         if len(self._tasks) > self._tasks_check:
@@ -248,20 +313,19 @@ class _Guarded(Coroutine[Any, Any, Any]):
         return self._coro.__await__()
 
     def _checked(self, awaited: Any) -> Any:
-        while awaited is not None:
-            owner = getattr(awaited, "_loop", None)
-            if owner is self._loop or owner is None:
-                break
+        while awaited is not None and getattr(awaited, "_loop", None) is not self._loop:
             call = f"awaiting {type(awaited).__module__}.{type(awaited).__qualname__} of another event loop"
             awaited = self._coro.throw(NotDurable(call, source_of(self._coro)))
         return awaited
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._coro, name)  # cr_frame, cr_await, __qualname__...: what tracebacks and people ask for
+        return getattr(
+            self._coro, name
+        )  # cr_frame, cr_await, __qualname__...: what tracebacks and people ask for
 
 
-def source_of(coro: Any, inside: str = "") -> str:
-    """Where a suspended coroutine stands, as file:line: the innermost frame that is not perdure's or asyncio's."""
+def source_of(coro: Any) -> str:
+    """Where a suspended coroutine stands, as file:line: the innermost frame of the author's own code."""
     place = ""
     while coro is not None:
         frame = getattr(coro, "cr_frame", None)
@@ -271,6 +335,10 @@ def source_of(coro: Any, inside: str = "") -> str:
                 place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         coro = getattr(coro, "cr_await", None)
     return place
+
+
+def _nothing() -> None:
+    """A turn that nobody took."""
 
 
 def _not_durable(name: str) -> Callable[..., Any]:

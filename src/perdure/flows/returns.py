@@ -1,12 +1,13 @@
-"""What the annotations of step functions and loop bodies say, found once per function and cheaply for lambdas."""
+"""What the annotations of step functions and loop bodies say. Cheap: it is asked at every step."""
 
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 _hints: dict[object, Any] = {}
+_AWAITED = (Awaitable, Coroutine)
 
 
 def returns_of(function: Callable[..., Any]) -> Any:
@@ -14,17 +15,23 @@ def returns_of(function: Callable[..., Any]) -> Any:
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__func__", function)
+    if not hasattr(function, "__code__") and not isinstance(function, type):
+        function = type(function).__call__  # an object that can be called
     annotations = getattr(function, "__annotations__", None)
     if not annotations:
         return None
     found = annotations.get("return")
-    if not isinstance(found, str):
-        return None if found is Any or found is object else found
-    return _resolved(function).get("return")
+    if isinstance(found, str):
+        found = _resolved(function).get("return")
+    if found is Any or found is object or found is type(None):
+        return None
+    if typing.get_origin(found) in _AWAITED:  # a plain function that gives an awaitable
+        return typing.get_args(found)[-1]
+    return found
 
 
 def state_annotation_of(body: Callable[..., Any]) -> tuple[Any, bool]:
-    """The annotation of the second parameter of a loop's body, and whether it has one: `body(ctx)` is stateless."""
+    """The annotation of the second parameter of a loop's body, and whether it has one: without, no state."""
     parameters = list(inspect.signature(body).parameters.values())
     if len(parameters) < 2:
         return None, False
@@ -32,6 +39,16 @@ def state_annotation_of(body: Callable[..., Any]) -> tuple[Any, bool]:
     if found is inspect.Parameter.empty:
         return None, True
     return (_resolved(body).get(parameters[1].name) if isinstance(found, str) else found), True
+
+
+def takes_argument(function: Callable[..., Any]) -> bool:
+    """Whether a function cannot be called without an argument. A parameter with a default wants none."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.kind in positional and p.default is p.empty for p in parameters)
 
 
 def _resolved(function: Any) -> dict[str, Any]:

@@ -2,23 +2,47 @@
 
 from contextvars import ContextVar
 from functools import lru_cache
+from random import Random
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
-from perdure.errors import RepeatedName
+from perdure.errors import BadCall, RepeatedName
 from perdure.kernel.location import escape
 
-_escaped = lru_cache(maxsize=4096)(escape)
+if TYPE_CHECKING:
+    from .machine import FlowMachine
+
+
+@lru_cache(maxsize=4096)
+def _escaped(name: Any) -> str:
+    return escape(text(name, "a name"))
+
+
+def text(value: Any, what: str) -> str:
+    """The value, if it is a text that can be recorded and shown."""
+    if not isinstance(value, str) or not value:
+        raise BadCall(f"{what} must be a text of at least one character, found {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadCall(f"{what} must be valid Unicode, found {value!a}") from None
+    return value
 
 
 class Scope:
     """`path` is empty at the root and ends with a slash elsewhere."""
 
-    __slots__ = ("_counts", "_strict", "_tasks", "path")
+    __slots__ = ("_counts", "_hashes", "_strict", "_tasks", "dice", "dice_entry", "machine", "path")
 
-    def __init__(self, path: str, strict: bool) -> None:
+    def __init__(self, path: str, strict: bool, machine: "FlowMachine") -> None:
         self.path = path
+        self.machine = machine
         self._strict = strict
         self._counts: dict[str, int] = {}
         self._tasks = 0
+        self._hashes = 0
+        self.dice: Random | None = None  # what `ctx.random` is in this scope...
+        self.dice_entry = 0  # ...during this entry
 
     def claim(self, name: str) -> str:
         """The location of the next operation of this name: `charge`, then `charge#2`."""
@@ -38,19 +62,31 @@ class Scope:
             raise RepeatedName(location)
         return f"{location}#{count}"
 
-    def inside(self, location: str) -> "Scope":
-        """The scope below an operation or branch that was claimed before."""
-        return Scope(location + "/", self._strict)
-
     def iteration(self, location: str, number: int) -> "Scope":
-        return Scope(f"{location}/~{number}/", self._strict)
+        return Scope(f"{location}/~{number}/", self._strict, self.machine)
 
     def branch(self, location: str, name: str) -> "Scope":
-        return Scope(f"{location}/{_escaped(name)}/", self._strict)
+        return Scope(f"{location}/{_escaped(name)}/", self._strict, self.machine)
+
+    def item(self, location: str, number: int) -> "Scope":
+        return Scope(f"{location}/&{number}/", self._strict, self.machine)
 
     def task(self) -> "Scope":
-        self._tasks += 1
-        return Scope(f"{self.path}&{self._tasks}/", self._strict)
+        return self.numbered_task(self.tasks(1))
+
+    def tasks(self, count: int) -> int:
+        """Reserve numbers for so many tasks; the first of them."""
+        first = self._tasks + 1
+        self._tasks += count
+        return first
+
+    def numbered_task(self, number: int) -> "Scope":
+        return Scope(f"{self.path}&{number}/", self._strict, self.machine)
+
+    def next_hash(self) -> int:
+        """A number for something that this scope puts into a set: equal in every replay."""
+        self._hashes += 1
+        return crc32(self.path.encode(), self._hashes)
 
 
 current: ContextVar[Scope] = ContextVar("perdure_scope")

@@ -4,6 +4,7 @@
 instance cannot differ from a live one. Nothing here decides anything: see `kernel.py`.
 """
 
+from collections.abc import Collection
 from hashlib import blake2b
 from typing import Final
 
@@ -38,7 +39,7 @@ def apply(instance: Instance, entry: Entry) -> Changed:
     if entry.patterns:
         instance.patterns.learn(entry.patterns)
     _happened(instance, entry, changed)
-    if entry.decision.stuck is None:
+    if entry.decision.stuck is None or not entry.decision.stuck.kept:
         _decided(instance, entry.decision, entry.held, changed)
     _settle_status(instance, entry.decision, changed)
     return changed
@@ -67,12 +68,16 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
                 del instance.seen[next(iter(instance.seen))]
         case CancelAsked():
             instance.cancelled = True
-        case Redelivered(intent=id):
+        case Redelivered(intent=id, alone=alone):
             intent = instance.open[id]
             intent.delivery += 1
+            intent.strikes += alone
+            intent.counted = alone
             changed.resumed.append(intent)
         case Parked(intent=id):
-            instance.open[id].delivery -= 1
+            intent = instance.open[id]
+            intent.strikes -= intent.counted
+            intent.counted = False
         case Released(intent=id):
             intent = instance.open[id]
             intent.held = False
@@ -82,6 +87,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
 
 
 def _started(instance: Instance, entry: Entry, event: Started) -> None:
+    if instance.generation:  # a kept start that is delivered again: the instance began when it came first
+        return
     instance.id = entry.instance
     instance.generation = event.generation
     instance.definition = event.version
@@ -96,7 +103,9 @@ def input_hash(value: bytes) -> bytes:
     return blake2b(value, digest_size=16).digest()
 
 
-def _decided(instance: Instance, decision: Decision, held: tuple[bytes, ...], changed: Changed) -> None:
+def _decided(instance: Instance, decision: Decision, held: Collection[bytes], changed: Changed) -> None:
+    if held:
+        held = frozenset(held)
     for id in decision.withdraw:
         _close(instance, id, changed)
     for effect in decision.open:

@@ -58,6 +58,8 @@ class Decision(msgspec.Struct, frozen=True):
     reply: Reply | None = None
     stuck: Stuck | None = None
     outcome: Outcome | None = None
+    noted: tuple[str, ...] = ()
+    """Operations that needed no effect, as kind and location (`join fan-out`): replay compares them too."""
 
 
 NOTHING = Decision()

@@ -47,6 +47,7 @@ class _Body(msgspec.Struct, array_like=True):
     reply: Reply | None = None
     stuck: Stuck | None = None
     outcome: Outcome | None = None
+    noted: tuple[str, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -58,7 +59,7 @@ _CALL_DEFAULTS = msgspec.structs.astuple(Call(""))[1:]
 
 def pack(effects: tuple[Effect, ...], patterns: Patterns) -> tuple[tuple[Packed, ...], tuple[str, ...]]:
     """The effects as they stand in a body, and the patterns that the instance meets here for the first time."""
-    fresh: list[str] = []
+    fresh: dict[str, int] = {}
     packed = tuple([_pack(effect, patterns, fresh) for effect in effects])
     return packed, tuple(fresh)
 
@@ -81,6 +82,7 @@ def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
                 decision.reply,
                 decision.stuck,
                 decision.outcome,
+                decision.noted,
             )
         )
     )
@@ -93,12 +95,20 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
         patterns.learn(raw.patterns)
     opened = tuple([unpack(packed, patterns) for packed in raw.open]) if raw.open else ()
     decision = Decision(
-        opened, raw.withdraw, raw.send, raw.announce, raw.publish, raw.reply, raw.stuck, raw.outcome
+        opened,
+        raw.withdraw,
+        raw.send,
+        raw.announce,
+        raw.publish,
+        raw.reply,
+        raw.stuck,
+        raw.outcome,
+        raw.noted,
     )
     return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns)
 
 
-def _pack(effect: Effect, patterns: Patterns, fresh: list[str]) -> Packed:
+def _pack(effect: Effect, patterns: Patterns, fresh: dict[str, int]) -> Packed:
     location = patterns.compact(effect.location, fresh)
     fields = msgspec.structs.astuple(effect)[1:]
     if type(effect) is Call and fields == _CALL_DEFAULTS:

@@ -51,7 +51,10 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag="m"):
 
 
 class CancelAsked(msgspec.Struct, frozen=True, array_like=True, tag="c"):
+    """`intent`: asked by a parent that no longer waits. It concerns the child of that intent, not a namesake."""
+
     reason: str = ""
+    intent: bytes = b""
 
 
 class Retried(msgspec.Struct, frozen=True, array_like=True, tag="t"):
@@ -66,9 +69,13 @@ class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="k"):
 
 
 class Redelivered(msgspec.Struct, frozen=True, array_like=True, tag="d"):
-    """The process died while this intent was being executed: it runs again under the same id."""
+    """The process died while this intent was being executed: it runs again under the same id.
+
+    `alone`: no other call that may have killed the process runs beside it, so this delivery counts against the allowed ones.
+    """
 
     intent: bytes
+    alone: bool = True
 
 
 class Parked(msgspec.Struct, frozen=True, array_like=True, tag="p"):

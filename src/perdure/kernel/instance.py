@@ -29,7 +29,9 @@ class Intent(msgspec.Struct):
 
     id: bytes
     effect: Effect
-    delivery: int = 1  # how often the executor was asked; counted before it is asked
+    delivery: int = 1  # how often the executor was asked; recorded before it is asked
+    strikes: int = 1  # deliveries that count: not those that were parked, nor those made in the company of other suspects
+    counted: bool = True  # whether the last delivery is among the strikes
     held: bool = False  # by the gate
 
 
@@ -141,7 +143,7 @@ class Instance:
             "started_at": self.started_at,
             "parent": self.parent,
             "tags": self.tags,
-            "open": {id: (i.effect, i.delivery, i.held) for id, i in self.open.items()},
+            "open": {id: (i.effect, i.delivery, i.strikes, i.counted, i.held) for id, i in self.open.items()},
             "calls": self.calls,
             "patterns": self.patterns.texts(),
             "seen": list(self.seen),

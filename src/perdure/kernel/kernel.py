@@ -33,6 +33,7 @@ from .batch import (
     SnapshotRow,
     WorkRow,
 )
+from .check import check
 from .decision import NOTHING, Decision, Outcome, Reply, Stuck
 from .effects import Call, Child, Timer, due_of
 from .entry import Entry, encode, pack
@@ -81,7 +82,9 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Kernel:
-    def __init__(self, workflows: Iterable[Workflow], gate: Gate, *, seq: int = 0, at: int = 0) -> None:
+    def __init__(
+        self, workflows: Iterable[Workflow], gate: Gate, *, seq: int = 0, at: int = 0, salt: bytes = b""
+    ) -> None:
         self.workflows: dict[str, Workflow] = {workflow.name: workflow for workflow in workflows}
         self.gate = gate
         self.router = Router()
@@ -89,17 +92,22 @@ class Kernel:
             self.router.subscribe(workflow.name, workflow.subscriptions)
         self.seq = seq
         self.at = at
+        self._salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
         self.counts: Counter[str] = Counter()
         self.wanted: dict[Ref, None] = {}
+        self.forgotten_seq = 0  # the last entry of anything dropped from memory: what was read before it is old
         self._by_id: OrderedDict[int, Instance] = OrderedDict()  # least recently used first
         self._by_address: dict[Address, Instance] = {}
         self._absent: dict[Ref, list[Offer]] = {}
+        self._arrivals = 0
         self._ready: deque[Instance] = deque()
         self._caused: list[Offer] = []
         self._running: Counter[str] = Counter()
         self._running_ids: set[bytes] = set()
         self._held: dict[str, deque[tuple[int, bytes, Call]]] = {}  # by executor, oldest first
         self._held_ids: set[bytes] = set()
+        self._judge_again = False
+        self._orphans: set[bytes] = set()  # calls found open by loading: no executor is known to have them
 
     # ---- in: offers and loaded instances ----------------------------------------------------------------------
 
@@ -107,11 +115,16 @@ class Kernel:
         """Put an event into the mailbox of its instance; name the instance in `wanted` if it is not in memory."""
         instance = self._find(offer.to)
         if instance is None:
-            self._absent.setdefault(offer.to, []).append(offer)
+            self._wait(offer.to, offer)
             self.wanted[offer.to] = None
         else:
             instance.mailbox.append(offer)
             self._make_ready(instance)
+
+    def _wait(self, ref: Ref, offer: Offer) -> None:
+        self._arrivals += 1
+        offer.number = self._arrivals
+        self._absent.setdefault(ref, []).append(offer)
 
     def adopt(self, ref: Ref, record: Record | None) -> None:
         """Take in what the store knows of `ref`, and deliver what waited for it."""
@@ -121,7 +134,10 @@ class Kernel:
         if instance is None:
             instance = self._enter(ref, record)
         if instance.id:
-            offers = self._absent.pop(instance.id, []) + offers
+            offers += self._absent.pop(instance.id, [])
+        if self._by_address.get(instance.address) is instance:
+            offers += self._absent.pop(instance.address, [])
+        offers.sort(key=_by_arrival)
         instance.mailbox.extend(offers)
         self._make_ready(instance)
 
@@ -132,34 +148,50 @@ class Kernel:
                 self._by_address[ref] = instance
             return instance
         head = record.head
+        instance = self._by_id.get(head.id) or self._revive(record)
+        self._by_id[instance.id] = instance
+        if isinstance(ref, Address) or not instance.ended:  # else a later generation may bear the name
+            self._name(instance)
+        return instance
+
+    def _revive(self, record: Record) -> Instance:
+        head = record.head
         address = Address(head.workflow, head.key)
-        current = self._by_address.get(address)
-        if current is not None and current.id == head.id:
-            return current
         if head.status in TERMINAL:
             instance = Instance(address)
             instance.id, instance.generation, instance.input_hash = head.id, head.generation, head.input_hash
             instance.status = Status(head.status)
             instance.outcome = decode_outcome(head.outcome) if head.outcome is not None else None
-        else:
-            instance = fold(address, record.snapshot, record.rows)
-            self._count_running(instance)
-        self._remember(instance)
+            return instance
+        instance = fold(address, record.snapshot, record.rows)
+        for intent in instance.open.values():
+            if type(intent.effect) is Call and not intent.held and intent.id not in self._running_ids:
+                self._orphans.add(intent.id)
         return instance
 
-    def recover(self, instance_id: int, alive: Collection[bytes]) -> None:
-        """The process died with calls open: each is handed out again, once that is recorded.
+    def recover(self, instance_id: int, alive: Collection[bytes]) -> list[tuple[int, int, int, bytes]]:
+        """The calls that were open when the process died, as (strikes, deliveries, instance, intent).
 
-        `alive`: calls that a failed commit did not kill; their receipts will come.
+        `alive`: calls that a failed commit did not kill; their receipts will come. The runtime decides in which order the
+        others are handed out again, and offers `Redelivered` for each. Asked twice, it names each call once. The calls of a
+        stuck instance are handed out again when it goes on.
         """
+        lost: list[tuple[int, int, int, bytes]] = []
         instance = self._by_id.get(instance_id)
         for intent in list(instance.open.values()) if instance is not None else ():
-            if type(intent.effect) is not Call or intent.id in alive:
+            if type(intent.effect) is not Call:
                 continue
-            if intent.held:
+            if intent.id in self._orphans and intent.id in alive:
+                self._run(intent.id, intent.effect)
+            elif instance.status is Status.STUCK:  # type: ignore[union-attr]
+                continue
+            elif intent.held and intent.id not in self._held_ids:
                 self._hold(instance_id, intent.id, intent.effect)
-            else:
-                self.offer(Offer(instance_id, Redelivered(intent.id)))
+                self._judge_again = True
+            elif intent.id in self._orphans:
+                self._run(intent.id, intent.effect)
+                lost.append((intent.strikes, intent.delivery, instance_id, intent.id))
+        return lost
 
     # ---- the turn ------------------------------------------------------------------------------------------------
 
@@ -173,10 +205,11 @@ class Kernel:
                 self._take(instance, instance.mailbox.popleft(), batch)
                 self._make_ready(instance)
         self._release_held()
+        self._judge_again = False
 
     @property
     def ready(self) -> bool:
-        return bool(self._ready)
+        return bool(self._ready) or self._judge_again
 
     def close(self, batch: Batch) -> None:
         """What this shard caused and did not deliver yet is written beside its cause."""
@@ -196,14 +229,16 @@ class Kernel:
 
     def _take(self, instance: Instance, offer: Offer, batch: Batch) -> None:
         event = offer.event
-        if instance.status is Status.STUCK and not isinstance(event, Retried | Skipped | CancelAsked):
-            self._shelve(instance, offer, batch)
+        answer = self._refusal(instance, event)
+        if answer is None:
+            if instance.status is Status.STUCK and not isinstance(event, Retried | Skipped | CancelAsked):
+                self._shelve(instance, offer, batch)
+                return
+        elif type(answer) is Refused and answer.code == "unknown-workflow" and self._leave(offer, batch):
             return
         offer.taken = True
-        if offer.inbox is not None:
+        if offer.inbox is not None and batch.inbox_added.pop(offer.inbox, None) is None:
             batch.inbox_removed.append(offer.inbox)
-            batch.inbox_added.pop(offer.inbox, None)
-        answer = self._refusal(instance, event)
         if answer is None:
             answer = self._accept(instance, event, batch)
         self._answer(offer, answer, batch)
@@ -213,21 +248,29 @@ class Kernel:
         if type(event) is Started:
             return self._start_refusal(instance, event)
         if instance.id == 0:
-            self._by_address.pop(instance.address, None)
+            self._let_go(instance)
             if isinstance(event, Received | Redelivered | Parked | Released):
                 return self._stale()
             return Refused("unknown-instance", f"there is no instance {instance.address}")
         match event:
+            case Released(intent=id) if id in instance.open and not instance.open[id].held:
+                return self._stale()
             case Received(intent=id) | Redelivered(intent=id) | Parked(intent=id) | Released(intent=id):
                 if id not in instance.open:
                     return self._stale()
             case Message(id=id) if id in instance.seen:
                 self.counts["duplicate"] += 1
                 return Accepted(instance.id, instance.address, fresh=False)
-            case CancelAsked() if instance.ended or instance.cancelled:
+            case CancelAsked(intent=asked) if asked and (
+                instance.parent is None or instance.parent.intent != asked
+            ):
+                return self._stale()
+            case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
                 return Accepted(instance.id, instance.address, fresh=False)
             case Retried() | Skipped() if instance.stuck is None:
                 return Refused("not-stuck", f"{instance.address} is {instance.status}, not stuck")
+            case Skipped() if instance.stuck is not None and instance.stuck.kept:
+                return Refused("refused", f"{instance.address} stopped at an event, not at an effect: retry or cancel")
             case Skipped(location=at) if instance.stuck is not None and instance.stuck.location != at:
                 return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
             case _ if instance.ended:
@@ -238,10 +281,15 @@ class Kernel:
             return Refused("unknown-workflow", self._unknown_workflow(instance.address.workflow))
         return None
 
+    def _let_go(self, unstarted: Instance) -> None:
+        """Nothing has this name. What still waits for it may start it: until then it must be found."""
+        if not unstarted.mailbox:
+            self._by_address.pop(unstarted.address, None)
+
     def _start_refusal(self, instance: Instance, event: Started) -> Answer | None:
         if event.workflow not in self.workflows:
             if instance.id == 0:
-                self._by_address.pop(instance.address, None)
+                self._let_go(instance)
             return Refused("unknown-workflow", self._unknown_workflow(event.workflow))
         if instance.id == 0:
             return None
@@ -250,7 +298,7 @@ class Kernel:
         )
         if again:
             return None
-        if event.parent is not None:
+        if event.parent is not None and event.parent != instance.parent:
             return Refused("key-in-use", f"{instance.address} exists already; a child needs a key of its own")
         if input_hash(event.input) != instance.input_hash:
             return Refused("key-in-use", f"{instance.address} exists already, with another input")
@@ -262,6 +310,8 @@ class Kernel:
         elif type(event) is Redelivered:
             event = self._again_or_unknown(instance, event)
         reply = self._record(instance, event, batch)
+        if type(event) is Started:
+            self._make_ready(instance)  # a new generation has the mailbox of the one before it
         return Accepted(instance.id, instance.address, reply=reply)
 
     def _new_instance(self, before: Instance, event: Started) -> tuple[Instance, Started]:
@@ -269,7 +319,9 @@ class Kernel:
         instance = before
         if before.id != 0:
             instance = Instance(before.address)
-            instance.mailbox, before.mailbox = before.mailbox, deque()
+            mailbox, before.mailbox = before.mailbox, deque()
+            for offer in mailbox:  # what names the earlier generation by its id stays with it
+                (before if isinstance(offer.to, int) else instance).mailbox.append(offer)
             self._by_address[instance.address] = instance
         version = event.version or self.workflows[event.workflow].version
         event = msgspec.structs.replace(event, generation=before.generation + 1, version=version, reuse="")
@@ -280,7 +332,8 @@ class Kernel:
         """A call that was asked as often as it may be is answered `unknown` instead of being asked again."""
         intent = instance.open[event.intent]
         assert type(intent.effect) is Call
-        if intent.delivery < intent.effect.deliveries_max:
+        allowed = intent.effect.deliveries_max
+        if intent.strikes < allowed or (allowed > 1 and not event.alone):
             return event
         failure = Failure(
             "ProcessDied",
@@ -294,38 +347,42 @@ class Kernel:
         self.seq += 1
         if instance.id == 0:
             instance.id = self.seq
-            self._remember(instance)
+            self._by_id[instance.id] = instance
+            self._by_address[instance.address] = instance
         status = instance.status
+        heard = instance.kept if type(event) is Retried and instance.kept is not None else event
         moment = Moment(self.at, _seed(instance, event), instance.version + 1)
-        decision = self._decide(instance, event, moment)
+        decision = self._decide(instance, event, heard, moment)
         entry, body, denied = self._entry(instance, event, decision)
         changed = apply(instance, entry)
         batch.journal.append(JournalRow(entry.seq, entry.instance, entry.at, body))
         batch.size += len(body)
         batch.touched.append(instance.id)
         self._index(instance, entry, changed, status, batch)
-        self._spread(instance, entry, changed, batch)
+        self._spread(instance, entry, heard, changed, batch)
         for intent, reason in denied:
             failure = Failure("Denied", reason, retry=False)
             self._cause(instance.id, Received(intent, Receipt("error", error=failure)))
+        if status is Status.STUCK and instance.status is not Status.STUCK:
+            for *_, lost in self.recover(instance.id, ()):
+                self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
         self._maybe_snapshot(instance, len(body), batch)
         return entry.decision.reply
 
-    def _decide(self, instance: Instance, event: Event, moment: Moment) -> Decision:
-        """The machine's decision, or the kernel's own where the machine is not asked."""
+    def _decide(self, instance: Instance, event: Event, heard: Event, moment: Moment) -> Decision:
+        """The machine's decision, or the kernel's own where the machine is not asked. It hears a kept event again."""
         if type(event) is CancelAsked and instance.kept is not None:
             return Decision(outcome=Outcome(Status.CANCELLED, error=Failure("Cancelled", event.reason)))
-        if type(event) is Retried and instance.kept is not None:
-            event = instance.kept
         try:
             machine = instance.machine
             if machine is None:
                 workflow = self.workflows[instance.address.workflow]
                 machine = instance.machine = rebuild(instance, workflow)
                 instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
-            if isinstance(event, KERNEL_ONLY):
+            if isinstance(heard, KERNEL_ONLY):
                 return NOTHING
-            decision = machine.deliver(event, moment)
+            decision = machine.deliver(heard, moment)
+            check(instance, heard, decision)
         except Exception as error:
             return self._spoil(instance, error)
         assert instance.workflow is not None
@@ -345,20 +402,25 @@ class Kernel:
     ) -> tuple[Entry, bytes, list[tuple[bytes, str]]]:
         held: list[bytes] = []
         denied: list[tuple[bytes, str]] = []
-        for effect in decision.open:
-            if type(effect) is Call:
-                self._judge(instance, effect, held, denied)
-        packed, fresh = pack(decision.open, instance.patterns) if decision.open else ((), ())
-        entry = Entry(
-            self.seq, instance.id, instance.version + 1, self.at, event, decision, tuple(held), fresh
-        )
-        body = encode(entry, packed)
-        limit = instance.workflow.limits.bytes if instance.workflow is not None else None
-        if limit is not None and len(body) > limit and decision.stuck is None:
+        spoiled = decision.stuck is not None and decision.stuck.kept
+        try:
+            for effect in decision.open:
+                if type(effect) is Call:
+                    self._judge(instance, effect, held, denied)
+            packed, fresh = pack(decision.open, instance.patterns) if decision.open else ((), ())
+            entry = Entry(
+                self.seq, instance.id, instance.version + 1, self.at, event, decision, tuple(held), fresh
+            )
+            body = encode(entry, packed)
+            limit = instance.workflow.limits.bytes if instance.workflow is not None else None
+            if limit is not None and len(body) > limit and not spoiled:
+                raise OverflowError(f"one entry of {len(body)} bytes; the limit is {limit}")
+        except Exception as error:
+            if spoiled:
+                raise
             for effect in decision.open:
                 self._stop_running(instance.intent_id(effect), effect)
-            over = OverflowError(f"one entry of {len(body)} bytes; the limit is {limit}")
-            return self._entry(instance, event, self._spoil(instance, over))
+            return self._entry(instance, event, self._spoil(instance, error))
         return entry, body, denied
 
     def _judge(
@@ -366,9 +428,8 @@ class Kernel:
     ) -> None:
         id = instance.intent_id(effect)
         verdict = self.gate.judge(effect, self._running)
-        if type(verdict) is Allow:
-            self._running[effect.executor] += 1
-            self._running_ids.add(id)
+        if type(verdict) is Allow and not self._first_held(effect.executor):
+            self._run(id, effect)
         else:
             held.append(id)  # a denied call is never handed out either
             if type(verdict) is Deny:
@@ -393,10 +454,13 @@ class Kernel:
         if instance.status is not before or instance.version == 1:
             batch.heads[instance.id] = head_row(instance, entry.at)
 
-    def _spread(self, instance: Instance, entry: Entry, changed: Changed, batch: Batch) -> None:
+    def _spread(
+        self, instance: Instance, entry: Entry, heard: Event, changed: Changed, batch: Batch
+    ) -> None:
         """What others hear of an entry: executors after the commit, other instances in the same transaction."""
+        unbegun = {intent.id for intent in changed.opened} if changed.closed and changed.opened else ()
         for intent in changed.closed:
-            self._stop(instance, entry.event, intent, batch)
+            self._stop(instance, heard, intent, batch, begun=intent.id not in unbegun)
         for intent in changed.opened:
             if intent.id in instance.open:
                 self._begin(instance, intent, batch)
@@ -449,17 +513,18 @@ class Kernel:
             instance.identity,
         )
 
-    def _stop(self, instance: Instance, event: Event, intent: Intent, batch: Batch) -> None:
+    def _stop(self, instance: Instance, event: Event, intent: Intent, batch: Batch, *, begun: bool) -> None:
         """An intent was closed: by its own receipt, or because nobody wants its answer any more."""
         effect = intent.effect
         own = type(event) is Received and event.intent == intent.id
         if type(effect) is Call:
             self._stop_running(intent.id, effect)
             answered = own and event.receipt.status in ("ok", "error")  # type: ignore[union-attr]
-            if batch.publications.pop(intent.id, None) is None and not answered:
+            if batch.publications.pop(intent.id, None) is None and not answered and begun:
                 batch.stops.append(intent.id)
-        elif type(effect) is Child and not own and not effect.detached:
-            self._cause(Address(effect.workflow, effect.key), CancelAsked(f"{instance.address} no longer waits"))
+        elif type(effect) is Child and not own and not effect.detached and begun:
+            cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
+            self._cause(Address(effect.workflow, effect.key), cancel)
 
     def _cause(self, to: Ref, event: Event) -> None:
         offer = Offer(to, event, caused=True)
@@ -468,9 +533,14 @@ class Kernel:
 
     def _maybe_snapshot(self, instance: Instance, size: int, batch: Batch) -> None:
         instance.tail_size += size
-        if instance.ended or instance.machine is None or not snapshot.due(instance):
+        if instance.ended or instance.stuck is not None or instance.machine is None or not snapshot.due(instance):
+            return  # a snapshot has no room for what a stuck instance waits for
+        try:
+            row = snapshot.take(instance)
+        except Exception:  # an optimisation must not stop what works without it; asked again when the tail has doubled
+            self.counts["snapshots_failed"] += 1
+            instance.snapshot_size = instance.tail_size
             return
-        row = snapshot.take(instance)
         if row is not None:
             batch.snapshots[instance.id] = row
 
@@ -492,15 +562,36 @@ class Kernel:
 
     def _shelve(self, instance: Instance, offer: Offer, batch: Batch) -> None:
         """A stuck instance takes no events. They are kept as inbox rows and delivered when it goes on."""
+        event = offer.event
+        if isinstance(event, Redelivered | Released):  # `recover` finds the call again when the instance goes on
+            self._stop_running(event.intent, instance.open[event.intent].effect)
+            if type(event) is Redelivered:
+                self._orphans.add(event.intent)
+            self._answer(offer, Accepted(instance.id, instance.address), batch)
+            return
+        again = _comes_again(instance, event)
+        if again and any(other.event == offer.event for other in instance.shelf):
+            self._answer(offer, STALE, batch)
+            return
         if offer.inbox is None:
-            self._keep(offer, batch)
+            if not again:
+                self._keep(offer, batch)
             self._answer(offer, Accepted(instance.id, instance.address), batch)
             offer.ticket = None
         instance.shelf.append(offer)
 
+    def _leave(self, offer: Offer, batch: Batch) -> bool:
+        """An engine without the workflow must not use up what waits for it in the inbox: another engine may have it."""
+        if offer.ticket is not None or (type(offer.event) is Started and offer.event.parent is not None):
+            return False
+        if offer.inbox is None and offer.caused:
+            self._keep(offer, batch)
+        return offer.inbox is not None
+
     def _keep(self, offer: Offer, batch: Batch) -> None:
         self.counts["kept"] += 1
-        offer.inbox = self.seq.to_bytes(8, "big") + (self.counts["kept"] & 0xFFFFFFFF).to_bytes(4, "big")
+        number = (self.counts["kept"] & 0xFFFFFFFF).to_bytes(4, "big")
+        offer.inbox = self.seq.to_bytes(8, "big") + self._salt + number
         batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, self.at)
 
     def _hold(self, instance: int, id: bytes, effect: Call) -> None:
@@ -509,12 +600,9 @@ class Kernel:
 
     def _release_held(self) -> None:
         """Judge the oldest held call of each executor again, as long as the gate lets it go."""
-        for waiting in self._held.values():
-            while waiting:
-                instance, id, effect = waiting[0]
-                if id not in self._held_ids:  # withdrawn while it was held
-                    waiting.popleft()
-                    continue
+        for executor, waiting in self._held.items():
+            while first := self._first_held(executor):
+                instance, id, effect = first
                 verdict = self.gate.judge(effect, self._running)
                 if type(verdict) is Defer:
                     break
@@ -524,17 +612,24 @@ class Kernel:
                     failure = Failure("Denied", verdict.reason, retry=False)
                     self.offer(Offer(instance, Received(id, Receipt("error", error=failure))))
                 else:
-                    self._running[effect.executor] += 1
-                    self._running_ids.add(id)
+                    self._run(id, effect)
                     self.offer(Offer(instance, Released(id)))
 
-    def _count_running(self, instance: Instance) -> None:
-        for intent in instance.open.values():
-            if type(intent.effect) is Call and not intent.held and intent.id not in self._running_ids:
-                self._running[intent.effect.executor] += 1
-                self._running_ids.add(intent.id)
+    def _first_held(self, executor: str) -> tuple[int, bytes, Call] | None:
+        """The oldest held call of an executor: nobody may pass it."""
+        waiting = self._held.get(executor)
+        while waiting and waiting[0][1] not in self._held_ids:  # withdrawn while it was held
+            waiting.popleft()
+        return waiting[0] if waiting else None
+
+    def _run(self, id: bytes, effect: Call) -> None:
+        self._orphans.discard(id)
+        if id not in self._running_ids:
+            self._running[effect.executor] += 1
+            self._running_ids.add(id)
 
     def _stop_running(self, id: bytes, effect: object) -> None:
+        self._orphans.discard(id)
         self._held_ids.discard(id)
         if id in self._running_ids and type(effect) is Call:
             self._running_ids.discard(id)
@@ -550,8 +645,8 @@ class Kernel:
             return instance
         return self._by_address.get(ref)
 
-    def _remember(self, instance: Instance) -> None:
-        self._by_id[instance.id] = instance
+    def _name(self, instance: Instance) -> None:
+        """A name means the last generation."""
         current = self._by_address.get(instance.address)
         if current is None or current.generation <= instance.generation or current.id == 0:
             self._by_address[instance.address] = instance
@@ -567,13 +662,14 @@ class Kernel:
 
     def _forget(self, instance: Instance) -> None:
         """Drop an instance from memory; what waits in its mailbox waits for it to be loaded again."""
+        self.forgotten_seq = max(self.forgotten_seq, instance.seq)
         self._by_id.pop(instance.id, None)
         if self._by_address.get(instance.address) is instance:
             del self._by_address[instance.address]
         if instance.machine is not None:
             instance.machine.dispose()
         for offer in [*instance.shelf, *instance.mailbox]:
-            self._absent.setdefault(instance.id, []).append(offer)
+            self._wait(instance.id, offer)
         if instance.mailbox:
             self.wanted[instance.id] = None
         instance.mailbox.clear()
@@ -594,6 +690,12 @@ class Kernel:
             self._forget(instance)
         return len(gone)
 
+    def dispose(self) -> None:
+        """This memory is dropped: let go of every machine."""
+        for instance in self._by_id.values():
+            if instance.machine is not None:
+                instance.machine.dispose()
+
     def undelivered(self) -> Iterator[Offer]:
         """Offers that are in memory only or not yet recorded."""
         for instance in self._by_id.values():
@@ -601,6 +703,9 @@ class Kernel:
         for instance in self._by_address.values():
             if instance.id == 0:
                 yield from instance.mailbox
+        for instance in self._ready:
+            if instance.id == 0 and self._by_address.get(instance.address) is not instance:
+                yield from instance.mailbox  # of an id that nobody has
         for offers in self._absent.values():
             yield from offers
 
@@ -663,8 +768,17 @@ def decode_outcome(body: bytes) -> Outcome:
 
 
 def failure_of(error: BaseException) -> Failure:
+    try:
+        message = str(error)
+    except Exception:
+        message = "<its message cannot be shown>"
     text = "".join(traceback.format_exception(error))
-    return Failure(type(error).__qualname__, str(error), text)
+    return Failure(type(error).__qualname__, _writable(message), _writable(text))
+
+
+def _writable(text: str) -> str:
+    """File names that are no UTF-8 come as lone surrogates, which no encoder takes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _receipt_of(outcome: Outcome) -> Receipt:
@@ -677,8 +791,17 @@ def _receipt_of(outcome: Outcome) -> Receipt:
             return Receipt("error", error=outcome.error)
 
 
+def _comes_again(instance: Instance, event: Event) -> bool:
+    """Whether an event is offered anew after a crash, because a row of its own stands for it: no inbox row is needed."""
+    return type(event) is Received and due_of(instance.open[event.intent].effect) is not None
+
+
 def _seed(instance: Instance, event: Event) -> bytes:
     return event.seed if type(event) is Started else instance.seed
+
+
+def _by_arrival(offer: Offer) -> int:
+    return offer.number
 
 
 def _word(event: Event) -> str:

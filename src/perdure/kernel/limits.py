@@ -5,6 +5,8 @@ import msgspec
 from .decision import Decision
 
 MEBIBYTE = 1024 * 1024
+VALUE_MAX = 16 * MEBIBYTE
+"""Bytes of one recorded value: an input, a message, a result."""
 
 
 class Limits(msgspec.Struct, frozen=True):

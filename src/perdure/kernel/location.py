@@ -14,8 +14,8 @@ from typing import Final
 Compact = int | tuple[int, ...]
 
 _SPECIAL: Final = re.compile(r"[%/~&#\x00-\x1f]")
-_NUMBER: Final = re.compile(r"(?<=[~&#])\d+")
-_HOLE: Final = re.compile(r"(?<=[~&#])(?=/|$|#)")
+_NUMBER: Final = re.compile(r"(?<=[~&#])(?:0|[1-9][0-9]{0,17})(?=[/#]|\Z)")
+_HOLE: Final = re.compile(r"(?<=[~&#])(?=[/#]|\Z)")
 
 
 def escape(name: str) -> str:
@@ -45,18 +45,17 @@ class Patterns:
     def texts(self) -> list[str]:
         return list(self._texts)
 
-    def compact(self, location: str, fresh: list[str]) -> Compact:
-        """The compact form; a pattern that the instance does not know yet is added to `fresh`."""
+    def compact(self, location: str, fresh: dict[str, int]) -> Compact:
+        """The compact form; a pattern that the instance does not know yet is added to `fresh` with its number."""
         known = self._numbers.get(location)
         if known is not None:
             return known
-        numbers = tuple(map(int, _NUMBER.findall(location)))
+        # A text that has a hole already cannot be told from a pattern: it is stored as it is.
+        numbers = () if _HOLE.search(location) else tuple(map(int, _NUMBER.findall(location)))
         pattern = _NUMBER.sub("", location) if numbers else location
         number = self._numbers.get(pattern)
         if number is None:
-            if pattern not in fresh:
-                fresh.append(pattern)
-            number = len(self._texts) + fresh.index(pattern)
+            number = fresh.setdefault(pattern, len(self._texts) + len(fresh))
         return (number, *numbers) if numbers else number
 
     def text(self, compact: Compact | list[int]) -> str:

@@ -5,6 +5,7 @@ a difference is a `Divergence` with both sides and the location, never a silent 
 """
 
 from collections.abc import Iterable
+from itertools import zip_longest
 
 from perdure.errors import Divergence
 
@@ -65,27 +66,33 @@ def deliveries(entries: Iterable[Entry]) -> Iterable[tuple[Entry, Event]]:
 def _divergence(
     instance: Instance, workflow: Workflow, machine: Machine, entry: Entry, current: Decision
 ) -> Divergence:
-    recorded, now = entry.decision.open, current.open
-    at = next(
-        (n for n, (a, b) in enumerate(zip(recorded, now, strict=False)) if _name(a) != _name(b)),
-        min(len(recorded), len(now)),
-    )
-    then = recorded[at] if at < len(recorded) else None
-    found = now[at] if at < len(now) else None
+    then, found = _first_difference(entry.decision, current)
+    effect = found if isinstance(found, Effect) else None
     either = then or found
     return Divergence(
         instance=str(instance.address),
         entry=entry.number,
         recorded=_name(then) or _ending(entry.decision),
         current=_name(found) or _ending(current),
-        location=either.location if either is not None else "",
-        source=workflow.where(machine, found),
+        location=either.location if isinstance(either, Effect) else either.partition(" ")[2] if either else "",
+        source=workflow.where(machine, effect),
     )
 
 
-def _name(effect: Effect | None) -> str:
-    if effect is None:
-        return ""
+def _first_difference(recorded: Decision, current: Decision) -> tuple[Effect | str | None, Effect | str | None]:
+    """The first operation that is not the same: an effect, a note, or None where there is no more."""
+    for then, now in (
+        *zip_longest(recorded.open, current.open),
+        *zip_longest(recorded.noted, current.noted),
+    ):
+        if _name(then) != _name(now):
+            return then, now
+    return None, None
+
+
+def _name(effect: Effect | str | None) -> str:
+    if effect is None or isinstance(effect, str):
+        return effect or ""
     attempt = attempt_of(effect)
     suffix = f" (attempt {attempt})" if attempt > 1 else ""
     return f"{type(effect).__name__.lower()} {effect.location}{suffix}"
@@ -93,7 +100,8 @@ def _name(effect: Effect | None) -> str:
 
 def _ending(decision: Decision) -> str:
     if decision.outcome is not None:
-        return f"the end ({decision.outcome.status})"
+        error = decision.outcome.error
+        return f"the end ({decision.outcome.status}{f': {error}' if error is not None else ''})"
     if decision.withdraw:
         return f"{len(decision.withdraw)} operations withdrawn"
     return "nothing more"

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from perdure.codec import decode
+from perdure.errors import PerdureError
 
 from .decision import Fact
 from .events import Address
@@ -30,7 +31,10 @@ class Router:
         subscribers = self._subscribers.get(fact.name)
         if not subscribers:
             return []
-        body = decode(fact.body)
+        try:
+            body = decode(fact.body)
+        except (PerdureError, ValueError):
+            return []
         keys = [(workflow, _at(body, path)) for workflow, path in subscribers]
         return [Address(workflow, key) for workflow, key in keys if isinstance(key, str)]
 

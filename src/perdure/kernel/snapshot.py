@@ -34,7 +34,7 @@ class _State(msgspec.Struct, array_like=True):
     parent: Parent | None
     tags: dict[str, str]
     patterns: list[str]
-    open: list[tuple[bytes, tuple[Any, ...], int, bool]]
+    open: list[tuple[bytes, tuple[Any, ...], int, int, bool, bool]]
     seen: list[str]
     published: dict[str, bytes]
     cancelled: bool
@@ -75,7 +75,7 @@ def take(instance: Instance) -> SnapshotRow | None:
                 instance.tags,
                 instance.patterns.texts(),
                 [
-                    (intent.id, effect, intent.delivery, intent.held)
+                    (intent.id, effect, intent.delivery, intent.strikes, intent.counted, intent.held)
                     for intent, effect in zip(instance.open.values(), packed, strict=True)
                 ],
                 list(instance.seen),
@@ -104,9 +104,9 @@ def restore(row: SnapshotRow) -> Instance:
     instance.parent = state.parent
     instance.tags = state.tags
     instance.patterns = Patterns(state.patterns)
-    for id, packed, delivery, held in state.open:
+    for id, packed, delivery, strikes, counted, held in state.open:
         effect = unpack(packed, instance.patterns)
-        instance.open[id] = Intent(id, effect, delivery, held)
+        instance.open[id] = Intent(id, effect, delivery, strikes, counted, held)
         instance.calls += type(effect) is Call
     instance.seen = dict.fromkeys(state.seen)
     instance.published = state.published

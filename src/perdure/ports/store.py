@@ -27,6 +27,13 @@ class Lease(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class Owner(msgspec.Struct, frozen=True):
+    """The engine that runs on a database, for people. `since` is unix seconds; 0: not known."""
+
+    name: str
+    since: int = 0
+
+
 class Position(msgspec.Struct, frozen=True):
     """Where a shard stands: the last entry, and which instances had calls open."""
 
@@ -38,7 +45,7 @@ class Position(msgspec.Struct, frozen=True):
 class Posted(msgspec.Struct, frozen=True):
     """The answer to `Queries.post`: written (or the same event was there already), or why not."""
 
-    refused: str = ""  # "key-in-use", "ended", "unknown-instance", "unknown-workflow"
+    refused: str = ""  # "key-in-use", "ended", "not-stuck", "unknown-instance", "unknown-workflow"
     reason: str = ""
 
 
@@ -51,6 +58,7 @@ class Filter(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
     before: int = 0
     limit: int = 100
+    key: str = ""
 
 
 class Store(Protocol):
@@ -62,7 +70,9 @@ class Store(Protocol):
         """Give the lease back, so that the next engine need not wait."""
         ...
 
-    def position(self) -> Position: ...
+    def position(self) -> Position:
+        """Asked by a shard that begins with empty memory: from here on the inbox is given from its start."""
+        ...
 
     def register(self, workflows: Sequence[tuple[str, str]]) -> None:
         """Note (name, version) of what this engine runs, so that clients can check names."""
@@ -73,7 +83,10 @@ class Store(Protocol):
         ...
 
     def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
-        """Find instances by id or by name (the last generation) as they are durable now; `done` for each."""
+        """Find instances by id or by name (the last generation) as they are durable now; `done` for each.
+
+        Of an instance that has ended the record is the head alone: nothing is delivered to it any more.
+        """
         ...
 
     def due(self, before: int, limit: int) -> list[WorkRow]:
@@ -83,7 +96,8 @@ class Store(Protocol):
     def inbox(self, limit: int) -> list[InboxRow]:
         """Undelivered events in the order of their arrival, if anything may have arrived since the last call.
 
-        A row stays until a batch removes it; the shard knows which ones it holds already.
+        Each row is given once after `position`, and stays until a batch removes it. Rows that the shard itself
+        added may come too: the shard knows which ones it holds already.
         """
         ...
 
@@ -117,6 +131,18 @@ class Queries(Protocol):
         """
         ...
 
+    async def undelivered(self, address: Address) -> list[InboxRow]:
+        """What was posted to a name and no engine has recorded yet, in the order of its arrival."""
+        ...
+
+    async def owner(self) -> Owner | None:
+        """The engine that runs on this database now; None: nobody does. Asking disturbs nobody."""
+        ...
+
+    async def facts(self) -> dict[str, str]:
+        """What an operator may want to know of the database itself, by name; stores differ in what they tell."""
+        ...
+
     async def changed(self) -> int:
         """A number that differs whenever something may have been written by another process."""
         ...
@@ -126,4 +152,4 @@ class Queries(Protocol):
         ...
 
 
-__all__ = ["Address", "Filter", "Lease", "Position", "Posted", "Queries", "Record", "Ref", "Store"]
+__all__ = ["Address", "Filter", "Lease", "Owner", "Position", "Posted", "Queries", "Record", "Ref", "Store"]

@@ -30,7 +30,7 @@ from perdure.kernel.mailbox import Refused
 from perdure.kernel.status import Status
 from perdure.ports.store import Filter, Queries
 
-from .history import Line, Summary, Waiting, entries_of, lines, open_work, state_of, summary
+from .history import Line, Reader, Summary, Waiting, summary
 
 R = TypeVar("R")
 MESSAGE_MAX = 16 * 1024 * 1024
@@ -72,6 +72,11 @@ class Client:
     def __init__(self, door: Door, workflows: Mapping[str, Startable]) -> None:
         self._door = door
         self._workflows = workflows
+
+    @property
+    def queries(self) -> Queries:
+        """What can be asked of the database beyond its instances: who runs on it, whether it is whole."""
+        return self._door.queries
 
     async def start(
         self,
@@ -220,11 +225,11 @@ class Handle(Generic[R]):
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""
-        return lines(entries_of(await self._door.queries.history(await self._id())))
+        return Reader().read(await self._door.queries.history(await self._id()))
 
     async def waiting(self) -> list[Waiting]:
         """What the instance has open now."""
-        return open_work(entries_of(await self._door.queries.history(await self._id())))
+        return (await self._read()).waiting()
 
     async def summary(self) -> Summary:
         head = await self._door.queries.head(await self._id())
@@ -233,10 +238,15 @@ class Handle(Generic[R]):
 
     async def error(self) -> object:
         """Why the instance is stuck or how it failed; None when neither."""
-        state = state_of(entries_of(await self._door.queries.history(await self._id())))
+        state = (await self._read()).state
         if state.stuck is not None:
             return state.stuck.error
         return state.outcome.error if state.outcome is not None else None
+
+    async def _read(self) -> Reader:
+        reader = Reader()
+        reader.read(await self._door.queries.history(await self._id()))
+        return reader
 
     def _to(self) -> Ref:
         return self._instance or self.address

@@ -28,7 +28,7 @@ class LocalDoor:
     def __init__(self, shard: Shard, queries: Queries) -> None:
         self._shard = shard
         self.queries = queries
-        self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome]]]] = {}
+        self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
         self._fallen: Exception | None = None
 
     async def put(self, to: Ref, event: Event) -> int:
@@ -51,7 +51,18 @@ class LocalDoor:
         return answer.instance if isinstance(answer, Accepted) else 0
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
-        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    outcome = await self._look_or_wait(address, instance)
+                    if outcome is not None:
+                        return outcome
+        except TimeoutError:
+            raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on") from None
+
+    async def _look_or_wait(self, address: Address, instance: int) -> Outcome | None:
+        """The outcome, or None when it is time to look again. Who waits is known before the look: no end is missed."""
+        waiter: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
         waiters = self._waiters.setdefault(address, [])
         waiters.append((instance, waiter))
         try:
@@ -60,13 +71,11 @@ class LocalDoor:
                 return decode_outcome(head.outcome)
             if self._fallen is not None:
                 raise self._fallen
-            return await asyncio.wait_for(waiter, timeout)
-        except TimeoutError:
-            raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on") from None
+            return await waiter
         finally:
             waiters.remove((instance, waiter))
-            if not waiters:
-                self._waiters.pop(address, None)
+            if not waiters and self._waiters.get(address) is waiters:
+                del self._waiters[address]
 
     def entropy(self) -> bytes:
         return os.urandom(16)
@@ -75,6 +84,12 @@ class LocalDoor:
         for wanted, waiter in self._waiters.get(address, ()):
             if wanted in (0, instance) and not waiter.done():
                 waiter.set_result(outcome)
+
+    def look_again(self) -> None:
+        for waiters in self._waiters.values():
+            for _, waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     def fallen(self, error: Exception) -> None:
         self._fallen = error

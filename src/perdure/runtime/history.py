@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from perdure.codec import decode as decode_value
-from perdure.kernel.batch import HeadRow, JournalRow
-from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
+from perdure.kernel.apply import apply
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
+from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
 from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import (
+    Address,
     CancelAsked,
+    Event,
     Message,
     Parked,
     Received,
@@ -23,12 +26,12 @@ from perdure.kernel.events import (
     Skipped,
     Started,
 )
-from perdure.kernel.identity import Identity
-from perdure.kernel.events import Address
-from perdure.kernel.instance import Instance
-from perdure.kernel.apply import apply
+from perdure.kernel.instance import Instance, Intent
+from perdure.kernel.kernel import offer_of
 from perdure.kernel.location import Patterns
 from perdure.kernel.receipt import Failure
+
+Opened = Mapping[bytes, tuple[str, int]]
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -79,53 +82,87 @@ def entries_of(rows: Iterable[JournalRow]) -> list[Entry]:
     return [decode(row.seq, row.instance, row.at, row.body, patterns) for row in rows]
 
 
-def lines(entries: Iterable[Entry]) -> list[Line]:
-    told: list[Line] = []
-    names: dict[bytes, str] = {}
-    identity: Identity | None = None
-    for entry in entries:
-        if type(entry.event) is Started:
-            address = Address(entry.event.workflow, entry.event.key)
-            identity = Identity(address, entry.event.generation)
-        assert identity is not None
-        for effect in entry.decision.open:
-            names[identity.intent(effect.location, effect.attempt if type(effect) is Call else 1)] = (
-                effect.location
-            )
-        told.append(_line(entry, names))
-    return told
+class Reader:
+    """Reads the history of one instance, as far as it goes now. More rows may be added when they come."""
+
+    def __init__(self) -> None:
+        self.seq = 0  # of the last row read
+        self._patterns = Patterns()
+        self._instance: Instance | None = None
+        self._opened: dict[bytes, tuple[str, int]] = {}  # location and time
+
+    @property
+    def state(self) -> Instance:
+        """The folded state: what is open, whether it is stuck, what it published, how it ended."""
+        assert self._instance is not None, "a history has at least one entry"
+        return self._instance
+
+    def read(self, rows: Iterable[JournalRow]) -> list[Line]:
+        """The rows in words. They follow those that were read before."""
+        return [self._read(decode(row.seq, row.instance, row.at, row.body, self._patterns)) for row in rows]
+
+    def _read(self, entry: Entry) -> Line:
+        if self._instance is None:
+            assert type(entry.event) is Started, "a history begins with its start"
+            self._instance = Instance(Address(entry.event.workflow, entry.event.key))
+        changed = apply(self._instance, entry)
+        self.seq = entry.seq
+        line = _line(entry, self._opened)
+        for intent in changed.closed:
+            self._opened.pop(intent.id, None)
+        for intent in changed.opened:
+            if intent.id in self._instance.open:
+                self._opened[intent.id] = (intent.effect.location, entry.at)
+        return line
+
+    def waiting(self) -> list[Waiting]:
+        """What is open now."""
+        return [_waiting(intent, self._opened[intent.id][1]) for intent in self.state.open.values()]
 
 
-def _line(entry: Entry, names: dict[bytes, str]) -> Line:
+def undelivered(rows: Iterable[InboxRow]) -> list[Line]:
+    """Events that are on their way, in words. They have no numbers yet."""
+    return [Line(0, when(row.at), *_event(offer_of(row).event, {})) for row in rows]
+
+
+def _line(entry: Entry, opened: Opened) -> Line:
     decision = entry.decision
-    event, location, status, value, error = "", "", "", None, None
-    match entry.event:
-        case Started(input=given):
-            event, value = "started", decode_value(given)
-        case Received(intent=id, receipt=receipt):
-            event, location, status, error = "receipt", names.get(id, ""), receipt.status, receipt.error
-            value = decode_value(receipt.value) if receipt.value is not None else None
-        case Message(name=name, body=body):
-            event, location, value = "message", name, decode_value(body)
-        case CancelAsked(reason=reason):
-            event, value = "cancel", reason
-        case Retried():
-            event = "retry"
-        case Skipped(location=at):
-            event, location = "skip", at
-        case Redelivered(intent=id):
-            event, location = "redelivered", names.get(id, "")
-        case Parked(intent=id):
-            event, location = "parked", names.get(id, "")
-        case Released(intent=id):
-            event, location = "released", names.get(id, "")
+    event, location, status, value, error = _event(entry.event, opened)
     outcome = ""
     if decision.outcome is not None:
         outcome, error = decision.outcome.status.value, error or decision.outcome.error
     elif decision.stuck is not None:
         outcome, error = "stuck", decision.stuck.error
-    opened = tuple(_opened(effect) for effect in decision.open)
-    return Line(entry.number, when(entry.at), event, location, status, value, error, opened, outcome)
+    led_to = tuple(_opened(effect) for effect in decision.open)
+    return Line(entry.number, when(entry.at), event, location, status, value, error, led_to, outcome)
+
+
+def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:
+    """The word, the location, the status, the value and the error of an event."""
+
+    def place(intent: bytes) -> str:
+        return opened[intent][0] if intent in opened else ""
+
+    match event:
+        case Started(input=given):
+            return "started", "", "", decode_value(given), None
+        case Received(intent=id, receipt=receipt):
+            value = decode_value(receipt.value) if receipt.value is not None else None
+            return "receipt", place(id), receipt.status, value, receipt.error
+        case Message(name=name, body=body):
+            return "message", name, "", decode_value(body), None
+        case CancelAsked(reason=reason):
+            return "cancel", "", "", reason, None
+        case Retried():
+            return "retry", "", "", None, None
+        case Skipped(location=at):
+            return "skip", at, "", None, None
+        case Redelivered(intent=id):
+            return "redelivered", place(id), "", None, None
+        case Parked(intent=id):
+            return "parked", place(id), "", None, None
+        case Released(intent=id):
+            return "released", place(id), "", None, None
 
 
 def _opened(effect: Effect) -> str:
@@ -134,39 +171,19 @@ def _opened(effect: Effect) -> str:
     return f"{word} {effect.location}{attempt}"
 
 
-def state_of(entries: Iterable[Entry]) -> Instance:
-    """The folded state of one instance: what is open, whether it is stuck, what it published."""
-    instance: Instance | None = None
-    for entry in entries:
-        if instance is None:
-            assert type(entry.event) is Started, "a history begins with its start"
-            instance = Instance(Address(entry.event.workflow, entry.event.key))
-        apply(instance, entry)
-    assert instance is not None, "a history has at least one entry"
-    return instance
-
-
-def open_work(entries: list[Entry]) -> list[Waiting]:
-    instance = state_of(entries)
-    since = {}
-    for entry in entries:
-        for effect in entry.decision.open:
-            since[effect.location] = entry.at
-    return [
-        Waiting(
-            kind=type(intent.effect).__name__.lower(),
-            location=intent.effect.location,
-            since=when(since[intent.effect.location]),
-            due=when(intent.effect.due)
-            if isinstance(intent.effect, Timer | Wait) and intent.effect.due is not None
-            else None,
-            attempt=intent.effect.attempt if type(intent.effect) is Call else 1,
-            delivery=intent.delivery,
-            held=intent.held,
-            what=_what(intent.effect),
-        )
-        for intent in instance.open.values()
-    ]
+def _waiting(intent: Intent, opened_at: int) -> Waiting:
+    effect = intent.effect
+    due = due_of(effect)
+    return Waiting(
+        kind=type(effect).__name__.lower(),
+        location=effect.location,
+        since=when(opened_at),
+        due=None if due is None else when(due),
+        attempt=attempt_of(effect),
+        delivery=intent.delivery,
+        held=intent.held,
+        what=_what(effect),
+    )
 
 
 def _what(effect: Effect) -> str:

@@ -19,7 +19,7 @@ from typing import Final
 from perdure.errors import EngineClosed, Fenced, StoreError
 from perdure.kernel.batch import Batch, Publication, WorkRow
 from perdure.kernel.decision import Outcome
-from perdure.kernel.events import Address, Event, Parked, Received
+from perdure.kernel.events import Address, Event, Parked, Received, Redelivered
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import ENTRIES_MAX, Kernel, Record, Ref, offer_of
 from perdure.kernel.machine import Workflow
@@ -29,6 +29,7 @@ from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import Executor
 from perdure.ports.store import Store
 
+from .suspects import Suspects
 from .timers import Timers
 
 log = logging.getLogger("perdure")
@@ -71,6 +72,7 @@ class Shard:
         cache: int = 4096,
         ended: Callable[[int, Address, Outcome], None] = lambda *_: None,
         fallen: Callable[[Exception], None] = lambda _: None,
+        reloaded: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -80,6 +82,7 @@ class Shard:
         self._cache = cache
         self._ended = ended
         self._fallen = fallen
+        self._reloaded = reloaded
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(0, 0)
         self.running: dict[bytes, Running] = {}
@@ -92,6 +95,7 @@ class Shard:
         self._durable_seq = 0
         self._loading: set[Ref] = set()
         self._to_recover: deque[int] = deque()
+        self._suspects = Suspects(clock, self._deliver_again)
         self._timers = Timers(store.due)
         self._alarm: Alarm | None = None
         self._inbox_held: set[bytes] = set()
@@ -101,10 +105,12 @@ class Shard:
         self._closing = False
         self._closed = False
         self._idle: Callable[[], None] | None = None
+        self._settled: list[Callable[[], None]] = []
+        self._early: list[Offer] = []  # came while memory was being loaded again
 
     def _new_kernel(self, seq: int, at: int) -> Kernel:
         slots = {name: executor.slots for name, executor in self._executors.items()}
-        return Kernel(self._workflows, Executors(slots), seq=seq, at=at)
+        return Kernel(self._workflows, Executors(slots), seq=seq, at=at, salt=self._clock.entropy(8))
 
     # ---- opening and starting over -------------------------------------------------------------------------------
 
@@ -114,10 +120,16 @@ class Shard:
         self._store.register([(workflow.name, workflow.version) for workflow in self._workflows])
         self._load()
 
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once everything that is known by now is recorded: after an open, what others had posted before."""
+        self._settled.append(callback)
+        self._schedule()
+
     def _load(self) -> None:
         """Begin from what is durable, with empty memory. The only recovery path: opening and crashing both come here."""
         position = self._store.position()
         self._life += 1
+        self.kernel.dispose()
         self.kernel = self._new_kernel(position.seq, position.at)
         self._building = Batch()
         self._committing = None
@@ -125,14 +137,19 @@ class Shard:
         self._loading = set()
         self._to_recover = deque(position.running)
         self._recovering = set()
+        self._suspects.clear()
         self._timers = Timers(self._store.due)
         self._inbox_held = set()
         self._crashed = False
+        early, self._early = self._early, []
+        for offer in early:
+            self.kernel.offer(offer)
         for intent, (instance, received) in self._receipts.items():
             self.kernel.offer(Offer(instance, received, ticket=intent))
         self._read_inbox()
         self._watch()
         self._schedule()
+        self._reloaded()  # a commit that was reported as failed may have ended instances nobody heard of
 
     def _crash(self, error: Exception) -> None:
         """A failed commit: memory may be ahead of the journal, so it is dropped and loaded again."""
@@ -148,6 +165,9 @@ class Shard:
         self._clock.call_at(self._clock.now() + self._restart_delay, lambda: self._start_over(life))
         self._restart_delay = min(2 * self._restart_delay, RESTART_MAX)
         self._stop_alarm()
+        settled, self._settled = self._settled, []
+        for callback in settled:
+            callback()
 
     def _start_over(self, life: int) -> None:
         if life != self._life or self._closed:
@@ -163,16 +183,18 @@ class Shard:
         self._closed = True
         self._life += 1
         self._stop_alarm()
+        self._suspects.clear()
         for intent in list(self.running):
             self._stop_call(intent)
         self._fallen(error)
 
     def _tell_callers(self, error: Exception) -> None:
+        self._suspects.clear()  # before they hear that their deliveries are off
         batches = [batch for batch in (self._committing, self._building) if batch is not None]
         for batch in batches:
             for ticket, _ in batch.answers:
                 _hear(ticket, error)
-        for offer in self.kernel.undelivered():
+        for offer in list(self.kernel.undelivered()):  # who hears this may offer again at once
             _hear(offer.ticket, error)
         self._committing, self._building = None, Batch()
 
@@ -184,8 +206,12 @@ class Shard:
             if heard is not None:
                 heard(EngineClosed("the engine is closed"))
             return
-        self.kernel.offer(Offer(to, event, heard))
-        self._schedule()
+        offer = Offer(to, event, heard)
+        if self._crashed:
+            self._early.append(offer)
+        else:
+            self.kernel.offer(offer)
+            self._schedule()
 
     def _answered(self, intent: bytes, receipt: Receipt) -> None:
         """An executor's receipt. It is kept here until it is durable, so that a failed commit cannot lose it."""
@@ -194,6 +220,7 @@ class Shard:
             return
         if running.alarm is not None:
             running.alarm.cancel()
+        self._suspects.cleared(intent)
         received = Received(intent, receipt)
         self._receipts[intent] = (running.instance, received)
         self.kernel.offer(Offer(running.instance, received, ticket=intent))
@@ -213,12 +240,16 @@ class Shard:
         self._build()
         if self._committing is None and self._building:
             self._commit()
-        self._tell_if_idle()
+        self._tell_if_settled()
 
     def _build(self) -> None:
         """Advance the kernel, loading what it wants, until nobody is ready or the batch is full."""
         while True:
             self._load_wanted()
+            if self._recovering:
+                return  # what ran before must be counted before the gate admits anything new
+            if self._to_recover:
+                continue
             if not self.kernel.ready or len(self._building.journal) >= ENTRIES_MAX:
                 return
             self.kernel.advance(self._building, self._clock.now())
@@ -253,7 +284,7 @@ class Shard:
         self.kernel.evict(self._cache, self._durable_seq)
         if self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
             self._schedule()
-        self._tell_if_idle()
+        self._tell_if_settled()
 
     # ---- out -----------------------------------------------------------------------------------------------------
 
@@ -306,6 +337,7 @@ class Shard:
             if running.alarm is not None:
                 running.alarm.cancel()
             running.executor.stop(intent)
+            self._suspects.cleared(intent)
 
     # ---- loading and recovery ------------------------------------------------------------------------------------
 
@@ -316,17 +348,33 @@ class Shard:
             self._recovering.add(wanted[-1])
         if wanted:
             self._loading.update(wanted)
-            life = self._life
-            self._store.load(wanted, lambda ref, record: self._loaded(life, ref, record))
+            life, asked = self._life, self._durable_seq
+            self._store.load(wanted, lambda ref, record: self._loaded(life, asked, ref, record))
 
-    def _loaded(self, life: int, ref: Ref, record: Record | None) -> None:
+    def _loaded(self, life: int, asked: int, ref: Ref, record: Record | None) -> None:
         if life != self._life:
             return
         self._loading.discard(ref)
+        if self.kernel.forgotten_seq > asked:  # it may have gone on and been evicted since: this may be its past
+            if ref in self._recovering and isinstance(ref, int):
+                self._recovering.discard(ref)
+                self._to_recover.append(ref)
+            self._schedule()
+            return
         self.kernel.adopt(ref, record)
         if ref in self._recovering and isinstance(ref, int):
             self._recovering.discard(ref)
-            self.kernel.recover(ref, self.running.keys() | self._receipts.keys())
+            self._suspects.add(self.kernel.recover(ref, self.running.keys() | self._receipts.keys()))
+            if not self._recovering and not self._to_recover:
+                self._suspects.begin()
+        self._schedule()
+
+    def _deliver_again(self, instance: int, intent: bytes, alone: bool) -> None:
+        def heard(answer: Answer | Exception) -> None:
+            if intent not in self.running:  # not handed out: it had been asked as often as it may be, or is stale
+                self._suspects.cleared(intent)
+
+        self.kernel.offer(Offer(instance, Redelivered(intent, alone), heard))
         self._schedule()
 
     # ---- timers and the inbox ------------------------------------------------------------------------------------
@@ -374,6 +422,7 @@ class Shard:
         """Take nothing new and start nothing new; call `idle` when no call runs and everything is durable."""
         self._closing = True
         self._stop_alarm()
+        self._suspects.clear()
         self._idle = idle
         self._schedule()
 
@@ -389,13 +438,17 @@ class Shard:
         self._closed = True
         self._life += 1
         self._stop_alarm()
-        for offer in self.kernel.undelivered():
+        for offer in [*self._early, *self.kernel.undelivered()]:
             _hear(offer.ticket, EngineClosed("the engine was closed before this was recorded"))
         self._store.release()
 
-    def _tell_if_idle(self) -> None:
-        busy = self.running or self._receipts or self._building or self._committing or self.kernel.ready
-        if self._idle is not None and not busy:
+    def _tell_if_settled(self) -> None:
+        if self._building or self._committing or self.kernel.ready or self.kernel.wanted or self._to_recover:
+            return
+        settled, self._settled = self._settled, []
+        for callback in settled:
+            callback()
+        if self._idle is not None and not self.running and not self._receipts:
             idle, self._idle = self._idle, None
             idle()
 

@@ -1,5 +1,4 @@
-"""A store without a disk, for tests, simulations and `memory:` engines. It forgets everything with its
-process.
+"""A store without a disk, for tests, simulations and `memory:` engines: gone with its process.
 
 `MemoryDatabase` is what a disk would hold. `MemoryStore` is one connection to it, with a lease of its own:
 what a caller holds is never what is committed. The rows are the contract's, and so are the refusals: a batch
@@ -23,7 +22,7 @@ from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotR
 from perdure.kernel.events import Address
 from perdure.kernel.kernel import Record, Ref
 from perdure.kernel.status import TERMINAL, Status
-from perdure.ports.store import Filter, Lease, Position, Posted
+from perdure.ports.store import Filter, Lease, Owner, Position, Posted
 
 from .posting import TAKEN, judge
 from .rebuild import Indexes, differences, rebuild
@@ -85,7 +84,8 @@ class MemoryStore:
     def position(self) -> Position:
         self._inbox_seen, self._inbox_written = 0, -1
         database = self.database
-        running = sorted(id for id, head in database.heads.items() if head.status == Status.RUNNING)
+        open_calls = (Status.RUNNING, Status.STUCK)  # a stuck instance may have calls open too
+        running = sorted(id for id, head in database.heads.items() if head.status in open_calls)
         last = database.journal[-1] if database.journal else None
         return Position(last.seq if last else 0, last.at if last else 0, tuple(running))
 
@@ -250,6 +250,16 @@ class MemoryStore:
         database.written += 1
         return TAKEN
 
+    async def undelivered(self, address: Address) -> list[InboxRow]:
+        rows = (row for _, row in self.database.inbox.values())
+        return [row for row in rows if (row.workflow, row.key) == (address.workflow, address.key)]
+
+    async def owner(self) -> Owner | None:
+        return Owner(self.database.owner) if self.database.owner else None
+
+    async def facts(self) -> dict[str, str]:
+        return {"path": ":memory:"}
+
     async def changed(self) -> int:
         return self.database.written
 
@@ -273,7 +283,9 @@ class MemoryStore:
 def _matches(filter: Filter, head: HeadRow) -> bool:
     return (
         (not filter.workflow or head.workflow == filter.workflow)
+        and (not filter.key or head.key == filter.key)
         and (not filter.status or head.status == filter.status)
+        and (not filter.key or head.key == filter.key)
         and (not filter.parent or head.parent == filter.parent)
         and (not filter.before or head.id < filter.before)
         and (not filter.tags or filter.tags.items() <= _tags.decode(head.tags).items())

@@ -1,5 +1,4 @@
-"""Whether an event from outside can be taken: the one judgement behind `Queries.post`, the same in every
-store.
+"""Whether an event from outside can be taken: the one judgement behind `Queries.post` of every store.
 
 A posted event waits in the inbox until an engine delivers it, and only the kernel has the last word. What is
 judged here is what a caller should hear at once instead of never. Nothing here does I/O: the store passes
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import HeadRow, InboxRow
-from perdure.kernel.events import Address, CancelAsked, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Received, Retried, Skipped, Started
 from perdure.kernel.kernel import offer_of
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Posted
@@ -39,12 +38,14 @@ def judge(
         if row.instance or _pending_start(head, pending()) is None:
             return Posted("unknown-instance", f"there is no instance {_name(row)}")
         return None
+    event = offer_of(row).event
+    if isinstance(event, Retried | Skipped):
+        stuck = head.status == Status.STUCK
+        return None if stuck else Posted("not-stuck", f"{_name(row)} is {head.status}, not stuck")
     if head.status not in TERMINAL or (not row.instance and _pending_start(head, pending()) is not None):
         return None
-    if isinstance(offer_of(row).event, CancelAsked | Received):
-        return (
-            TAKEN  # an instance that has ended cannot be cancelled, nor wait for a receipt: no harm, no row
-        )
+    if isinstance(event, CancelAsked | Received):
+        return TAKEN  # it has ended: there is nothing to cancel, and no intent to answer
     return Posted("ended", f"{_name(row)} has {head.status} and takes no more events")
 
 

@@ -33,7 +33,7 @@ def _check_bodies(connection: apsw.Connection) -> list[str]:
 def _readable(
     connection: apsw.Connection, rows: Iterable[tuple[int, int, int, bytes]], problems: list[str]
 ) -> Iterator[JournalRow]:
-    """The journal with its blobs; a row whose blob is gone is reported, and unreadable for the rebuild too."""
+    """The journal with its blobs; a row whose blob is gone is reported, and no row for the rebuild."""
     for seq, instance, at, body in rows:
         try:
             yield JournalRow(seq, instance, at, blobs.resolve(connection, body))

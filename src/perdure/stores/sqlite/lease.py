@@ -6,7 +6,25 @@ it is not the fence. That is the epoch in the database, which every commit check
 do not work (NFS) costs availability, never a duplicated entry.
 """
 
+import os
+
 import apsw
+
+
+def lease_path(database: str) -> str:
+    return f"{database}-lease"
+
+
+def is_locked(path: str) -> bool:
+    """Whether an engine has the lock. Only looks: taking the lock for a moment could keep an engine out."""
+    if not os.path.exists(path):
+        return False
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+    file = apsw.VFSFile("", path, flags)
+    try:
+        return file.xCheckReservedLock()
+    finally:
+        file.xClose()
 
 
 class FileLock:

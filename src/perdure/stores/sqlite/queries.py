@@ -1,7 +1,7 @@
 """What everybody may do with a database file: read what is durable, and post events into its inbox.
 
 A client of a live engine and the engine itself share this class. Reading never waits for the writer (WAL); a
-post is one short transaction in a thread, with a connection of its own, and waits until the writer lets it in.
+post is one short transaction in a thread, with its own connection, and waits until the writer lets it in.
 """
 
 import asyncio
@@ -16,12 +16,13 @@ import apsw
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
 from perdure.kernel.events import Address
 from perdure.kernel.kernel import Ref
-from perdure.ports.store import Filter, Posted
+from perdure.ports.store import Filter, Owner, Posted
 from perdure.stores.posting import TAKEN, judge
 
 from . import reads
 from .check import check_rows
 from .connection import connect
+from .lease import is_locked, lease_path
 from .statements import SQL
 from .writes import read_error, transaction, write_error
 
@@ -73,6 +74,15 @@ class SqliteQueries:
 
     async def workflows(self) -> list[tuple[str, str]]:
         return self._ask(reads.workflows)
+
+    async def undelivered(self, address: Address) -> list[InboxRow]:
+        return self._ask(reads.undelivered, address)
+
+    async def owner(self) -> Owner | None:
+        return self._ask(reads.owner) if is_locked(lease_path(self.path)) else None
+
+    async def facts(self) -> dict[str, str]:
+        return {"path": self.path, **self._ask(reads.facts)}
 
     async def changed(self) -> int:
         return self._ask(reads.data_version)

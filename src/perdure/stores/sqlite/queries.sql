@@ -20,8 +20,8 @@ UPDATE shards SET owner = '', pid = 0, host = '', since = 0 WHERE shard = 0 AND 
 SELECT seq, at FROM journal ORDER BY seq DESC LIMIT 1
 
 -- name: running
--- Instances with calls open: they are loaded and their calls handed out again when an engine starts.
-SELECT id FROM instances WHERE status = 'running' ORDER BY id
+-- Instances that may have calls open, stuck ones too: they are loaded and their calls handed out again when an engine starts.
+SELECT id FROM instances WHERE status IN ('running', 'stuck') ORDER BY id
 
 -- name: insert_journal
 INSERT INTO journal (seq, instance, at, body) VALUES (?, ?, ?, ?)

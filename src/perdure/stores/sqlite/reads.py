@@ -8,13 +8,13 @@ import apsw
 import msgspec
 
 from perdure.codec import unseal
-from perdure.kernel.batch import HeadRow, JournalRow, SnapshotRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
 from perdure.kernel.events import Address
 from perdure.kernel.kernel import Record, Ref
 from perdure.kernel.status import TERMINAL
-from perdure.ports.store import Filter, Position
+from perdure.ports.store import Filter, Owner, Position
 
-from . import blobs
+from . import blobs, schema
 from .statements import SQL
 
 NO_LIMIT: Final = -1
@@ -84,6 +84,27 @@ def workflows(connection: apsw.Connection) -> list[tuple[str, str]]:
     return list(connection.execute(SQL.workflows))
 
 
+def undelivered(connection: apsw.Connection, address: Address) -> list[InboxRow]:
+    rows = connection.execute(SQL.inbox_by_name, (address.workflow, address.key))
+    return list(starmap(InboxRow, rows))
+
+
+def owner(connection: apsw.Connection) -> Owner:
+    """The name that the last engine left. Whether it still runs is known by its lock only."""
+    name, _, _, since = connection.execute(SQL.owner).fetchone() or ("", 0, "", 0)
+    return Owner(name or "an engine that has just started", since)
+
+
+def facts(connection: apsw.Connection) -> dict[str, str]:
+    synchronous = {0: "off", 1: "normal", 2: "full", 3: "extra"}
+    return {
+        "journal_mode": str(connection.pragma("journal_mode")),
+        "synchronous": synchronous[int(connection.pragma("synchronous"))],
+        "schema": str(schema.version_of(connection)),
+        "size_bytes": str(connection.pragma("page_count") * connection.pragma("page_size")),
+    }
+
+
 def data_version(connection: apsw.Connection) -> int:
     """Changes when another connection, of this or another process, has written."""
     return int(connection.pragma("data_version"))
@@ -97,8 +118,12 @@ def _conditions(filter: Filter) -> tuple[str, list[str | int]]:
     parts: list[tuple[str, str | int]] = []
     if filter.workflow:
         parts.append(("workflow = ?", filter.workflow))
+    if filter.key:
+        parts.append(("key = ?", filter.key))
     if filter.status:
         parts.append(("status = ?", filter.status))
+    if filter.key:
+        parts.append(("key = ?", filter.key))
     if filter.parent:
         parts.append(("parent = ? AND parent <> 0", filter.parent))
     if filter.before:

@@ -38,7 +38,9 @@ CREATE TABLE instances (
 
 CREATE UNIQUE INDEX instances_by_name ON instances (workflow, key, generation);
 
--- Newest first by status; also finds what was running when an engine died.
+-- Newest first by workflow and by status (an index ends with the id). The second also finds what was running when
+-- an engine died.
+CREATE INDEX instances_by_workflow ON instances (workflow);
 CREATE INDEX instances_by_status ON instances (status);
 
 -- Most instances have no parent and cost nothing here.

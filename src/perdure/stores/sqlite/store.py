@@ -27,7 +27,7 @@ from perdure.ports.store import Lease, Position
 
 from . import blobs, reads, schema
 from .connection import connect, enter_wal, open_error
-from .lease import FileLock
+from .lease import FileLock, lease_path
 from .pace import Pace
 from .queries import SqliteQueries
 from .statements import SQL
@@ -44,7 +44,7 @@ class SqliteStore(SqliteQueries):
     def __init__(self, path: str | os.PathLike[str], *, call_soon_threadsafe: CallSoon | None = None) -> None:
         super().__init__(path, create=True)
         self._call_soon = call_soon_threadsafe
-        self._lock = FileLock(f"{self.path}-lease")
+        self._lock = FileLock(lease_path(self.path))
         self._lease: Lease | None = None
         self._pace = Pace()
         self._writer: Writer | None = None
@@ -224,7 +224,6 @@ class SqliteStore(SqliteQueries):
         if self._writer is None:
             self._writer = Writer(f"perdure writer of {os.path.basename(self.path)}")
         self._committing = True
-
         writer = self._writer
 
         def report(error: Exception | None) -> None:

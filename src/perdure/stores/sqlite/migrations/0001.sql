@@ -31,6 +31,7 @@ CREATE TABLE instances (
 
 CREATE UNIQUE INDEX instances_by_name ON instances (workflow, key, generation);
 
+CREATE INDEX instances_by_workflow ON instances (workflow);
 CREATE INDEX instances_by_status ON instances (status);
 
 CREATE INDEX instances_by_parent ON instances (parent) WHERE parent <> 0;

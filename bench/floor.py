@@ -1,0 +1,118 @@
+"""The floor: what the disk and SQLite give by themselves. All other numbers are read against it.
+
+One row per commit is what one sequential flow cannot beat; 50 and 500 rows per commit are what many flows
+at once could share; fdatasync alone is the disk. All with WAL and synchronous=FULL through apsw, as perdure
+does it.
+
+A write-ahead log that still grows makes every commit about twice as slow as one that has gone round once,
+because the file system must record the new size too. An engine lives in the second state, so floor and
+workloads are brought there first (`FILL_BYTES`); the first state is measured as well, as `growing`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from bench.measure import Figure, Measures
+
+WAL_PAGES: Final = 2_000  # as in perdure/stores/sqlite/connection.py: the same number of checkpoints
+FILL_BYTES: Final = 40_000
+BODY: Final = bytes(100)
+
+FIGURES: Final = (
+    Figure("commits of 1 row", "commits", "/s"),
+    Figure("commits of 1 row, WAL still growing", "growing", "/s"),
+    Figure("rows, 50 per commit", "rows_50", "/s"),
+    Figure("rows, 500 per commit", "rows_500", "/s"),
+    Figure("fdatasync of 4 KiB", "fdatasync", "/s"),
+)
+
+
+def whole(place: Path) -> Measures:
+    """Everything, once per run."""
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        return {
+            **beside(place),
+            "rows_50": _rows(Path(directory, "50.db"), 50, commits=200),
+            "rows_500": _rows(Path(directory, "500.db"), 500, commits=40),
+            "fdatasync": _fdatasync(Path(directory, "plain")),
+        }
+
+
+def beside(place: Path) -> Measures:
+    """What every pass is compared with; short enough to be measured around each of them."""
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        file = Path(directory, "floor.db")
+        connection = _open(file)
+        growing = _commits(connection, 500)
+        _settle(connection, file)
+        commits = _commits(connection, 1_000)
+        connection.close()
+    return {"commits": commits, "growing": growing}
+
+
+def mean(one: Measures, other: Measures) -> Measures:
+    """Of two rates around a pass: the harmonic mean, as if both were one longer measurement."""
+    return {name: 2 / (1 / one[name] + 1 / other[name]) for name in one.keys() & other.keys()}
+
+
+def wal_size(database: Path) -> int:
+    return os.stat(f"{database}-wal").st_size
+
+
+def _open(file: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(file))
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "FULL")
+    connection.pragma("wal_autocheckpoint", WAL_PAGES)
+    connection.execute("CREATE TABLE floor (n INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT")
+    return connection
+
+
+def _commits(connection: apsw.Connection, count: int) -> float:
+    began = time.perf_counter()
+    for _ in range(count):
+        connection.execute("INSERT INTO floor (body) VALUES (?)", (BODY,))
+    return count / (time.perf_counter() - began)
+
+
+def _settle(connection: apsw.Connection, file: Path) -> None:
+    """Fill the log until it goes round."""
+    before = -1
+    while (size := wal_size(file)) != before:
+        before = size
+        connection.execute("INSERT INTO floor (body) VALUES (?)", (bytes(FILL_BYTES),))
+
+
+def _rows(file: Path, rows: int, commits: int) -> float:
+    connection = _open(file)
+    _settle(connection, file)
+    batch = [(BODY,)] * rows
+    began = time.perf_counter()
+    for _ in range(commits):
+        with connection:
+            connection.executemany("INSERT INTO floor (body) VALUES (?)", batch)
+    seconds = time.perf_counter() - began
+    connection.close()
+    return rows * commits / seconds
+
+
+def _fdatasync(file: Path) -> float:
+    count, blocks, block = 1_000, 100, bytes(4096)
+    descriptor = os.open(file, os.O_CREAT | os.O_RDWR)
+    try:
+        os.pwrite(descriptor, block * blocks, 0)
+        os.fsync(descriptor)
+        began = time.perf_counter()
+        for n in range(count):
+            os.pwrite(descriptor, block, n % blocks * len(block))
+            os.fdatasync(descriptor)
+        return count / (time.perf_counter() - began)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,187 @@
+"""The table, for people and for RESULTS.md, and the settings that belong to every table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from bench import floor
+from bench.measure import Bar, Figure, Pass, Unit, Workload
+
+COLUMNS: Final = ("", "figure", "median", "range", "bar")
+SCALES: Final[dict[Unit, tuple[float, str]]] = {
+    "/s": (1, " /s"),
+    "µs": (1e6, " µs"),
+    "ms": (1e3, " ms"),
+    "s": (1, " s"),
+    "MB": (1e-6, " MB"),
+    "%": (100, " %"),
+    "x": (1, " x"),
+    "commits": (1, ""),
+    "": (1, ""),
+}
+
+Row = tuple[str, ...]
+Runs = Sequence[tuple[Workload, str, Sequence[Pass]]]
+"""Workload, system, passes."""
+
+
+def rows(floors: Sequence[Pass], runs: Runs) -> Iterator[Row]:
+    yield from _rows("floor", "raw SQLite and the disk", floor.FIGURES, floors)
+    for workload, system, passes in runs:
+        title = workload.title if system == "perdure" else f"{workload.title}, {system}"
+        yield from _rows(workload.name, title, workload.figures, passes)
+
+
+def _rows(name: str, title: str, figures: Sequence[Figure], passes: Sequence[Pass]) -> Iterator[Row]:
+    yield (name, title, "", "", "")
+    for figure in figures:
+        values = figure.values(passes)
+        if not values:
+            yield ("", figure.label, "not measured", "", _bar(figure, None))
+            continue
+        middle = statistics.median(values)
+        spread = f"{_text(min(values), figure.unit)} to {_text(max(values), figure.unit)}"
+        yield (
+            "",
+            figure.label,
+            _text(middle, figure.unit),
+            spread if len(values) > 1 else "",
+            _bar(figure, middle),
+        )
+
+
+def _text(value: float, unit: Unit) -> str:
+    scale, name = SCALES[unit]
+    scaled = value * scale
+    digits = 0 if scaled >= 100 or scaled == int(scaled) else 1 if scaled >= 10 else 2
+    return f"{scaled:,.{0 if unit == '%' else digits}f}{name}"
+
+
+def _bar(figure: Figure, value: float | None) -> str:
+    bar: Bar | None = figure.bar
+    if bar is None:
+        return ""
+    sign = {">=": "≥", "<=": "≤", "<": "<"}[bar.sign]
+    text = f"{sign} {_text(bar.value, figure.unit)}"
+    if bar.following is not None:
+        text += f", then {_text(bar.following, figure.unit)}"
+    return text if value is None else f"{text}: {'met' if bar.met(value) else 'missed'}"
+
+
+def as_text(table: Sequence[Row]) -> str:
+    widths = [max(len(row[n]) for row in [COLUMNS, *table]) for n in range(len(COLUMNS))]
+    widths[1] = max(len(row[1]) for row in table if not row[0])  # titles may run over
+    lines = []
+    for row in [COLUMNS, *table]:
+        cells = [
+            cell.ljust(width) if n != 2 else cell.rjust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def as_markdown(table: Sequence[Row]) -> str:
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|---:|---|---|"]
+    for name, figure, *rest in table:
+        cells = (f"**{name}**", f"**{figure}**", *rest) if name else (name, figure, *rest)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def as_data(floors: Sequence[Pass], runs: Runs, settings: dict[str, str]) -> dict[str, Any]:
+    return {
+        "settings": settings,
+        "floor": [one.measures for one in floors],
+        "workloads": [
+            {
+                "name": workload.name,
+                "system": system,
+                "passes": [{"measures": one.measures, "floor": one.floor} for one in passes],
+                "figures": [
+                    {
+                        "label": f.label,
+                        "unit": f.unit,
+                        "values": f.values(passes),
+                        "bar": f.bar and f.bar.value,
+                    }
+                    for f in workload.figures
+                ],
+            }
+            for workload, system, passes in runs
+        ],
+    }
+
+
+def settings(place: Path, passes: int) -> dict[str, str]:
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "durability": _durability(place),
+        "perdure": _version("perdure"),
+        "Python": f"{platform.python_version()}, asyncio's own event loop",
+        "SQLite": f"{apsw.sqlite_lib_version()} through apsw {apsw.apsw_version()}",
+        "other packages": ", ".join(f"{name} {_version(name)}" for name in ("msgspec", "cbor2")),
+        "machine": f"{os.cpu_count()} cores, {_processor()}, {platform.system()} {platform.release()}",
+        "load when it began": f"{os.getloadavg()[0]:.1f}",
+        "passes": f"{passes}, in turns; the floor before and after each",
+    }
+
+
+def _durability(place: Path) -> str:
+    """What perdure's own connections are set to, asked of one."""
+    from perdure.stores.sqlite.connection import connect, enter_wal
+
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        file = str(Path(directory, "asked.db"))
+        connection, _ = connect(file, create=True)
+        enter_wal(connection, file)
+        mode, level = connection.pragma("journal_mode"), connection.pragma("synchronous")
+        connection.close()
+    names = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
+    return f"journal_mode={mode}, synchronous={names[level]}: an answer is given only after fdatasync"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "?"
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def document(table: Sequence[Row], settings: dict[str, str]) -> str:
+    facts = "\n".join(f"- {name}: {value}" for name, value in settings.items())
+    return f"""# Results
+
+Written by `make bench`. Read the ratios: absolute numbers belong to this machine and this hour. What each
+workload is for stands at the top of its file in `bench/workloads/`; how to read the numbers, in
+`docs/explanation/performance.md`.
+
+{facts}
+
+{as_markdown(table)}
+
+Median and range are over the passes. A ratio is taken within a pass, against the floor measured right before
+and right after it.
+
+Again: `make bench` (all), `make bench-quick` (W1 to W3, under a minute), `python -m bench W2 --passes 9`
+(some).
+"""

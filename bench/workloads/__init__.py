@@ -1,0 +1,31 @@
+"""The workloads, in the order of the table. One file each; each says what it measures and why."""
+
+from bench.measure import Workload
+
+from . import (
+    w1_sequential,
+    w2_concurrent,
+    w3_latency,
+    w4_timers,
+    w5_messages,
+    w6_recovery,
+    w7_install,
+    w7_sleepers,
+    w8_history,
+    w8_instances,
+)
+
+STANDARD: tuple[Workload, ...] = (
+    w1_sequential.WORKLOAD,
+    w2_concurrent.WORKLOAD,
+    w3_latency.WORKLOAD,
+    w4_timers.WORKLOAD,
+    w5_messages.WORKLOAD,
+    w6_recovery.WORKLOAD,
+    w7_install.WORKLOAD,
+    w7_sleepers.WORKLOAD,
+)
+GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD)
+QUICK: tuple[Workload, ...] = STANDARD[:3]
+
+BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH)}

@@ -1,0 +1,69 @@
+"""W2: 1,000 flows of 5 steps, started and awaited all at once. What does sharing commits give?
+
+With many flows under way, one commit carries the entries of many. The rate of steps then no longer hangs on
+the disk but on the work per step, and should be a multiple of the floor's single-row commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import perdure
+from bench.engines import engine, number
+from bench.measure import Bar, Figure, Measures, Workload, verify
+
+FLOWS = 1_000
+STEPS = 5
+
+
+@perdure.flow
+async def short(ctx: perdure.Context, first: int) -> int:
+    total = first
+    for n in range(STEPS):
+        total += await ctx.step("add", number, n)
+    return total
+
+
+def on_perdure(place: Path) -> Measures:
+    return asyncio.run(_on_perdure(place))
+
+
+async def _on_perdure(place: Path) -> Measures:
+    async with engine(place, [short]) as opened:
+        before = opened.counts
+        began, worked = time.perf_counter(), time.process_time()
+        results = await asyncio.gather(*(_run(opened, n) for n in range(FLOWS)))
+        seconds, worked = time.perf_counter() - began, time.process_time() - worked
+        counts = opened.counts
+    expected = [n + sum(range(STEPS)) for n in range(FLOWS)]
+    verify(results == expected, "the flows gave other results than they should")
+    entries = counts["entries"] - before["entries"]
+    verify(entries == FLOWS * (STEPS + 1), f"{FLOWS} flows of {STEPS} steps made {entries} entries")
+    return {
+        "runs": FLOWS / seconds,
+        "steps": FLOWS * STEPS / seconds,
+        "cpu": worked / FLOWS / STEPS,
+        "entries_per_commit": entries / (counts["commits"] - before["commits"]),
+    }
+
+
+async def _run(opened: perdure.Engine, n: int) -> int:
+    handle = await opened.start(short, n)
+    result: int = await handle.result()
+    return result
+
+
+WORKLOAD = Workload(
+    "W2",
+    "1,000 flows of 5 steps at once",
+    (
+        Figure("runs", "runs", "/s"),
+        Figure("steps", "steps", "/s"),
+        Figure("steps against the floor", "steps", "x", of="rate", bar=Bar(">=", 3)),
+        Figure("processor time per step, starts and results included", "cpu", "µs"),
+        Figure("entries per commit", "entries_per_commit"),
+    ),
+    {"perdure": on_perdure},
+)

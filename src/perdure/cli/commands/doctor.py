@@ -1,0 +1,106 @@
+"""`perdure doctor`: is this installation sound, and is that database whole?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, Final
+
+import click
+
+from perdure.errors import StoreError
+from perdure.runtime.client import Client
+
+from ..console import Console
+from ..console import command as define
+from ..exits import Exit
+from ..text import ago, table
+
+DISK_FREE_MIN: Final = 256 * 1024 * 1024
+
+
+@define("doctor", db="optional")
+def command(console: Console) -> None:
+    """With --db it reads the whole database: checksums, and whether the indexes say what the journal says."""
+    document: dict[str, Any] = {"versions": _versions(), "database": None, "problems": []}
+    exit = Exit.OK
+    if console.has_db:
+        try:
+            document["database"], document["problems"] = console.ask(
+                lambda client: _database(console, client)
+            )
+        except StoreError as error:
+            document["problems"] = [str(error)]
+            exit = Exit.DATABASE
+    if document["problems"] and exit is Exit.OK:
+        exit = Exit.FAILED
+    document["ok"] = exit is Exit.OK
+    console.answer(document, _text(document))
+    for problem in document["problems"]:
+        console.note(f"{click.style('problem:', fg='red')} {problem}")
+    sys.exit(exit)
+
+
+def _versions() -> dict[str, str]:
+    import apsw
+
+    return {
+        "perdure": version("perdure"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "apsw": apsw.apsw_version(),
+        "msgspec": version("msgspec"),
+    }
+
+
+async def _database(console: Console, client: Client) -> tuple[dict[str, Any], list[str]]:
+    facts = await client.queries.facts()
+    owner = await client.queries.owner()
+    free = shutil.disk_usage(os.path.dirname(facts["path"])).free
+    if sys.stderr.isatty():
+        console.note(f"reading all of {facts['path']} ...")
+    problems = await client.queries.check()
+    if facts["journal_mode"] != "wal":
+        problems.append(f"the journal mode is {facts['journal_mode']}, not wal: open it with an engine once")
+    if facts["synchronous"] != "full":
+        problems.append(
+            f"synchronous is {facts['synchronous']}, not full: commits may be lost with the power"
+        )
+    if free < DISK_FREE_MIN:
+        problems.append(f"only {free / 2**20:.0f} MiB are free on the disk of {facts['path']}")
+    engine = None
+    if owner is not None:
+        engine = {"name": owner.name, "since": datetime.fromtimestamp(owner.since, UTC)}
+    workflows = [{"name": name, "version": version} for name, version in await client.queries.workflows()]
+    numbers = {name: int(text) if text.isdigit() else text for name, text in facts.items()}
+    return {**numbers, "disk_free_bytes": free, "engine": engine, "workflows": workflows}, problems
+
+
+def _text(document: dict[str, Any]) -> str:
+    rows = [[name, text] for name, text in document["versions"].items()]
+    database = document["database"]
+    if database is not None:
+        engine = database["engine"]
+        running = (
+            "nobody" if engine is None else f"{engine['name']}, {ago(engine['since'], datetime.now(UTC))}"
+        )
+        rows += [
+            ["database", database["path"]],
+            ["size", f"{database['size_bytes'] / 2**20:.1f} MiB"],
+            ["disk free", f"{database['disk_free_bytes'] / 2**30:.1f} GiB"],
+            ["schema", str(database["schema"])],
+            ["journal mode", database["journal_mode"]],
+            ["synchronous", database["synchronous"]],
+            ["engine", running],
+            [
+                "workflows",
+                ", ".join(f"{each['name']} {each['version']}" for each in database["workflows"]) or "none",
+            ],
+        ]
+    rows.append(["problems", str(len(document["problems"])) if document["problems"] else "none"])
+    return table([[click.style(name, bold=True), text] for name, text in rows])

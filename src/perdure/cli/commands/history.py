@@ -1,0 +1,31 @@
+"""`perdure history`: every entry of an instance, in words."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.kernel.events import Address
+from perdure.runtime.client import Client
+from perdure.runtime.history import Line, Reader
+
+from ..console import Console
+from ..console import command as define
+from ..find import find_started
+from ..look import line_document
+from ..text import local, table, told
+
+
+@define("history")
+@click.argument("id")
+@click.option("--values/--no-values", default=None, help="Whole values, or none. Default: long ones are cut.")
+def command(console: Console, id: str, values: bool | None) -> None:
+    async def read(client: Client) -> tuple[Address, list[Line]]:
+        address, head = await find_started(client, id)
+        return address, Reader().read(await client.queries.history(head.id))
+
+    address, lines = console.ask(read)
+    shown = values is not False
+    document = {"id": str(address), "history": [line_document(line, shown) for line in lines]}
+    width = None if values else 60
+    rows = [[str(line.number), local(line.at), told(line, width, shown)] for line in lines]
+    console.answer(document, table(rows))

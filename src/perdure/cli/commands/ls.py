@@ -1,0 +1,60 @@
+"""`perdure ls`: what exists."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from perdure.kernel.status import Status
+from perdure.runtime.client import Client, unknown
+from perdure.runtime.history import Summary
+
+from ..console import Console
+from ..console import command as define
+from ..look import head_document
+from ..text import ago, styled, table
+
+
+@define("ls")
+@click.option("--workflow", default="", metavar="NAME", help="Only instances of this workflow.")
+@click.option("--status", type=click.Choice([status.value for status in Status]), help="Only those.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
+@click.option("--before", type=click.IntRange(1), default=None, metavar="N", help="Go on from a page before.")
+def command(console: Console, workflow: str, status: str | None, limit: int, before: int | None) -> None:
+    async def read(client: Client) -> list[Summary]:
+        found = await client.instances(
+            workflow=workflow, status=status or "", before=before or 0, limit=limit + 1
+        )
+        if not found and workflow:
+            names = {name for name, _ in await client.queries.workflows()}
+            if workflow not in names:
+                console.note(unknown("workflow", workflow, names, "names are exact"))
+        return found
+
+    found = console.ask(read)
+    shown, more = found[:limit], len(found) > limit
+    after = shown[-1].id if more else None
+    document = {"instances": [head_document(each) for each in shown], "next_before": after}
+    console.answer(document, _table(shown) if shown else "")
+    if console.json:
+        return
+    if not shown:
+        console.note("no instances")
+    if more:
+        console.note(f"there are more: add --before {after}")
+
+
+def _table(found: list[Summary]) -> str:
+    now = datetime.now(UTC)
+    rows = [[click.style(name, bold=True) for name in ("ID", "STATUS", "STARTED", "CHANGED")]]
+    rows += [
+        [_name(each), styled(each.status), ago(each.started_at, now), ago(each.changed_at, now)]
+        for each in found
+    ]
+    return table(rows)
+
+
+def _name(each: Summary) -> str:
+    generation = f" (generation {each.generation})" if each.generation > 1 else ""
+    return f"{each.workflow}/{each.key}{generation}"

@@ -1,0 +1,258 @@
+"""`perdure run`: an engine for the time of one run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Literal, NamedTuple
+
+import click
+
+from perdure.app import open as open_engine
+from perdure.app import run_async
+from perdure.errors import InstanceCancelled, InstanceFailed
+from perdure.kernel.instance import Instance
+from perdure.kernel.status import Status
+from perdure.runtime.client import Client, Handle, Reuse
+from perdure.runtime.history import Reader, when
+
+from ..console import Console
+from ..console import command as define
+from ..exits import Exit
+from ..given import read_json
+from ..live import Progress, shown
+from ..load import load
+from ..look import error_document, error_of, result_of
+from ..text import first_line, to_json
+
+TICK_SECONDS: Final = 0.1
+DRAIN_SECONDS: Final = 5.0
+PAGE: Final = 1000
+"""Entries read at a time: the engine runs on this very loop, and a long history must not hold it up."""
+
+Why = Literal["ended", "stuck", "timeout", "interrupted"]
+
+
+class Ending(NamedTuple):
+    """How a run ended, and the instance as it was then."""
+
+    why: Why
+    state: Instance
+
+
+@define("run", db="memory")
+@click.argument("target", metavar="MODULE:FLOW")
+@click.option(
+    "--input", "given", metavar="JSON|@FILE|-", help="An object: arguments by name. An array: by position."
+)
+@click.option("--key", help="Names the instance. The same key again goes on with it, or gives its result.")
+@click.option(
+    "--reuse",
+    type=click.Choice(["failed", "always"]),
+    help="Start a used key again: after a failure, or always.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer than this.")
+def command(  # noqa: PLR0917
+    console: Console,
+    target: str,
+    given: str | None,
+    key: str | None,
+    reuse: Reuse | None,
+    timeout: float | None,
+) -> None:
+    """MODULE is importable from the current directory, or a path ending in .py. All its flows are registered.
+
+    With --db, a run that was interrupted or killed goes on when the same command is given again with the
+    same key. What flows and steps print goes to stderr.
+    """
+    value = None if given is None else read_json(given, "--input")
+    with shown() as progress:
+        flow, workflows = load(target)
+        run = Run(console, progress, timeout)
+        ending: Ending = run_async(lambda: run.run(workflows, flow, value, key, reuse))
+    again = Again(console, target, given, ending.state.address.key)
+    sys.exit(_tell(console, ending, again, timeout))
+
+
+class Again(NamedTuple):
+    """What is needed to say how to go on."""
+
+    console: Console
+    target: str
+    given: str | None
+    key: str
+
+    @property
+    def command(self) -> str:
+        given = () if self.given is None else ("--input", self.given)
+        return self.console.command("run", self.target, *given, "--key", self.key)
+
+
+class Run:
+    def __init__(self, console: Console, progress: Progress, timeout: float | None) -> None:
+        self._console = console
+        self._progress = progress
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._reader = Reader()
+
+    async def run(
+        self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None
+    ) -> Ending:
+        drain = DRAIN_SECONDS if _kept(self._console) else 0.0
+        with interruptible() as interrupted:
+            async with open_engine(self._console.db, workflows=workflows, drain=drain) as engine:
+                began = time.time()
+                handle = await engine.start_plain(flow, {} if value is None else value, key=key, reuse=reuse)
+                about = await handle.summary()
+                if about.started_at.timestamp() < began:
+                    await self._look(engine, about.id, silent=True)
+                    self._console.note(
+                        f"{handle.address} is known: {self._reader.state.version} entries so far"
+                    )
+                return await self._follow(engine, handle, about.id, interrupted)
+
+    async def _follow(
+        self, engine: Client, handle: Handle[Any], id: int, interrupted: asyncio.Event
+    ) -> Ending:
+        """Watch until there is nothing more to wait for."""
+        result = asyncio.ensure_future(handle.result())
+        stop = asyncio.ensure_future(interrupted.wait())
+        try:
+            while True:
+                await asyncio.wait({result, stop}, timeout=self._pause(), return_when=asyncio.FIRST_COMPLETED)
+                await self._look(engine, id)
+                if result.done():
+                    _raise_unless_told(result)
+                    return self._ending("ended")
+                if stop.done():
+                    self._announce_drain()
+                    return self._ending("interrupted")
+                if await self._is_stuck(engine, id):
+                    return self._ending("stuck")
+                if self._deadline is not None and time.monotonic() >= self._deadline:
+                    return self._ending("timeout")
+        finally:
+            result.cancel()
+            stop.cancel()
+
+    def _pause(self) -> float:
+        left = TICK_SECONDS if self._deadline is None else self._deadline - time.monotonic()
+        return max(0.0, min(TICK_SECONDS, left))
+
+    async def _look(self, engine: Client, id: int, silent: bool = False) -> None:
+        """Read what came since the last look, and show it."""
+        while True:
+            rows = await engine.queries.history(id, self._reader.seq, PAGE)
+            lines = self._reader.read(rows)
+            if not silent:
+                self._progress.happened(lines)
+            if len(rows) < PAGE:
+                break
+            await asyncio.sleep(0)
+        state = self._reader.state
+        self._progress.now(str(state.address), state.status, when(state.started_at), self._reader.waiting())
+
+    async def _is_stuck(self, engine: Client, id: int) -> bool:
+        """Stuck, and nothing on its way could change that: a `perdure retry` may lie in the inbox still."""
+        if self._reader.state.status is not Status.STUCK:
+            return False
+        if await engine.queries.undelivered(self._reader.state.address):
+            return False
+        await self._look(engine, id)  # what was taken out of the inbox before is in the journal now
+        return self._reader.state.status is Status.STUCK
+
+    def _announce_drain(self) -> None:
+        if _kept(self._console) and self._reader.state.calls:
+            self._console.note(
+                f"interrupted: running steps have {DRAIN_SECONDS:.0f} s to end; Ctrl-C again: at once"
+            )
+
+    def _ending(self, why: Why) -> Ending:
+        return Ending(why, self._reader.state)
+
+
+@contextmanager
+def interruptible() -> Iterator[asyncio.Event]:
+    """The first Ctrl-C (or SIGTERM) asks, the second ends the process at once: what counts is durable."""
+    event, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def ask(*_: object) -> None:
+        if event.is_set():
+            os._exit(Exit.INTERRUPTED)
+        loop.call_soon_threadsafe(event.set)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise_unless_told(result: asyncio.Future[Any]) -> None:
+    """How an instance ended is in its history; only other errors are errors of this command."""
+    error = result.exception()
+    if error is not None and not isinstance(error, InstanceFailed | InstanceCancelled):
+        raise error
+
+
+def _kept(console: Console) -> bool:
+    return console.db not in (":memory:", "sqlite://", "sqlite:///")
+
+
+# ---- telling -----------------------------------------------------------------------------------------------
+
+
+def _tell(console: Console, ending: Ending, again: Again, timeout: float | None) -> Exit:
+    state = ending.state
+    error = error_of(state)
+    document = {
+        "id": str(state.address),
+        "workflow": state.address.workflow,
+        "key": state.address.key,
+        "status": state.status.value,
+        "result": result_of(state),
+        "error": error_document(error),
+    }
+    completed = state.status is Status.COMPLETED
+    console.answer(document, to_json(result_of(state), indent=2) if completed else "")
+    if completed:
+        return Exit.OK
+    if error is not None and error.traceback and console.debug:
+        console.note(error.traceback.rstrip())
+    console.note(_message(console, ending, again, timeout))
+    return {
+        "ended": Exit.FAILED,
+        "stuck": Exit.FAILED,
+        "timeout": Exit.TIMEOUT,
+        "interrupted": Exit.INTERRUPTED,
+    }[ending.why]
+
+
+def _message(console: Console, ending: Ending, again: Again, timeout: float | None) -> str:
+    state, error = ending.state, error_of(ending.state)
+    name = str(state.address)
+    reason = f": {first_line(str(error))}" if error is not None else ""
+    go_on = f"it is kept in {console.db}; to go on:\n  {again.command}"
+    if not _kept(console):
+        go_on = "nothing is kept of it: --db FILE keeps a run"
+    match ending.why:
+        case "ended" if state.status is Status.CANCELLED:
+            return f"{name} was cancelled" + (
+                f": {error.message}" if error is not None and error.message else ""
+            )
+        case "ended":
+            return f"{name} failed{reason}"
+        case "stuck":
+            place = f" at {state.stuck.location}" if state.stuck is not None and state.stuck.location else ""
+            retry = f"; put right what is wrong, then\n  {console.command('retry', name)}\n  {again.command}"
+            return f"{name} is stuck{place}{reason}" + (retry if _kept(console) else "")
+        case "timeout":
+            return f"{name} had not ended after {timeout:g} s; {go_on}"
+        case "interrupted":
+            return f"{name} was interrupted; {go_on}"

@@ -1,0 +1,33 @@
+"""`perdure start`: an instance for the engine of another process."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.runtime.client import Client, Handle, Reuse
+
+from ..console import Console
+from ..console import command as define
+from ..given import read_json
+
+
+@define("start")
+@click.argument("workflow")
+@click.option("--input", "given", metavar="JSON|@FILE|-", help="An object: the arguments by name.")
+@click.option("--key", help="Names the instance; the same key again starts nothing. Default: a new one.")
+@click.option(
+    "--reuse",
+    type=click.Choice(["failed", "always"]),
+    help="Start a used key again: after a failure, or always.",
+)
+def command(console: Console, workflow: str, given: str | None, key: str | None, reuse: Reuse | None) -> None:
+    """WORKFLOW is the name of a workflow that the last engine on this database ran. Prints the key."""
+    value = {} if given is None else read_json(given, "--input")
+
+    async def start(client: Client) -> Handle[object]:
+        handle = await client.start_plain(workflow, value, key=key, reuse=reuse)
+        await console.warn_if_nobody_runs(client)
+        return handle
+
+    handle = console.ask(start)
+    console.answer({"id": str(handle.address), "workflow": handle.workflow, "key": handle.key}, handle.key)

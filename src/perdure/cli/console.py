@@ -1,0 +1,132 @@
+"""What every command has: --db, --json and --debug, one way to answer, one way to ask a database."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from .group import DEBUG, JSON, debug_wanted
+from .verbs import VERBS
+
+if TYPE_CHECKING:
+    from perdure.runtime.client import Client
+
+T = TypeVar("T")
+Database = Literal["required", "optional", "memory"]
+
+
+class Console:
+    def __init__(self, db: str | None, json: bool, debug: bool, db_given: bool) -> None:
+        self.json = json
+        self.debug = debug
+        self._db = db
+        self._db_given = db_given
+
+    @property
+    def has_db(self) -> bool:
+        return self._db is not None
+
+    @property
+    def db(self) -> str:
+        assert self._db is not None, "only `doctor` does without a database"
+        return self._db
+
+    def answer(self, document: Any, text: str) -> None:
+        """The result: one JSON document, or text for people. Nothing else goes to stdout."""
+        if self.json:
+            from .text import to_json
+
+            click.echo(to_json(document, indent=2 if sys.stdout.isatty() else None))
+        elif text:
+            click.echo(text)
+
+    def note(self, text: str) -> None:
+        """A message beside the result."""
+        click.echo(text, err=True)
+
+    def command(self, *words: str) -> str:
+        """A command that can be typed as it is told, with this database."""
+        database = ("--db", self.db) if self._db_given else ()
+        return shlex.join(("perdure", *words, *database))
+
+    def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+        """Ask the database, whether an engine runs on it or not."""
+        from perdure.app import connect, run_async
+
+        async def main() -> T:
+            async with connect(self.db) as client:
+                return await question(client)
+
+        answer: T = run_async(main)
+        return answer
+
+    async def warn_if_nobody_runs(self, client: Client) -> None:
+        if await client.queries.owner() is None:
+            self.note(f"no engine runs on {self.db} now: it is recorded, and taken up when one does")
+
+
+def command(name: str, *, db: Database = "required") -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function the command of a verb: it gets a `Console` and its own arguments."""
+
+    def define(function: Callable[..., None]) -> click.Command:
+        own = getattr(function, "__click_params__", [])[::-1]
+        text = [VERBS[name].help, *filter(None, [inspect.getdoc(function)])]
+        return click.Command(
+            name,
+            params=[*own, *_shared(db)],
+            help="\n\n".join(text),
+            epilog=f"Example:\n\n\b\n  {VERBS[name].example}",
+            context_settings={"help_option_names": ["-h", "--help"]},
+            callback=_with_console(function),
+        )
+
+    return define
+
+
+def _with_console(function: Callable[..., None]) -> Callable[..., None]:
+    def call(*, db: str | None, json: bool, debug: bool, **own: Any) -> None:
+        debug = debug or debug_wanted()
+        source = click.get_current_context().get_parameter_source("db")
+        given = source is click.core.ParameterSource.COMMANDLINE
+        function(Console(db, json, debug, given), **own)
+
+    return call
+
+
+def _shared(db: Database) -> list[click.Parameter]:
+    texts = {
+        "required": "The database: path of a SQLite file, or sqlite:///path.",
+        "optional": "Check this database too: path of a SQLite file, or sqlite:///path.",
+        "memory": "Keep the run in this SQLite file, so that it survives.  [default: nothing is kept]",
+    }
+    default: dict[str, Any] = (
+        {"default": ":memory:"} if db == "memory" else {}
+    )  # click tells None from nothing
+    return [
+        click.Option(
+            ["--db"],
+            metavar="URL",
+            envvar="PERDURE_DB",
+            show_envvar=True,
+            required=db == "required",
+            help=texts[db],
+            **default,
+        ),
+        _switch("--json", JSON, "One JSON document on stdout."),
+        _switch("--debug", DEBUG, "Show tracebacks of errors."),
+    ]
+
+
+def _switch(name: str, meta: str, help: str) -> click.Option:
+    """Eager, because an error in any other parameter must know of it already."""
+
+    def note(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
+        ctx.meta[meta] = value
+        return value
+
+    return click.Option([name], is_flag=True, is_eager=True, callback=note, help=help)

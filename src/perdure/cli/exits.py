@@ -1,0 +1,70 @@
+"""Exit codes, for scripts. One table for the help text, the reference and the code."""
+
+from enum import IntEnum
+from typing import Any, Final
+
+import click
+
+from perdure import errors
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    TIMEOUT = 5
+    DATABASE = 6
+    INTERRUPTED = 130
+
+
+MEANING: Final = {
+    Exit.OK: "done",
+    Exit.FAILED: "run: the instance failed, was cancelled or is stuck; doctor: problems were found",
+    Exit.USAGE: "wrong usage or bad input",
+    Exit.NOT_FOUND: "no such instance or workflow",
+    Exit.CONFLICT: "conflict: key in use, instance ended, not stuck, another engine runs",
+    Exit.TIMEOUT: "the time was up; the instance goes on",
+    Exit.DATABASE: "the database cannot be opened, or failed",
+    Exit.INTERRUPTED: "interrupted",
+}
+
+# The first that fits counts: what is special stands before what is general.
+_EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
+    (errors.UnknownInstance, Exit.NOT_FOUND),
+    (errors.UnknownWorkflow, Exit.NOT_FOUND),
+    (errors.KeyInUse, Exit.CONFLICT),
+    (errors.InstanceEnded, Exit.CONFLICT),
+    (errors.NotStuck, Exit.CONFLICT),
+    (errors.EngineRunning, Exit.CONFLICT),
+    (errors.ResultTimeout, Exit.TIMEOUT),
+    (errors.InstanceFailed, Exit.FAILED),
+    (errors.InstanceCancelled, Exit.FAILED),
+    (errors.StoreError, Exit.DATABASE),
+    (errors.PerdureError, Exit.USAGE),
+)
+
+
+def exit_of(error: errors.PerdureError) -> Exit:
+    return next(code for kind, code in _EXITS if isinstance(error, kind))
+
+
+class Stopped(click.ClickException):
+    """The command ends here, with a message of one line or few. `kind` is for programs."""
+
+    def __init__(self, message: str, exit: Exit = Exit.USAGE, *, kind: str = "Usage") -> None:
+        super().__init__(message)
+        self.exit = exit
+        self.kind = kind
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        return int(self.exit)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {"error": {"type": self.kind, "message": self.message, "exit": self.exit_code}}
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"{click.style('perdure:', fg='red')} {self.message}", err=True)

@@ -1,0 +1,100 @@
+"""The top level: finds a command when it is asked for; turns errors into one clear line and an exit code."""
+
+import os
+import traceback
+from importlib import import_module
+from typing import Any
+
+import click
+
+from perdure.errors import PerdureError
+
+from .exits import MEANING, Exit, Stopped, exit_of
+from .verbs import VERBS
+
+JSON = "perdure.json"
+DEBUG = "perdure.debug"
+
+
+class Verbs(click.Group):
+    """The commands are known by name only until one of them is used, so that help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        found: click.Command = import_module(f".commands.{cmd_name}", __package__).command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb.name, verb.help) for verb in VERBS.values()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANING.items()])
+        with formatter.section("Environment"):
+            formatter.write_dl(
+                [
+                    ("PERDURE_DB", "the database, where --db is not given"),
+                    ("PERDURE_DEBUG", "1: tracebacks, as with --debug"),
+                    ("NO_COLOR", "any text: no colours"),
+                ]
+            )
+        with formatter.section("Example"):
+            formatter.write(f"{'':>{formatter.current_indent}}{VERBS['run'].example}\n")
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        ctx = super().make_context(*args, **kwargs)
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        return ctx
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Stopped as stopped:
+            raise _told(ctx, stopped) from stopped
+        except click.UsageError as error:
+            if ctx.meta.get(JSON):
+                _told(ctx, Stopped(error.format_message()))
+            raise
+        except PerdureError as error:
+            raise _told(ctx, Stopped(_text(error), exit_of(error), kind=type(error).__name__)) from error
+        except (KeyboardInterrupt, click.Abort) as error:
+            raise _told(ctx, Stopped("interrupted", Exit.INTERRUPTED, kind="Interrupted")) from error
+
+
+def _told(ctx: click.Context, stopped: Stopped) -> Stopped:
+    if ctx.meta.get(DEBUG) or debug_wanted():
+        click.echo(traceback.format_exc(), err=True, nl=False)
+    if ctx.meta.get(JSON):
+        from .text import to_json
+
+        click.echo(to_json(stopped.document))
+    return stopped
+
+
+def debug_wanted() -> bool:
+    return os.environ.get("PERDURE_DEBUG", "") not in ("", "0")
+
+
+def _text(error: PerdureError) -> str:
+    """Errors speak Python; here people write options."""
+    return str(error).replace('reuse="failed"', "--reuse failed")
+
+
+@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="perdure", message="perdure %(version)s")
+def cli() -> None:
+    """Run durable workflows, and look after them.
+
+    An ID is `workflow/key`, or the key alone where that is clear. Every command takes --json. Only the
+    result goes to stdout; progress and messages go to stderr.
+    """
+
+
+def main() -> None:
+    cli(prog_name="perdure")

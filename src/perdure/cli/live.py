@@ -1,0 +1,134 @@
+"""Progress of a run on stderr: a few lines, drawn again and again, on a terminal; plain lines elsewhere.
+
+What the code of flows and steps prints goes to stderr too while this is shown: stdout belongs to the result.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import click
+
+from perdure.runtime.history import Line, Waiting
+
+from .text import span, styled, told, until
+
+LINES_MAX: Final = 12
+
+
+class Progress(Protocol):
+    def happened(self, lines: Sequence[Line]) -> None: ...
+
+    def now(self, title: str, status: str, started_at: datetime, waiting: Sequence[Waiting]) -> None: ...
+
+
+class Plain:
+    """One line for each entry."""
+
+    def happened(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            click.echo(f"{line.at.astimezone():%H:%M:%S} {told(line, values=False)}", err=True)
+
+    def now(self, title: str, status: str, started_at: datetime, waiting: Sequence[Waiting]) -> None:
+        pass
+
+
+class Screen(io.TextIOBase):
+    """What is open, one line each, drawn over the last drawing. Also the stdout of user code meanwhile."""
+
+    def __init__(self) -> None:
+        self._drawn = 0
+        self._lock = threading.Lock()  # steps may print from threads
+        self._open_line = False  # somebody printed without a newline
+
+    def happened(self, lines: Sequence[Line]) -> None:
+        pass
+
+    def now(self, title: str, status: str, started_at: datetime, waiting: Sequence[Waiting]) -> None:
+        at = datetime.now(UTC)
+        lines = [f"{title}  {styled(status)}  {span((at - started_at).total_seconds())}"]
+        lines += [f"  {open_line(each, at)}" for each in waiting[:LINES_MAX]]
+        if len(waiting) > LINES_MAX:
+            lines.append(f"  … and {len(waiting) - LINES_MAX} more")
+        width = shutil.get_terminal_size().columns - 1
+        with self._lock:
+            self._erase()
+            self._end_line()
+            for line in lines:
+                click.echo(_cut(line, width), err=True)
+            self._drawn = len(lines)
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            self._erase()
+            sys.stderr.write(text)
+            if text:
+                self._open_line = not text.endswith("\n")
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        with self._lock:
+            self._erase()
+            self._end_line()
+            sys.stderr.flush()
+        super().close()
+
+    def _erase(self) -> None:
+        if self._drawn:
+            sys.stderr.write(f"\x1b[{self._drawn}F\x1b[J")
+            self._drawn = 0
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            sys.stderr.write("\n")
+            self._open_line = False
+
+
+@contextmanager
+def shown() -> Iterator[Progress]:
+    """Progress, for as long as something runs."""
+    if not _draws():
+        with redirect_stdout(sys.stderr):
+            yield Plain()
+        return
+    screen = Screen()
+    with redirect_stdout(screen):
+        try:
+            yield screen
+        finally:
+            screen.close()
+
+
+def open_line(open: Waiting, at: datetime) -> str:
+    age = span((at - open.since).total_seconds())
+    match open.kind:
+        case "call":
+            attempt = f", attempt {open.attempt}" if open.attempt > 1 else ""
+            return f"step {open.location}  {'waits for a free place' if open.held else age}{attempt}"
+        case "timer":
+            assert open.due is not None
+            return f"timer {open.location}  {until(open.due, at)}"
+        case "wait":
+            deadline = f", {until(open.due, at)} at the latest" if open.due is not None else ""
+            return f"waits for a message {open.what.replace(', ', ' or ') or 'of any name'}  {age}{deadline}"
+        case kind:
+            return f"{kind} {open.what or open.location}  {age}"
+
+
+def _draws() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(click.unstyle(line)) <= width else click.unstyle(line)[: width - 1] + "…"

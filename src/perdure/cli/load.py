@@ -1,0 +1,112 @@
+"""Finding `MODULE:FLOW`. The current directory is importable, as with `python -m`."""
+
+import difflib
+import os
+import sys
+import traceback
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+from .exits import Stopped
+
+
+def load(target: str) -> tuple[Any, list[Any]]:
+    """The flow, and every workflow of its module: children of the flow are usually among them."""
+    module_name, found, name = target.partition(":")
+    if not (module_name and found and name):
+        raise Stopped(f"{target!r} names no flow; write MODULE:FLOW, for example shop:order")
+    module = _module(module_name)
+    workflows = _workflows(module)
+    flow = _attribute(module, name, workflows)
+    if not _is_workflow(flow):
+        raise Stopped(
+            f"{target} is {_kind(flow)}, not a flow; put @perdure.flow above it{_choice(module, workflows)}"
+        )
+    return flow, list({id(each): each for each in (flow, *workflows.values())}.values())
+
+
+def _module(name: str) -> ModuleType:
+    directory = os.getcwd()
+    if name.endswith(".py"):
+        directory, file = os.path.split(os.path.abspath(name))
+        if not os.path.isfile(name):
+            raise Stopped(f"there is no file {name}")
+        name = file.removesuffix(".py")
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name + ".").startswith(error.name + "."):
+            raise Stopped(f"there is no module {error.name!r}{_near_module(error.name)}") from error
+        raise _broken(name, error) from error
+    except Exception as error:
+        raise _broken(name, error) from error
+    except SystemExit as error:
+        raise Stopped(f"{name} ended the process while it was imported (exit code {error.code})") from error
+
+
+def _broken(name: str, error: Exception) -> Stopped:
+    """The module is there and fails: the place is the deepest line that is not of the import machinery."""
+    if isinstance(error, SyntaxError):
+        place = f"{error.filename}:{error.lineno}"
+        return Stopped(f"{name} cannot be imported: {type(error).__name__}: {error.msg} at {place}")
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if len(frames) > 1 else ""
+    text = str(error).partition("\n")[0]
+    return Stopped(f"{name} cannot be imported: {type(error).__name__}: {text}{place}; --debug shows more")
+
+
+def _near_module(name: str) -> str:
+    parent, _, last = name.rpartition(".")
+    folder = os.getcwd()
+    if parent:
+        spec = find_spec(parent)
+        folder = next(iter(spec.submodule_search_locations or ()), "") if spec is not None else ""
+    names = [entry.removesuffix(".py") for entry in (os.listdir(folder) if os.path.isdir(folder) else ())]
+    near = difflib.get_close_matches(last, [entry for entry in names if entry.isidentifier()], n=1)
+    meant = f"; did you mean {'.'.join(filter(None, (parent, near[0])))!r}?" if near else ""
+    return meant or f" in {os.getcwd()} or among the installed packages"
+
+
+def _attribute(module: ModuleType, name: str, workflows: dict[str, Any]) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            by_name = next((each for each in workflows.values() if each.name == name), None)
+            if by_name is not None:
+                return by_name
+            raise Stopped(_missing(module, found, name, part, workflows))
+        found = getattr(found, part)
+    return found
+
+
+def _missing(module: ModuleType, owner: Any, name: str, part: str, workflows: dict[str, Any]) -> str:
+    names = list(workflows) if owner is module else []
+    near = difflib.get_close_matches(part, names, n=1) or difflib.get_close_matches(part, dir(owner), n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{module.__name__} has no {name!r}{meant}{_choice(module, workflows)}"
+
+
+def _choice(module: ModuleType, workflows: dict[str, Any]) -> str:
+    return f" ({module.__name__} has the flows {', '.join(sorted(workflows))})" if workflows else ""
+
+
+def _workflows(module: ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if _is_workflow(value)}
+
+
+def _is_workflow(value: Any) -> bool:
+    return not isinstance(value, type) and hasattr(value, "machine") and hasattr(value, "encode_plain_input")
+
+
+def _kind(value: Any) -> str:
+    kind = type(value).__name__
+    return {
+        "function": "a plain function",
+        "StepFunction": "a step",
+        "module": "a module",
+        "type": "a class",
+    }.get(kind, f"a value of type {kind}")

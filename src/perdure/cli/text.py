@@ -1,0 +1,133 @@
+"""Values, times and tables as people and programs read them. Pure: the time of now is an argument."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+import msgspec
+
+from perdure.runtime.history import Line
+
+STYLES: Final = {
+    "running": "cyan",
+    "waiting": "blue",
+    "stuck": "yellow",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "magenta",
+    "ok": "green",
+    "error": "red",
+    "timeout": "red",
+    "unknown": "yellow",
+}
+
+
+def styled(status: str) -> str:
+    return click.style(status, fg=STYLES.get(status))
+
+
+# ---- JSON --------------------------------------------------------------------------------------------------
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Recorded values as JSON: what it has no type for becomes text, in the form that input accepts."""
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(_plain(value), indent=indent, ensure_ascii=not unicode)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {
+                key if isinstance(key, str) else str(_plain(key)): _plain(item) for key, item in value.items()
+            }
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
+            return value
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case _:
+            return msgspec.to_builtins(value)
+
+
+def short(value: Any, width: int | None = 60) -> str:
+    """A value on one line, cut where it gets long."""
+    text = to_json(value)
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
+
+
+# ---- times -------------------------------------------------------------------------------------------------
+
+MINUTE: Final = 60
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+
+def span(seconds: float) -> str:
+    if seconds < 1:
+        return f"{max(seconds, 0):.1f} s"
+    if seconds < MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < HOUR:
+        return f"{seconds // MINUTE:.0f} min"
+    if seconds < DAY:
+        minutes = seconds % HOUR // MINUTE
+        return f"{seconds // HOUR:.0f} h" + (f" {minutes:.0f} min" if minutes else "")
+    days, hours = seconds // DAY, seconds % DAY // HOUR
+    return f"{days:.0f} day{'s' if days > 1 else ''}" + (f" {hours:.0f} h" if hours else "")
+
+
+def ago(at: datetime, now: datetime) -> str:
+    seconds = (now - at).total_seconds()
+    return "just now" if seconds < 1 else f"{span(seconds)} ago"
+
+
+def until(at: datetime, now: datetime) -> str:
+    seconds = (at - now).total_seconds()
+    return f"in {span(seconds)}" if seconds >= 0 else f"due since {span(-seconds)}"
+
+
+def local(at: datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+# ---- lines -------------------------------------------------------------------------------------------------
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need; the last one may be as long as it likes."""
+    widths = [max(len(click.unstyle(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def told(line: Line, width: int | None = 60, values: bool = True) -> str:
+    """One entry of a history: what came, what it led to."""
+    words = [line.location, styled(line.status)] if line.event == "receipt" else [line.event, line.location]
+    if values and line.value not in (None, ""):
+        words.append(short(line.value, width))
+    if line.error is not None and line.event == "receipt" and line.status != "ok":
+        words.append(first_line(str(line.error)))
+    led_to = [*line.opened]
+    if line.outcome:
+        reason = (
+            f": {first_line(str(line.error))}" if line.error is not None and line.event != "cancel" else ""
+        )
+        led_to.append(styled(line.outcome) + reason)
+    text = " ".join(word for word in words if word)
+    return f"{text} → {', '.join(led_to)}" if led_to else text
+
+
+def first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,46 @@
+"""The verbs, in one table: what people can ask of perdure. Help needs nothing but this."""
+
+from typing import Final, NamedTuple
+
+
+class Verb(NamedTuple):
+    """`help` is one line; `example` is a whole command that could be typed as it stands."""
+
+    name: str
+    help: str
+    example: str
+
+
+VERBS: Final = {
+    verb.name: verb
+    for verb in (
+        Verb(
+            "run",
+            "Run a flow here and print its result.",
+            """perdure run shop:order --input '{"order_id": "o-17"}' --db shop.db --key o-17""",
+        ),
+        Verb(
+            "start",
+            "Start an instance in the engine of another process.",
+            """perdure start order --input '{"order_id": "o-18"}' --key o-18 --db shop.db""",
+        ),
+        Verb("ls", "List instances, newest first.", "perdure ls --status waiting --db shop.db"),
+        Verb(
+            "show", "Show one instance: its state, result or error.", "perdure show order/o-17 --db shop.db"
+        ),
+        Verb("history", "Tell what happened to an instance.", "perdure history order/o-17 --db shop.db"),
+        Verb(
+            "send",
+            "Send a message to an instance.",
+            """perdure send order/o-17 decision '{"approved": true}' --db shop.db""",
+        ),
+        Verb(
+            "cancel",
+            "Ask an instance to stop.",
+            "perdure cancel order/o-17 --reason 'ordered twice' --db shop.db",
+        ),
+        Verb("retry", "Let a stuck instance try again.", "perdure retry order/o-17 --db shop.db"),
+        Verb("why", "Say what an instance waits for, in words.", "perdure why order/o-17 --db shop.db"),
+        Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
+    )
+}

@@ -1,0 +1,31 @@
+"""What every decision must satisfy before it is recorded. A machine that breaks a rule counts as one that raised.
+
+`apply` may then trust the journal: a decision that it could not fold must never get there, or the instance could not be
+loaded again.
+"""
+
+from .decision import Decision
+from .events import Event, Received
+from .instance import Instance
+from .status import TERMINAL
+
+
+def check(instance: Instance, event: Event, decision: Decision) -> None:
+    """`event` is what the machine was asked, and `instance` as it was before."""
+    if type(decision) is not Decision:
+        raise TypeError(f"a machine answers with a Decision, not with {type(decision).__name__}")
+    if decision.outcome is not None and decision.outcome.status not in TERMINAL:
+        raise ValueError(f"an outcome is terminal; {decision.outcome.status} is not")
+    if not decision.withdraw and not decision.open:
+        return
+    closed = {event.intent} if type(event) is Received else set()
+    for id in decision.withdraw:
+        if id not in instance.open or id in closed:
+            raise ValueError(f"the decision withdraws {id.hex()}, which is not open")
+        closed.add(id)
+    opened: set[bytes] = set()
+    for effect in decision.open:
+        id = instance.intent_id(effect)
+        if id in opened or (id in instance.open and id not in closed):
+            raise ValueError(f"two effects cannot be open at {effect.location!r}")
+        opened.add(id)

@@ -1,0 +1,1 @@
+"""For your tests and ours: conformance suites, simulation, a clock you can set."""

@@ -1,0 +1,311 @@
+"""The auditor: it sees every durable row and every visible act of a world, and stops the world at the first lie.
+
+It folds each committed row for itself, so it holds a second opinion of every instance. The rules are those of the design:
+acknowledged is durable, nothing is visible before it is durable, histories have no gaps, live equals folded, replay makes
+the same decisions, one receipt per intent, deliveries are journaled before they run, a fenced owner writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.errors import PerdureError
+from perdure.kernel.apply import Changed
+from perdure.kernel.batch import Batch, JournalRow, Publication
+from perdure.kernel.effects import Call
+from perdure.kernel.entry import Entry
+from perdure.kernel.events import (
+    Address,
+    CancelAsked,
+    Event,
+    Message,
+    Parked,
+    Received,
+    Redelivered,
+    Released,
+    Started,
+)
+from perdure.kernel.instance import Instance
+from perdure.kernel.kernel import Kernel, Ref, decode_outcome, offer_of
+from perdure.kernel.machine import Workflow
+from perdure.kernel.mailbox import Accepted, Answer
+from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.status import TERMINAL, Status
+from perdure.stores.memory import MemoryDatabase
+from perdure.stores.rebuild import Indexes, Rebuilt, _Fold, differences
+
+from .executor import Execution
+
+
+class Violation(AssertionError):
+    """A rule of the design was broken."""
+
+
+class Opened(msgspec.Struct):
+    """What the journal says of a call, and which of its deliveries were seen."""
+
+    instance: int
+    location: str
+    executor: str
+    deliveries_max: int
+    held: bool
+    delivery: int = 1  # the last one that is journaled
+    strikes: int = 1  # those that count against the allowed ones
+    counted: bool = True
+    started: set[int] = msgspec.field(default_factory=set)
+    receipts: int = 0
+    closed: bool = False
+
+
+class Auditor(_Fold):
+    def __init__(
+        self,
+        database: MemoryDatabase,
+        workflows: Mapping[str, Workflow],
+        slots: Mapping[str, int | None],
+    ) -> None:
+        super().__init__(None)
+        self.slots = slots
+        self._admitted: Counter[str] = Counter()
+        self._database = database
+        self._workflows = workflows
+        self._seq = 0
+        self._at = 0
+        self._names: dict[tuple[str, str, int], int] = {}
+        self._messages_recorded: Counter[tuple[int, str]] = Counter()
+        self._ended: dict[int, JournalRow] = {}
+        self.calls: dict[bytes, Opened] = {}
+        self.executions: list[Execution] = []
+        self.executed_keys: Counter[str] = Counter()
+        self.touched: set[int] = set()
+        self.may_break: set[str] = set()  # workflows whose machines raise on purpose
+        self.acknowledged: list[tuple[Ref, Event]] = []
+
+    # ---- what is written -----------------------------------------------------------------------------------------
+
+    def wrote(self, process: int, epoch: int, batch: Batch) -> None:
+        """A batch has just become durable."""
+        if epoch != self._database.epoch:
+            raise Violation(
+                f"process {process} wrote with epoch {epoch}, but {self._database.epoch} is the owner's"
+            )
+        for row in batch.journal:
+            if row.seq != self._seq + 1:
+                raise Violation(f"entry {row.seq} follows entry {self._seq}: the journal has a gap")
+            if row.instance in self._ended:
+                raise Violation(f"instance {row.instance} has ended and changes in entry {row.seq}")
+            if row.at < self._at:
+                raise Violation(f"entry {row.seq} was recorded before entry {self._seq}: time goes back")
+            self._seq, self._at = row.seq, row.at
+            self.take(row)
+            self.touched.add(row.instance)
+        self._check(self.problems)
+        for executor, slots in self.slots.items():
+            if slots is not None and self._admitted[executor] > slots:
+                raise Violation(f"{self._admitted[executor]} calls are admitted to {executor}, which has {slots} slots")
+        rebuilt = Rebuilt(self.heads, self.work, self.published, self.caused(), self.problems, self.broken)
+        inbox = [row for _, row in self._database.inbox.values()]
+        stored = Indexes(self._database.heads, self._database.work, self._database.published, inbox)
+        self._check(differences(rebuilt, stored))
+
+    def _check(self, problems: list[str]) -> None:
+        if problems:
+            raise Violation("; ".join(problems))
+
+    def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status) -> None:
+        """Called for each durable entry, once it is applied to our own copy."""
+        super()._index(instance, entry, changed, before)
+        self._audit_event(instance, entry)
+        for intent in changed.opened:
+            if type(intent.effect) is Call:
+                if intent.id in self.calls:
+                    raise Violation(f"{instance.address}: {intent.effect.location} was opened twice under one id")
+                effect = intent.effect
+                self.calls[intent.id] = Opened(
+                    instance.id, effect.location, effect.executor, effect.deliveries_max, intent.held
+                )
+                self._admitted[effect.executor] += not intent.held
+        for intent in changed.closed:
+            call = self.calls.get(intent.id)
+            if call is not None:
+                call.closed = True
+                self._admitted[call.executor] -= not call.held
+        stuck = entry.decision.stuck
+        if stuck is not None and stuck.kept and instance.address.workflow not in self.may_break:
+            raise Violation(f"{instance.address} is stuck: {stuck.error.message}\n{stuck.error.traceback}")
+        if instance.ended:
+            self._ended[instance.id] = self._database.histories[instance.id][-1]
+
+    def _audit_event(self, instance: Instance, entry: Entry) -> None:
+        match entry.event:
+            case Started(workflow=workflow, key=key, generation=generation):
+                name = (workflow, key, generation)
+                if name in self._names:
+                    raise Violation(f"{workflow}/{key} was started twice as generation {generation}")
+                self._names[name] = instance.id
+            case Message(id=id) if id:
+                self._messages_recorded[instance.id, id] += 1
+                if self._messages_recorded[instance.id, id] > 1:
+                    raise Violation(f"{instance.address} took the message {id!r} twice")
+            case Received(intent=id) if id in self.calls:
+                call = self.calls[id]
+                call.receipts += 1
+                if call.receipts > 1:
+                    raise Violation(f"{instance.address}: {call.location} got a second receipt")
+                if not call.started and entry.event.receipt.status == "ok":
+                    raise Violation(f"{instance.address}: {call.location} has a receipt and was never executed")
+            case Redelivered(intent=id, alone=alone):
+                call = self.calls[id]
+                call.delivery += 1
+                call.strikes += alone
+                call.counted = alone
+                if call.strikes > call.deliveries_max:
+                    raise Violation(
+                        f"{instance.address}: {call.location} is delivered alone {call.strikes} times, "
+                        f"{call.deliveries_max} are allowed"
+                    )
+            case Parked(intent=id):
+                self.calls[id].strikes -= self.calls[id].counted
+                self.calls[id].counted = False
+            case Released(intent=id):
+                self.calls[id].held = False
+                self._admitted[self.calls[id].executor] += 1
+            case _:
+                pass
+
+    # ---- what is seen --------------------------------------------------------------------------------------------
+
+    def executing(self, process: int, publication: Publication) -> None:
+        """An executor was handed a call: the entry that asks for it must be durable, and so must its delivery."""
+        call = self.calls.get(publication.intent)
+        where = f"{publication.address}: {publication.effect.location}"
+        if call is None:
+            raise Violation(f"{where} is executed before the entry that asks for it is durable")
+        if call.held or publication.delivery in call.started or publication.delivery > call.delivery:
+            state = "is held" if call.held else f"knows of {call.delivery}, and {sorted(call.started)} were seen"
+            raise Violation(f"{where} is executed as delivery {publication.delivery}; the journal {state}")
+        call.started.add(publication.delivery)
+
+    def executed(self, execution: Execution) -> None:
+        self.executions.append(execution)
+        self.executed_keys[execution.key] += 1
+
+    def acknowledge(self, to: Ref, event: Event, answer: Answer) -> None:
+        """A caller was told that its event is recorded."""
+        if isinstance(answer, Accepted):
+            self._check_durable(to, event, answer)
+            self.acknowledged.append((to, event))
+
+    def posted(self, to: Ref, event: Event) -> None:
+        """A caller's event is in the inbox table."""
+        self.acknowledged.append((to, event))
+
+    def _check_durable(self, to: Ref, event: Event, answer: Accepted) -> None:
+        head = self._database.heads.get(answer.instance)
+        if head is None:
+            raise Violation(f"{type(event).__name__} to {to} was acknowledged, but no such instance is durable")
+        match event:
+            case Message(id=id) if id:
+                if not self._messages_recorded[answer.instance, id] and not self._in_inbox(event):
+                    raise Violation(f"the message {id!r} to {to} was acknowledged and is not durable")
+            case CancelAsked():
+                live = self._live.get(answer.instance)
+                cancelled = live is None or live[0].cancelled or self._in_inbox(event)
+                if not cancelled:
+                    raise Violation(f"the cancel of {to} was acknowledged and is not durable")
+            case _:
+                pass
+
+    def _in_inbox(self, event: Event) -> bool:
+        if any(offer_of(row).event == event for _, row in self._database.inbox.values()):
+            return True
+        return any(live.kept == event for live, _ in self._live.values())
+
+    def told_end(self, instance: int, address: Address, status: str) -> None:
+        head = self._database.heads.get(instance)
+        if head is None or head.status != status:
+            raise Violation(f"{address} is said to have {status}, which is not durable")
+
+    # ---- live, folded, replayed ----------------------------------------------------------------------------------
+
+    def compare(self, kernel: Kernel) -> None:
+        """The owner's memory against our own copy, for what was written since the last time."""
+        live = kernel.instances()
+        for id in self.touched:
+            instance = live.get(id)
+            ours = self._live.get(id)
+            if instance is None or ours is None or instance.seq != ours[0].seq:
+                continue
+            difference = _difference(instance.state(), ours[0].state())
+            if difference:
+                raise Violation(f"{instance.address}: live state is not what the journal says: {difference}")
+        self.touched.clear()
+
+    def replay(self, id: int, *, whole: bool) -> None:
+        """Rebuild a machine from what is stored; `whole`: without its snapshot."""
+        head = self._database.heads[id]
+        workflow = self._workflows[head.workflow]
+        rows = self._database.histories[id]
+        snapshot = None if whole else self._database.snapshots.get(id)
+        if snapshot is not None:
+            rows = [row for row in rows if row.seq > snapshot.seq]
+        try:
+            instance = fold(Address(head.workflow, head.key), snapshot, rows)
+            ours = self._live.get(id)
+            if ours is not None:
+                difference = _difference(instance.state(), ours[0].state())
+                if difference:
+                    raise Violation(f"{instance.address}: the snapshot is not what the journal says: {difference}")
+            rebuild(instance, workflow).dispose()
+        except PerdureError as error:
+            raise Violation(f"{head.workflow}/{head.key} cannot be replayed: {error}") from error
+
+    def replay_all(self, *, whole: bool) -> None:
+        for id, head in self._database.heads.items():
+            if whole or head.status not in TERMINAL:
+                self.replay(id, whole=whole)
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """After the last fault, when all is quiet: nothing is left over, and nothing is missing."""
+        database = self._database
+        for id, head in database.heads.items():
+            if head.status not in TERMINAL:
+                waits = [intent.effect.location for intent in self._live[id][0].open.values()]
+                raise Violation(f"{head.workflow}/{head.key} is {head.status} for ever, with {waits} open")
+        if database.work or database.inbox:
+            inbox = [offer_of(row) for _, row in database.inbox.values()]
+            raise Violation(f"all have ended, and these rows are left: {database.work} {inbox}")
+        for call in self.calls.values():
+            if not call.closed:
+                raise Violation(f"instance {call.instance}: {call.location} was never answered")
+        for to, event in self.acknowledged:
+            self._check_delivered(to, event)
+
+    def _check_delivered(self, to: Ref, event: Event) -> None:
+        """Recorded, or its receiver had ended before it came."""
+        instances = [id for id, head in self._database.heads.items() if to in (id, Address(head.workflow, head.key))]
+        if not instances:
+            raise Violation(f"{type(event).__name__} to {to} was acknowledged and is gone")
+
+    def kept(self, instance: int) -> bool:
+        """Whether a stuck instance keeps an event, that a retry delivers again."""
+        return instance in self._live and self._live[instance][0].kept is not None
+
+    def outcome(self, address: Address) -> Any:
+        id = self._database.names.get((address.workflow, address.key))
+        head = self._database.heads.get(id) if id is not None else None
+        return decode_outcome(head.outcome) if head is not None and head.outcome is not None else None
+
+
+def _difference(live: dict[str, object], folded: dict[str, object]) -> str:
+    if live == folded:
+        return ""
+    return ", ".join(
+        f"{name}: {live[name]!r} against {folded[name]!r}" for name in live if live[name] != folded[name]
+    )

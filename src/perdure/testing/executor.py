@@ -1,0 +1,169 @@
+"""Fake executors: they run real step functions at once, and let the world decide when, how often and whether it hears.
+
+The side effect of an execution is the call of its function. The receipt comes later in virtual time, perhaps twice, perhaps
+through the inbox table, perhaps never because the process died right after the side effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, NamedTuple, Protocol
+
+from perdure.executors import info
+from perdure.kernel.batch import Publication
+from perdure.kernel.receipt import Receipt
+from perdure.ports.executor import Answered, Work
+
+from .clock import Life, VirtualClock
+from .faults import MILLISECOND, Faults
+
+
+class Execution(NamedTuple):
+    """One side effect, as the outside world saw it."""
+
+    key: str
+    intent: bytes
+    location: str
+    attempt: int
+    delivery: int
+    process: int
+    at: int
+
+
+class Site(Protocol):
+    """What an executor needs of its world."""
+
+    def executing(self, process: int, publication: Publication) -> None: ...
+
+    def executed(self, execution: Execution) -> None: ...
+
+    def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None: ...
+
+
+class FakeExecutor:
+    """See the module. `slots`: how many calls it takes at once, which the gate must respect."""
+
+    def __init__(
+        self,
+        name: str,
+        slots: int | None,
+        *,
+        process: int,
+        clock: VirtualClock,
+        life: Life,
+        dice: random.Random,
+        faults: Faults,
+        counts: Counter[str],
+        site: Site,
+        crash: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.slots = slots
+        self._process = process
+        self._clock = clock
+        self._life = life
+        self._dice = dice
+        self._faults = faults
+        self._counts = counts
+        self._site = site
+        self._crash = crash
+        self._tell = tell
+        self.running: dict[bytes, Publication] = {}
+
+    def start(self, publication: Publication, answered: Answered) -> None:
+        self._site.executing(self._process, publication)
+        self.running[publication.intent] = publication
+        self._clock.after(
+            self._duration() // 2, lambda: self._perform(publication, answered), self._life
+        )
+
+    def stop(self, intent: bytes) -> None:
+        """Cut the call. A plain function in a thread cannot be cut: sometimes its receipt comes all the same."""
+        if self._dice.random() < 0.5:
+            self.running.pop(intent, None)
+
+    async def close(self) -> None:
+        self.running.clear()
+
+    # ---- one execution -------------------------------------------------------------------------------------------
+
+    def _duration(self) -> int:
+        return self._dice.randrange(0, 30) * MILLISECOND
+
+    def _perform(self, publication: Publication, answered: Answered) -> None:
+        if publication.intent not in self.running:
+            return
+        receipt = self._call(publication)
+        self._counts["executions"] += 1
+        faults, dice = self._faults, self._dice
+        if faults.lost and dice.random() < faults.lost:
+            self._counts["crashes after a side effect"] += 1
+            self._crash(f"right after executing {publication.effect.location}")
+            return
+        delay = self._duration() // 2
+        if faults.delay and dice.random() < faults.delay:
+            self._counts["receipts delayed"] += 1
+            delay += dice.randrange(50, 300) * MILLISECOND
+        self._clock.after(delay, lambda: self._answer(publication, receipt, answered), self._life)
+        if faults.remote and dice.random() < faults.remote:
+            self._counts["receipts through the inbox"] += 1
+            self._clock.after(
+                dice.randrange(0, 200) * MILLISECOND,
+                lambda: self._site.post_receipt(publication.instance, publication.intent, receipt),
+            )
+
+    def _answer(self, publication: Publication, receipt: Receipt, answered: Answered) -> None:
+        if self.running.pop(publication.intent, None) is None:
+            return
+        answered(publication.intent, receipt)
+        if self._faults.duplicate and self._dice.random() < self._faults.duplicate:
+            self._counts["receipts duplicated"] += 1
+            self._clock.after(
+                self._duration(), lambda: answered(publication.intent, receipt), self._life
+            )
+
+    def _call(self, publication: Publication) -> Receipt:
+        about = info.StepInfo.of(publication)
+        effect = publication.effect
+        self._site.executed(
+            Execution(
+                about.idempotency_key,
+                publication.intent,
+                effect.location,
+                effect.attempt,
+                publication.delivery,
+                self._process,
+                self._clock.now(),
+            )
+        )
+        work = publication.work
+        if not isinstance(work, Work):
+            return info.NO_WORK
+        return copy_context().run(perform, work, about)
+
+
+def perform(work: Work, about: info.StepInfo) -> Receipt:
+    """Run a step to its end, at once. An `async def` step may await nothing that takes time."""
+    info.current.set(about)
+    try:
+        return info.ok(_finished(work.function(*work.args, **work.kwargs)), work.returns)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        return info.error(error)
+
+
+def _finished(value: Any) -> Any:
+    if not asyncio.iscoroutine(value):
+        return value
+    try:
+        value.send(None)
+    except StopIteration as end:
+        return end.value
+    value.close()
+    raise RuntimeError("in a simulated world a step may not wait for real input or output: use a fake")

@@ -1,0 +1,229 @@
+"""Faults: what may go wrong, how often, and the store on which it does.
+
+`FaultyStore` stands between a shard and its database. It decides from the world's dice what becomes of each commit: the
+process dies before, inside or after it, the write happens and an error is reported, nothing happens and an error is
+reported, or the answer comes late, while the shard builds the next batch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from perdure.errors import Fenced, StoreFailed
+from perdure.kernel.batch import Batch, InboxRow, WorkRow
+from perdure.kernel.kernel import Record, Ref
+from perdure.ports.store import Lease, Position
+from perdure.stores.memory import MemoryStore
+
+from .clock import Life, VirtualClock
+
+MILLISECOND = 1_000_000
+
+
+class Faults(msgspec.Struct):
+    """Chances (0 to 1) of what may go wrong. All zero: a calm world."""
+
+    crash_before: float = 0.0  # of each commit: the process dies and nothing was written
+    crash_after: float = 0.0  # of each commit: it was written, and nobody heard
+    crash_inside: float = 0.0  # of each commit: the process dies while the answer is under way
+    false_error: float = 0.0  # of each commit: it was written and reported as failed
+    true_error: float = 0.0  # of each commit: it was not written and reported as failed
+    read_error: float = 0.0  # of each look at the inbox or the timers
+    late_commit: float = 0.0  # of each commit: the answer comes later
+    late_load: float = 0.0  # of each load: the answers come later
+    crash_at: int = 0  # the process dies around this commit of the world, counted from 1; 0: none
+    crash_kind: str = "crash_before"
+    kill: float = 0.0  # of each moment of mischief: the process dies, whatever it does
+    zombie: float = 0.0  # ... a second owner comes while the first goes on
+    restart: float = 0.0  # ... the process is stopped in good order and started again
+    jump: float = 0.0  # ... the wall clock jumps
+    duplicate: float = 0.0  # of each receipt and each message: it comes twice
+    remote: float = 0.0  # of each receipt and each message: it comes through the inbox table
+    delay: float = 0.0  # of each receipt and each message: it comes late, so that others overtake it
+    lost: float = 0.0  # of each execution: the process dies right after the side effect
+    cache: int = 4096  # instances kept in memory; 0: evicted after every entry
+    snapshots: bool = False  # snapshots after every few entries instead of every few kilobytes
+
+    def off(self) -> None:
+        """The faults stop; from now on everything must come to its end."""
+        for name in CHANCES:
+            setattr(self, name, 0.0)
+        self.crash_at = 0
+
+
+CHANCES = tuple(
+    name for name in Faults.__struct_fields__ if name not in ("crash_at", "crash_kind", "cache", "snapshots")
+)
+
+
+class Watcher(Protocol):
+    """Who is told what a store does. The auditor."""
+
+    def wrote(self, process: int, epoch: int, batch: Batch) -> None: ...
+
+
+class FaultyStore:
+    """One connection of one process. `crash` ends the process; nothing here calls back after that."""
+
+    def __init__(
+        self,
+        inner: MemoryStore,
+        *,
+        process: int,
+        clock: VirtualClock,
+        life: Life,
+        dice: random.Random,
+        faults: Faults,
+        counts: Counter[str],
+        watcher: Watcher,
+        crash: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._inner = inner
+        self._process = process
+        self._clock = clock
+        self._life = life
+        self._dice = dice
+        self._faults = faults
+        self._counts = counts
+        self._watcher = watcher
+        self._crash = crash
+        self._tell = tell
+        self._epoch = 0
+
+    # ---- commits -------------------------------------------------------------------------------------------------
+
+    def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
+        self._counts["commits"] += 1
+        fate = self._fate()
+        if fate == "true_error":
+            self._counts["commits refused by the disk"] += 1
+            self._tell(f"the commit of {_entries(batch)} fails")
+            self._later(done, StoreFailed("the disk is full; nothing was written"))
+        elif fate == "crash_before":
+            self._counts["crashes before a commit"] += 1
+            self._crash(f"before the commit of {_entries(batch)}")
+        elif fate == "late_commit":
+            self._counts["late commits"] += 1
+            delay = self._dice.randrange(1, 60) * MILLISECOND
+            if self._dice.random() < 0.5:
+                self._write(batch, lambda error: self._after(delay, lambda: done(error)))
+            else:
+                self._after(delay, lambda: self._write(batch, done))
+        else:
+            self._write(batch, lambda error: self._written(fate, batch, error, done))
+
+    def _fate(self) -> str:
+        faults = self._faults
+        if faults.crash_at and self._counts["commits"] == faults.crash_at:
+            return faults.crash_kind
+        roll = self._dice.random()
+        for name in ("crash_before", "crash_after", "crash_inside", "false_error", "true_error", "late_commit"):
+            chance: float = getattr(faults, name)
+            if roll < chance:
+                return name
+            roll -= chance
+        return ""
+
+    def _write(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
+        def heard(error: Exception | None) -> None:
+            if error is None:
+                self._counts["entries"] += len(batch.journal)
+                self._tell(f"commits {_entries(batch)}")
+                self._watcher.wrote(self._process, self._epoch, batch)
+            elif isinstance(error, Fenced):
+                self._counts["zombie writes refused"] += 1
+                self._tell(f"is fenced: {_entries(batch)} refused")
+            else:
+                self._counts["commits in conflict"] += 1
+                self._tell(f"commit refused: {error}")
+            done(error)
+
+        self._inner.commit(batch, heard)
+
+    def _written(
+        self, fate: str, batch: Batch, error: Exception | None, done: Callable[[Exception | None], None]
+    ) -> None:
+        if error is not None or not fate:
+            done(error)
+        elif fate == "crash_after":
+            self._counts["crashes after a commit"] += 1
+            self._crash(f"after the commit of {_entries(batch)}")
+        elif fate == "crash_inside":
+            self._counts["crashes inside a commit"] += 1
+            self._after(self._dice.randrange(1, 20) * MILLISECOND, lambda: self._crash("inside a commit"))
+        else:
+            assert fate == "false_error"
+            self._counts["commits written but reported failed"] += 1
+            self._tell("is told that the commit failed, which is not true")
+            self._later(done, StoreFailed("the connection was lost at COMMIT"))
+
+    def _later(self, done: Callable[[Exception | None], None], error: Exception) -> None:
+        if self._dice.random() < 0.5:
+            done(error)
+        else:
+            self._after(self._dice.randrange(1, 10) * MILLISECOND, lambda: done(error))
+
+    def _after(self, delay: int, callback: Callable[[], None]) -> None:
+        self._clock.after(delay, callback, self._life)
+
+    # ---- everything else -----------------------------------------------------------------------------------------
+
+    def acquire(self, owner: str) -> Lease:
+        lease = self._inner.acquire(owner)
+        self._epoch = lease.epoch
+        return lease
+
+    def release(self) -> None:
+        self._inner.release()
+
+    def position(self) -> Position:
+        return self._inner.position()
+
+    def register(self, workflows: Sequence[tuple[str, str]]) -> None:
+        self._inner.register(workflows)
+
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
+        for ref in refs:
+            if self._faults.late_load and self._dice.random() < self._faults.late_load:
+                self._counts["late loads"] += 1
+                self._load_late(ref, done)
+            else:
+                self._inner.load([ref], done)
+
+    def _load_late(self, ref: Ref, done: Callable[[Ref, Record | None], None]) -> None:
+        """The database answers with what it knew when it was asked."""
+        self._inner.load(
+            [ref],
+            lambda ref, record: self._after(
+                self._dice.randrange(1, 40) * MILLISECOND, lambda: done(ref, record)
+            ),
+        )
+
+    def due(self, before: int, limit: int) -> list[WorkRow]:
+        self._maybe_unreadable()
+        return self._inner.due(before, limit)
+
+    def inbox(self, limit: int) -> list[InboxRow]:
+        self._maybe_unreadable()
+        return self._inner.inbox(limit)
+
+    def _maybe_unreadable(self) -> None:
+        if self._faults.read_error and self._dice.random() < self._faults.read_error:
+            self._counts["reads failed"] += 1
+            raise StoreFailed("the database cannot be read")
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _entries(batch: Batch) -> str:
+    seqs = [row.seq for row in batch.journal]
+    if not seqs:
+        return f"a batch of {len(batch.inbox_added)} added, {len(batch.inbox_removed)} removed inbox rows"
+    return f"entry {seqs[0]}" if len(seqs) == 1 else f"entries {seqs[0]} to {seqs[-1]}"

@@ -1,0 +1,348 @@
+"""The museum: bugs that were once made somewhere, put into the code on purpose. The simulation must find each of them.
+
+An exhibit patches the code under test for the time of a `with` block. `hunt` runs seeds in order until a world fails; an
+exhibit that no seed finds is a hole in the auditor, not a harmless bug.
+
+    python -m perdure.testing.museum                     every exhibit, with the number of schedules it took
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from perdure.errors import Fenced
+from perdure.flows.context import Context
+from perdure.flows.machine import FlowMachine
+from perdure.kernel import apply, kernel, snapshot
+from perdure.kernel.batch import Batch
+from perdure.kernel.events import CancelAsked, Message, Received, Started
+from perdure.kernel.kernel import Kernel
+from perdure.kernel.mailbox import Accepted, Stale
+from perdure.kernel.moment import Moment
+from perdure.kernel.replay import rebuild
+from perdure.runtime.shard import Shard
+from perdure.runtime.timers import Timers
+from perdure.stores.memory import MemoryStore
+
+from .sim import simulate
+
+SCHEDULES_MAX = 10_000
+
+
+class Exhibit(NamedTuple):
+    name: str
+    patches: Callable[[], list[tuple[Any, str, Any]]]
+
+
+class Catch(NamedTuple):
+    """`schedules`: how many it took, or 0 when nothing was found; `error`: what the auditor said."""
+
+    name: str
+    schedules: int
+    seed: int
+    error: str
+
+
+@contextmanager
+def on_display(exhibit: Exhibit) -> Iterator[None]:
+    """The code with this bug in it."""
+    with ExitStack() as stack:
+        for target, name, replacement in exhibit.patches():
+            stack.enter_context(patch.object(target, name, replacement))
+        yield
+
+
+def hunt(exhibit: Exhibit, schedules_max: int = SCHEDULES_MAX) -> Catch:
+    """Run seeds until one of them notices."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with on_display(exhibit):
+            for seed in range(schedules_max):
+                found = simulate(seed)
+                if found.error:
+                    return Catch(exhibit.name, seed + 1, seed, found.summary)
+                if seed % 200 == 199:
+                    gc.collect()
+    finally:
+        if collecting:
+            gc.enable()
+    return Catch(exhibit.name, 0, -1, "")
+
+
+# ---- the runtime ----------------------------------------------------------------------------------------------------
+
+
+def _publish_early() -> list[tuple[Any, str, Any]]:
+    commit = Shard._commit
+
+    def mutant(self: Shard) -> None:
+        for publication in self._building.publications.values():
+            self._start_call(publication)
+        commit(self)
+
+    return [(Shard, "_commit", mutant)]
+
+
+def _acknowledge_early() -> list[tuple[Any, str, Any]]:
+    commit = Shard._commit
+
+    def mutant(self: Shard) -> None:
+        self._acknowledge(self._building)
+        commit(self)
+
+    return [(Shard, "_commit", mutant)]
+
+
+def _ignore_failed_commit() -> list[tuple[Any, str, Any]]:
+    committed = Shard._committed
+
+    def mutant(self: Shard, life: int, error: Exception | None) -> None:
+        committed(self, life, error if isinstance(error, Fenced) else None)
+
+    return [(Shard, "_committed", mutant)]
+
+
+def _redeliver_unrecorded() -> list[tuple[Any, str, Any]]:
+    def mutant(self: Shard, instance_id: int, intent: bytes, alone: bool) -> None:
+        instance = self.kernel.instances()[instance_id]
+        if instance.machine is None:
+            workflow = self.kernel.workflows[instance.address.workflow]
+            instance.workflow, instance.machine = workflow, rebuild(instance, workflow)
+        batch = Batch()
+        self.kernel._publish(instance, instance.open[intent], batch)
+        for publication in batch.publications.values():
+            self._start_call(publication)
+
+    return [(Shard, "_deliver_again", mutant)]
+
+
+def _forget_receipts() -> list[tuple[Any, str, Any]]:
+    """A failed commit loses the receipts that were in memory, and nobody runs those calls again."""
+    load = Shard._load
+
+    def mutant(self: Shard) -> None:
+        for intent in self._receipts:
+            self.running.setdefault(intent, None)  # type: ignore[arg-type]
+        self._receipts.clear()
+        load(self)
+
+    return [(Shard, "_load", mutant)]
+
+
+def _believe_late_loads() -> list[tuple[Any, str, Any]]:
+    loaded = Shard._loaded
+
+    def mutant(self: Shard, life: int, asked: int, *rest: Any) -> None:
+        loaded(self, life, 1 << 62, *rest)
+
+    return [(Shard, "_loaded", mutant)]
+
+
+def _timers_in_memory_only() -> list[tuple[Any, str, Any]]:
+    return [(Timers, "_refill", lambda self, now: setattr(self, "_horizon", now + 60_000_000_000))]
+
+
+# ---- the store ------------------------------------------------------------------------------------------------------
+
+
+def _no_epoch_check() -> list[tuple[Any, str, Any]]:
+    return [(MemoryStore, "_fenced", lambda self: None)]
+
+
+def _half_a_commit() -> list[tuple[Any, str, Any]]:
+    """Heads and journal in two transactions: the process can die between them."""
+    write = MemoryStore._write
+
+    def mutant(self: MemoryStore, batch: Batch) -> None:
+        heads, batch.heads = batch.heads, {id: head for id, head in batch.heads.items() if head.outcome is None}
+        write(self, batch)
+        batch.heads = heads
+
+    return [(MemoryStore, "_write", mutant)]
+
+
+# ---- the kernel -----------------------------------------------------------------------------------------------------
+
+
+def _after_index(change: Callable[[Batch], None]) -> Callable[[], list[tuple[Any, str, Any]]]:
+    def patches() -> list[tuple[Any, str, Any]]:
+        index = Kernel._index
+
+        def mutant(self: Kernel, instance: Any, entry: Any, changed: Any, before: Any, batch: Batch) -> None:
+            index(self, instance, entry, changed, before, batch)
+            change(batch)
+
+        return [(Kernel, "_index", mutant)]
+
+    return patches
+
+
+def _refuse_less(*answers: type) -> Callable[[], list[tuple[Any, str, Any]]]:
+    """Events are recorded although there is an answer without that."""
+
+    def patches() -> list[tuple[Any, str, Any]]:
+        refusal = Kernel._refusal
+
+        def mutant(self: Kernel, instance: Any, event: Any) -> Any:
+            answer = refusal(self, instance, event)
+            duplicate = isinstance(answer, Accepted) and isinstance(event, Message)
+            stale = isinstance(answer, Stale) and isinstance(event, Received) and instance.id and not instance.ended
+            return None if (duplicate and Message in answers) or (stale and Received in answers) else answer
+
+        return [(Kernel, "_refusal", mutant)]
+
+    return patches
+
+
+def _attempts_uncounted() -> list[tuple[Any, str, Any]]:
+    return [(Kernel, "_again_or_unknown", lambda self, instance, event: event)]
+
+
+def _live_differs() -> list[tuple[Any, str, Any]]:
+    def mutant(instance: Any, entry: Any) -> Any:
+        changed = apply.apply(instance, entry)
+        if isinstance(entry.event, CancelAsked):
+            instance.cancelled = False
+        return changed
+
+    return [(kernel, "apply", mutant)]
+
+
+def _caused_not_kept() -> list[tuple[Any, str, Any]]:
+    close = Kernel.close
+
+    def mutant(self: Kernel, batch: Batch) -> None:
+        self._caused = [offer for offer in self._caused if not isinstance(offer.event, Received | Started)]
+        close(self, batch)
+
+    return [(Kernel, "close", mutant)]
+
+
+def _inbox_not_emptied() -> list[tuple[Any, str, Any]]:
+    take = Kernel._take
+
+    def mutant(self: Kernel, instance: Any, offer: Any, batch: Batch) -> None:
+        take(self, instance, offer, batch)
+        batch.inbox_removed.clear()
+
+    return [(Kernel, "_take", mutant)]
+
+
+def _evict_uncommitted() -> list[tuple[Any, str, Any]]:
+    evict = Kernel.evict
+    return [(Kernel, "evict", lambda self, keep, durable_seq: evict(self, keep, 1 << 62))]
+
+
+def _time_goes_back() -> list[tuple[Any, str, Any]]:
+    advance = Kernel.advance
+
+    def mutant(self: Kernel, batch: Batch, now: int) -> None:
+        self.at = now
+        advance(self, batch, now)
+
+    return [(Kernel, "advance", mutant)]
+
+
+def _kept_ids_repeat() -> list[tuple[Any, str, Any]]:
+    begin = Kernel.__init__
+
+    def mutant(self: Kernel, *args: Any, **options: Any) -> None:
+        begin(self, *args, **{**options, "salt": b""})
+
+    return [(Kernel, "__init__", mutant)]
+
+
+def _slots_ignored() -> list[tuple[Any, str, Any]]:
+    """A held call is handed out at once."""
+    begin = Kernel._begin
+
+    def mutant(self: Kernel, instance: Any, intent: Any, batch: Batch) -> None:
+        begin(self, instance, intent, batch)
+        if intent.held:
+            self._publish(instance, intent, batch)
+
+    return [(Kernel, "_begin", mutant)]
+
+
+def _dice_unrecorded() -> list[tuple[Any, str, Any]]:
+    dice = random.Random(1)
+    return [(Moment, "entropy", lambda self: dice.randbytes(64))]
+
+
+def _snapshot_loses_intent() -> list[tuple[Any, str, Any]]:
+    restore = snapshot.restore
+
+    def mutant(row: Any) -> Any:
+        instance = restore(row)
+        if instance.open:
+            instance.open.popitem()
+        return instance
+
+    import perdure.kernel.replay as replay
+
+    return [(replay, "restore", mutant)]
+
+
+# ---- flows ----------------------------------------------------------------------------------------------------------
+
+
+def _clock_in_machine() -> list[tuple[Any, str, Any]]:
+    ticks = itertools.count(1)
+    return [(Context, "now", lambda self: datetime.fromtimestamp(next(ticks), UTC))]
+
+
+def _mail_lost() -> list[tuple[Any, str, Any]]:
+    return [(FlowMachine, "put_back", lambda self, mail: None)]
+
+
+EXHIBITS: tuple[Exhibit, ...] = (
+    Exhibit("calls are published before the commit", _publish_early),
+    Exhibit("callers are answered before the commit", _acknowledge_early),
+    Exhibit("a failed commit is ignored", _ignore_failed_commit),
+    Exhibit("the store does not check the epoch", _no_epoch_check),
+    Exhibit("the last head of an instance is not written with its journal", _half_a_commit),
+    Exhibit("a timer row is not written", _after_index(lambda batch: batch.work_opened.clear())),
+    Exhibit("a timer row is not deleted", _after_index(lambda batch: batch.work_closed.clear())),
+    Exhibit("timers of an earlier life are not read", _timers_in_memory_only),
+    Exhibit("a stale receipt is applied", _refuse_less(Received)),
+    Exhibit("message ids are not remembered", _refuse_less(Message)),
+    Exhibit("a redelivery is not journaled", _redeliver_unrecorded),
+    Exhibit("deliveries are not counted", _attempts_uncounted),
+    Exhibit("receipts are lost with a failed commit", _forget_receipts),
+    Exhibit("live state skips what the fold applies", _live_differs),
+    Exhibit("what an entry caused is kept in memory only", _caused_not_kept),
+    Exhibit("a delivered inbox row is not removed", _inbox_not_emptied),
+    Exhibit("an instance is evicted before it is durable", _evict_uncommitted),
+    Exhibit("a late answer of the store is believed", _believe_late_loads),
+    Exhibit("ids of kept events repeat in the next life", _kept_ids_repeat),
+    Exhibit("recorded time goes back with the wall clock", _time_goes_back),
+    Exhibit("the gate holds a call and it runs all the same", _slots_ignored),
+    Exhibit("dice are rolled anew in replay", _dice_unrecorded),
+    Exhibit("a flow reads the clock", _clock_in_machine),
+    Exhibit("a message is lost when its receive is cancelled", _mail_lost),
+    Exhibit("a snapshot drops an open intent", _snapshot_loses_intent),
+)
+
+
+def main() -> int:
+    width = max(len(exhibit.name) for exhibit in EXHIBITS)
+    missed = 0
+    for exhibit in EXHIBITS:
+        catch = hunt(exhibit)
+        missed += not catch.schedules
+        print(f"{catch.name:{width}} {catch.schedules or 'NOT FOUND':>9}  {catch.error[:120]}", flush=True)
+    print(f"{len(EXHIBITS) - missed} caught, {missed} missed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

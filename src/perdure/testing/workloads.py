@@ -1,0 +1,537 @@
+"""What the simulated worlds run: small real flows, and a raw machine for what no flow does.
+
+Every workload comes to the same end whatever happens on the way, so a world full of faults is held against a calm one. A
+workload is a function that asks its world for instances and answers which outcome each must have: a value, the name of an
+error, or a function of the outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.codec import decode, encode
+from perdure.errors import ChildFailed, Fatal, JoinFailed, ReceiveTimeout, StepFailed
+from perdure.executors.info import step_info
+from perdure.flows.author import Backoff, Break, Continue, flow, step
+from perdure.flows.context import Context
+from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Stuck
+from perdure.kernel.effects import Call, Effect, Timer, Wait
+from perdure.kernel.events import Event, Message, Received, Retried, Skipped, Started
+from perdure.kernel.limits import Limits
+from perdure.kernel.machine import Machine
+from perdure.kernel.moment import Moment
+from perdure.kernel.receipt import Failure
+from perdure.kernel.routing import Subscription
+from perdure.kernel.status import Status
+from perdure.ports.executor import Work
+
+from .clock import SECOND
+from .world import World
+
+QUICK = Backoff(base=0.01, factor=1, jitter=0.5)
+
+Expected = dict[tuple[str, str], Any]
+"""What must become of each instance, by workflow and key."""
+
+# ---- steps ----------------------------------------------------------------------------------------------------------
+
+
+@step(retries=40, backoff=QUICK)
+async def double(value: int, failures: int = 0) -> int:
+    """Fails as often as it is told, then doubles."""
+    if step_info().attempt <= failures:
+        raise ConnectionError(f"attempt {step_info().attempt}")
+    return 2 * value
+
+
+@step(retries=40, backoff=Backoff(base=0))
+def slow_double(value: int) -> int:
+    return 2 * value
+
+
+@step(retries=40)
+async def hopeless() -> None:
+    raise Fatal("never")
+
+
+@step(retries=2, backoff=QUICK)
+async def failing() -> None:
+    raise ValueError("as always")
+
+
+# ---- flows ----------------------------------------------------------------------------------------------------------
+
+
+@flow
+async def order(ctx: Context, cents: int) -> int:
+    charged = await ctx.step("charge", double, cents, 1)
+    await ctx.sleep("settle", 0.05)
+    ctx.publish("charged", charged)
+    shipped = await ctx.step("ship", slow_double, charged)
+    try:
+        await ctx.step("bonus", hopeless)
+    except StepFailed:
+        ctx.publish("bonus", "none")
+    return shipped + await ctx.step("ship", double, 1)
+
+
+@flow
+async def fan(ctx: Context) -> list[int]:
+    first = await asyncio.gather(double(1), slow_double(2), double(3, 1))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ctx.step("part", slow_double, n)) for n in range(3)]
+    try:
+        async with asyncio.timeout(0.04):
+            await asyncio.sleep(30)
+    except TimeoutError:
+        first.append(0)
+    return first + [task.result() for task in tasks]
+
+
+@flow
+async def talk(ctx: Context, count: int) -> list[int]:
+    """Every message exactly once, however the receives are cut short."""
+    heard: list[int] = []
+    while len(heard) < count:
+        try:
+            if len(heard) % 2:
+                heard.append((await ctx.receive("word", timeout=0.05)).body)
+            else:
+                async with asyncio.timeout(0.05):
+                    message = await ctx.receive("word", "other")
+                    heard.append(message.body)
+        except (ReceiveTimeout, TimeoutError):
+            await ctx.step("wait", double, 0)
+    return sorted(heard)
+
+
+@flow
+async def cut(ctx: Context, count: int) -> list[int]:
+    """A receive and its cancellation in the very same delivery: the message must stay."""
+    heard: list[int] = []
+
+    async def listen() -> int:
+        body: int = (await ctx.receive("word")).body
+        return body
+
+    while len(heard) < count:
+        listener = asyncio.ensure_future(listen())
+        await asyncio.sleep(0)
+        first = (await ctx.receive()).body
+        listener.cancel()
+        try:
+            heard.append(await listener)
+        except asyncio.CancelledError:
+            pass
+        heard.append(first)
+    return sorted(heard)
+
+
+@flow
+async def looper(ctx: Context, rounds: int) -> int:
+    async def body(ctx: Context, state: int) -> Continue[int] | Break[int]:
+        value = await ctx.step("add", double, 1)
+        if state % 3 == 2:
+            await asyncio.gather(ctx.step("twin", double, 0), ctx.step("twin", slow_double, 0))
+        if state == 4:
+            await ctx.sleep("nap", 0.01)
+        state += value // 2
+        return Break(state) if state >= rounds else Continue(state)
+
+    first: int = await ctx.loop("rounds", body, 0, keep=2, prune_every=2)
+    return first + await ctx.step("after", double, 1)
+
+
+@flow
+async def listener(ctx: Context, count: int) -> list[int]:
+    async def body(ctx: Context, state: list[int]) -> Continue[list[int]] | Break[list[int]]:
+        state = [*state, (await ctx.receive("word")).body]
+        await ctx.step("note", double, len(state))
+        return Break(sorted(state)) if len(state) >= count else Continue(state)
+
+    heard: list[int] = await ctx.loop("ears", body, [], keep=1, prune_every=1)
+    return heard
+
+
+@flow
+async def leaf(ctx: Context, value: int) -> int:
+    if value < 0:
+        raise ValueError("a leaf must not be negative")
+    return await ctx.step("grow", double, value)
+
+
+@flow
+async def sleeper(ctx: Context) -> None:
+    try:
+        await ctx.sleep("long", 3600)
+    finally:
+        await ctx.step("close", double, 1)
+
+
+@flow
+async def family(ctx: Context) -> list[Any]:
+    results: list[Any] = [await ctx.child(leaf, 3)]
+    try:
+        await ctx.child(leaf, -1)
+    except ChildFailed as error:
+        results.append(error.status)
+    results.append(await ctx.child(leaf, 5, key=f"{ctx.key}-detached", detach=True))
+    winner, value = await ctx.race(
+        "race", {"nap": lambda: ctx.child(sleeper), "work": lambda: ctx.child(leaf, 7)}
+    )
+    return [*results, winner, value]
+
+
+@flow
+async def ping(ctx: Context, other: str, rounds: int) -> int:
+    total = 0
+    for n in range(rounds):
+        ctx.send("pong", other, "ball", n)
+        total += (await ctx.receive("ball")).body
+    ctx.send("pong", other, "ball", -1)
+    return total
+
+
+@flow
+async def pong(ctx: Context, other: str) -> int:
+    count = 0
+    while True:
+        ball: int = (await ctx.receive("ball")).body
+        if ball < 0:
+            return count
+        count += await ctx.step("hit", slow_double, 1)
+        ctx.send("ping", other, "ball", ball + 1)
+
+
+@flow
+async def patient(ctx: Context) -> str:
+    """Waits for ever, until it is cancelled; cleans up with steps."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.step("probe", double, 1))
+            group.create_task(ctx.sleep("for ever", 1_000_000))
+    finally:
+        await ctx.step("release", double, 1, 1)
+    return "not reached"
+
+
+@flow
+async def branches(ctx: Context) -> list[Any]:
+    async def stumble() -> None:
+        await ctx.step("stumble", failing)
+
+    async def walk() -> int:
+        await ctx.sleep("rest", 0.03)
+        return await ctx.step("walk", double, 4)
+
+    try:
+        await ctx.join("both", {"walk": walk, "stumble": stumble})
+    except JoinFailed as error:
+        failed = sorted(error.errors)
+    return [failed, *await ctx.race("quick", {"slow": lambda: ctx.sleep("slow", 3600), "walk": walk})]
+
+
+@flow
+async def mapper(ctx: Context) -> list[int]:
+    return await ctx.map("all", lambda n: ctx.step("one", double, n), [1, 2, 3], concurrency=2)
+
+
+@flow
+async def dice(ctx: Context) -> int:
+    """What it does next depends on recorded dice and recorded time."""
+    for _ in range(2):
+        await ctx.step(f"face {ctx.random.randrange(1_000_000)}", double, 1)
+        await ctx.sleep(f"until {ctx.now().timestamp()}", 0.01)
+    return ctx.uuid().version or 0
+
+
+@flow
+async def hasty(ctx: Context) -> str:
+    """A step that may run at most twice: two deaths and its outcome is unknown."""
+    try:
+        await ctx.step.options(retries=0)("once", slow_double, 1)
+    except StepFailed as error:
+        return type(error).__name__
+    return "done"
+
+
+# ---- a raw machine -------------------------------------------------------------------------------------------------
+
+
+def earn(amount: int) -> int:
+    return amount
+
+
+class _Account(msgspec.Struct):
+    goal: int = 0
+    items: int = 0
+    total: int = 0
+    jobs: int = 0
+
+
+class Ledger:
+    """A workflow without a dialect: messages add up until there are `goal` of them.
+
+    Each message is one item. `add` announces it, `work` asks an executor, `later` sets a timer, `boom` raises as long
+    as the code is `broken`, `halt` stops for a person.
+    """
+
+    version = "1"
+    limits = Limits()
+    subscriptions: tuple[Subscription, ...] = ()
+
+    def __init__(self, name: str = "ledger") -> None:
+        self.name = name
+        self.broken = True
+
+    def machine(self, address: str, snapshot: bytes | None) -> Machine:
+        return _LedgerMachine(self, snapshot)
+
+    def differs(self, recorded: Decision, current: Decision) -> bool:
+        return recorded != current
+
+    def where(self, machine: Machine, effect: Effect | None) -> str:
+        return ""
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        return encode(list(args))
+
+    def decode_result(self, value: bytes) -> Any:
+        return decode(value)
+
+
+class Tally(Ledger):
+    """Hears what ledgers announce."""
+
+    subscriptions = (Subscription("added", "to"),)
+
+
+class _LedgerMachine:
+    def __init__(self, workflow: Ledger, snapshot: bytes | None) -> None:
+        self._workflow = workflow
+        self._state = _Account() if snapshot is None else msgspec.msgpack.decode(snapshot, type=_Account)
+
+    def work(self, location: str) -> object:
+        return Work(earn, (3,), {}, int)
+
+    def snapshot(self) -> bytes | None:
+        return msgspec.msgpack.encode(self._state)
+
+    def dispose(self) -> None:
+        pass
+
+    def deliver(self, event: Event, moment: Moment) -> Decision:
+        state = self._state
+        match event:
+            case Started(input=value):
+                (state.goal,) = decode(value)  # type: ignore[misc]
+                return Decision(open=(Wait("mail"),))
+            case Received(receipt=receipt):
+                assert receipt.status in ("ok", "unknown"), receipt
+                gained = decode(receipt.value) if receipt.value is not None else 100
+                return self._item(gained)  # type: ignore[arg-type]
+            case Message(name="add" | "added", body=body):
+                return self._add(event.name, decode(body))
+            case Message(name="work"):
+                state.jobs += 1
+                return Decision(open=(Call(f"job#{state.jobs}", executor="thread", deliveries_max=1000),))
+            case Message(name="later"):
+                state.jobs += 1
+                return Decision(open=(Timer(f"later#{state.jobs}", moment.at + SECOND // 50),))
+            case Message(name="boom"):
+                if self._workflow.broken:
+                    raise ZeroDivisionError("the code is broken")
+                return self._item(1000)
+            case Message(name="halt"):
+                return Decision(stuck=Stuck(Failure("Halt", "a person must look"), "desk"))
+            case Retried() | Skipped():
+                return self._item(10_000)
+            case _:
+                return Decision()
+
+    def _add(self, name: str, value: Any) -> Decision:
+        if name == "added":
+            return self._item(value["n"])
+        fact = Fact("added", encode({"to": value["to"], "n": value["n"]}))
+        decision = self._item(value["n"])
+        return msgspec.structs.replace(decision, announce=(fact,), reply=Reply(value=encode(self._state.total)))
+
+    def _item(self, gained: int) -> Decision:
+        state = self._state
+        state.items += 1
+        state.total += gained
+        publish = (("total", encode(state.total)),)
+        if state.items < state.goal:
+            return Decision(publish=publish)
+        return Decision(publish=publish, outcome=Outcome(Status.COMPLETED, encode(state.total)))
+
+
+# ---- workloads ------------------------------------------------------------------------------------------------------
+
+
+class Workload(NamedTuple):
+    name: str
+    workflows: Callable[[], list[Any]]
+    begin: Callable[[World], Expected]
+
+
+def _orders(world: World) -> Expected:
+    world.start(order, 5, key="a")
+    world.start(hasty, key="h")
+    return {("order", "a"): 22, ("hasty", "h"): _one_of("done", "OutcomeUnknown")}
+
+
+def _fans(world: World) -> Expected:
+    world.start(fan, key="a")
+    return {("fan", "a"): [2, 4, 6, 0, 0, 2, 4]}
+
+
+def _talks(world: World) -> Expected:
+    handle = world.start(talk, 3, key="a")
+    for n in range(3):
+        world.at(world.dice.random() * 0.3, lambda n=n: handle.send("word", n, id=f"w{n}"))  # type: ignore[misc]
+    return {("talk", "a"): [0, 1, 2]}
+
+
+def _cuts(world: World) -> Expected:
+    handle = world.start(cut, 4, key="a")
+    for n in range(4):
+        world.at(world.dice.random() * 0.2, lambda n=n: handle.send("word", n, id=f"w{n}"))  # type: ignore[misc]
+    world.at(0.3, lambda: handle.send("word", 4, id="w4"))
+    return {("cut", "a"): _part_of(range(5), 4)}
+
+
+def _loops(world: World) -> Expected:
+    world.start(looper, 5, key="a")
+    return {("looper", "a"): 7}
+
+
+def _ears(world: World) -> Expected:
+    handle = world.start(listener, 3, key="b")
+    for n in range(3):
+        world.at(world.dice.random() * 0.3, lambda n=n: handle.send("word", n, id=f"w{n}"))  # type: ignore[misc]
+    return {("listener", "b"): [0, 1, 2]}
+
+
+def _families(world: World) -> Expected:
+    world.start(family, key="a")
+    return {
+        ("family", "a"): [6, "failed", "a-detached", "work", 14],
+        ("leaf", "a-detached"): 10,
+        ("sleeper", "a/race/nap/sleeper"): "cancelled",
+    }
+
+
+def _games(world: World) -> Expected:
+    def second() -> None:
+        world.start(ping, "p", 3, key="q")
+
+    world.start(pong, "q", key="p", after=second)
+    return {("ping", "q"): 6, ("pong", "p"): 6}
+
+
+def _cancels(world: World) -> Expected:
+    handle = world.start(patient, key="a")
+    world.at(world.dice.random() * 0.3, handle.cancel)
+    again = world.start(leaf, 1, key="b")
+    world.at(0.1 + world.dice.random() * 0.2, lambda: _again(world))
+    del again
+    return {("patient", "a"): "cancelled", ("leaf", "b"): 2}
+
+
+def _again(world: World) -> None:
+    """The same key once more: the same instance while it runs, a new generation after its end."""
+    world.start(leaf, 1, key="b", reuse="always")
+
+
+def _branches(world: World) -> Expected:
+    world.start(branches, key="a")
+    return {("branches", "a"): [["stumble"], "walk", 8]}
+
+
+def _maps(world: World) -> Expected:
+    world.start(mapper, key="a")
+    world.start(dice, key="d")
+    return {("mapper", "a"): [2, 4, 6], ("dice", "d"): 4}
+
+
+def _ledgers(world: World) -> Expected:
+    ledger, tally = world.workflows["ledger"], world.workflows["tally"]
+    ledger.broken = world.dice.random() < 0.5
+    words = [("add", {"to": "t", "n": 1}), ("add", {"to": "t", "n": 2}), ("work", 0), ("work", 0), ("later", 0)]
+    words += [("boom", 0)] if world.dice.random() < 0.5 else []
+    words += [("halt", 0)] if world.dice.random() < 0.5 else []
+    total = {"work": 0, "later": 100, "boom": 1000, "halt": 10_000}
+    sums = 9 + sum(total.get(name, 0) for name, _ in words)
+    world.auditor.may_break.add("ledger")
+
+    def talk_to_it() -> None:
+        handle = world.start(ledger, len(words), key="a")
+        for n, (name, body) in enumerate(words):
+            world.at(
+                world.dice.random() * 0.3,
+                lambda n=n, name=name, body=body: handle.send(name, body, id=f"{name}{n}"),  # type: ignore[misc]
+            )
+
+    world.start(tally, 2, key="t", after=talk_to_it)
+    world.at(0.2, lambda: _operate(world, ledger))
+    return {("ledger", "a"): sums, ("tally", "t"): 3}
+
+
+def _operate(world: World, ledger: Ledger) -> None:
+    """A person looks in from time to time: mends the code, tries again, or answers by hand."""
+    ledger.broken = False
+    for head in list(world.database.heads.values()):
+        if head.status == Status.STUCK:
+            address = (head.workflow, head.key)
+            asked = [r for r in world.requests if r.settled is None and isinstance(r.event, Retried | Skipped)]
+            if not asked:
+                kept = world.auditor.kept(head.id)
+                if kept or world.dice.random() < 0.5:
+                    world.retry(*address)
+                else:
+                    world.skip(*address, "desk", 0)
+    world.at(0.1, lambda: _operate(world, ledger))
+
+
+def _one_of(*values: Any) -> Callable[[Any], bool]:
+    return lambda value: value in values
+
+
+def _part_of(values: Any, least: int) -> Callable[[Any], bool]:
+    return lambda found: (
+        isinstance(found, list) and len(set(found)) == len(found) >= least and set(found) <= set(values)
+    )
+
+
+WORKLOADS: tuple[Workload, ...] = (
+    Workload("orders", lambda: [order, hasty], _orders),
+    Workload("fans", lambda: [fan], _fans),
+    Workload("talks", lambda: [talk], _talks),
+    Workload("cuts", lambda: [cut], _cuts),
+    Workload("loops", lambda: [looper], _loops),
+    Workload("ears", lambda: [listener], _ears),
+    Workload("families", lambda: [family, leaf, sleeper], _families),
+    Workload("games", lambda: [ping, pong], _games),
+    Workload("cancels", lambda: [patient, leaf], _cancels),
+    Workload("branches", lambda: [branches], _branches),
+    Workload("maps", lambda: [mapper, dice], _maps),
+    Workload("ledgers", lambda: [Ledger("ledger"), Tally("tally")], _ledgers),
+)
+
+
+def verdict(expected: Any, outcome: Outcome | None, decoded: Callable[[bytes], Any]) -> str:
+    """What is wrong with an outcome, or an empty text."""
+    if outcome is None:
+        return "has no outcome"
+    if isinstance(expected, str) and expected in (Status.CANCELLED, Status.FAILED):
+        return "" if outcome.status == expected else f"{outcome.status} instead of {expected}"
+    if outcome.status is not Status.COMPLETED:
+        return f"{outcome.status}: {outcome.error}"
+    value = decoded(outcome.value) if outcome.value is not None else None
+    good = expected(value) if callable(expected) else value == expected
+    return "" if good else f"ended with {value!r}" + ("" if callable(expected) else f" instead of {expected!r}")

@@ -1,0 +1,102 @@
+"""`start`, `send`, `cancel`, `retry`: through the inbox, to an engine that runs or will run."""
+
+import json
+
+import pytest
+
+from tests.cli.world import eventually
+
+
+@pytest.fixture
+def known(world):
+    """A database on which an engine has run all flows once."""
+    world.perdure("run", "flows:approval", "--key", "a", "--timeout", "0")
+    return world
+
+
+def test_start_prints_the_key_and_the_engine_runs_it(known):
+    engine = known.process("run", "flows:approval", "--key", "a", "--db", "shop.db")
+    eventually(lambda: known.perdure("doctor").stdout.find("process ") > 0)
+
+    started = known.perdure("start", "order", "--input", '{"order_id": "o-1"}')
+
+    key = started.stdout.strip()
+    eventually(lambda: known.perdure("show", key).exit_code == 0)
+    eventually(lambda: known.json("show", f"order/{key}")["status"] == "completed")
+    assert started.stderr == ""
+    assert (
+        known.perdure("send", "approval/a", "decision", '{"ok": true}').stdout
+        == "sent decision to approval/a\n"
+    )
+    assert known.ended(engine) == (0, '{\n  "ok": true\n}\n')
+
+
+def test_start_without_an_engine_is_recorded_and_says_so(known):
+    result = known.perdure("start", "order", "--input", '{"order_id": "z"}', "--key", "later")
+
+    assert (result.exit_code, result.stdout) == (0, "later\n")
+    assert "no engine runs" in result.stderr
+    known.perdure("send", "a", "decision")
+    assert known.perdure("run", "flows:approval", "--key", "a").exit_code == 0
+    assert known.json("show", "later")["status"] == "completed"
+
+
+def test_start_twice_with_one_key_is_one_instance_and_other_input_is_a_conflict(known):
+    def start(name):
+        return known.perdure("start", "order", "--input", json.dumps({"order_id": name}), "--key", "k")
+
+    assert [start("a").exit_code, start("a").exit_code] == [0, 0]
+    refused = start("b")
+    assert refused.exit_code == 4
+    assert "--reuse failed" in refused.stderr
+
+
+def test_every_verb_answers_in_json(known):
+    assert known.json("start", "sleepy", "--key", "s") == {"id": "sleepy/s", "workflow": "sleepy", "key": "s"}
+    assert known.json("send", "a", "decision", "1", "--id", "m-1") == {"id": "approval/a", "sent": "decision"}
+    assert known.json("cancel", "s") == {"id": "sleepy/s", "cancel": "asked"}
+
+
+def test_a_message_with_the_same_id_is_delivered_once(world):
+    (world.directory / "two.py").write_text(
+        "import perdure\n\n@perdure.flow\nasync def two(ctx):\n"
+        "    return [(await ctx.receive('m')).body, (await ctx.receive('m')).body]\n"
+    )
+    world.perdure("run", "two:two", "--key", "k", "--timeout", "0")
+
+    world.perdure("send", "k", "m", "1", "--id", "same")
+    world.perdure("send", "k", "m", "2", "--id", "same")
+    world.perdure("send", "k", "m", "3")
+
+    assert json.loads(world.perdure("run", "two:two", "--key", "k").stdout) == [1, 3]
+
+
+def test_cancel_ends_an_instance_with_its_reason(known):
+    known.perdure("cancel", "a", "--reason", "ordered twice")
+
+    result = known.perdure("run", "flows:approval", "--key", "a")
+
+    assert result.exit_code == 1
+    assert "approval/a was cancelled: ordered twice" in result.stderr
+    again = known.perdure("cancel", "a")
+    assert again.exit_code == 0 and "was cancelled before" in again.stderr
+    assert "It was cancelled" in known.perdure("why", "a").stdout
+
+
+def test_what_has_ended_takes_nothing_more(world):
+    world.perdure("run", "flows:order", "--input", '["a"]', "--key", "k")
+
+    for command in (("send", "k", "m"), ("cancel", "k"), ("retry", "k")):
+        result = world.perdure(*command)
+        assert result.exit_code == 4, command
+        assert "order/k" in result.stderr and "completed" in result.stderr
+
+
+def test_retry_of_what_is_not_stuck_is_a_conflict(known):
+    assert known.json("retry", "a", exit=4)["error"]["type"] == "NotStuck"
+
+
+def test_retry_asks_a_stuck_instance_to_try_again(world):
+    world.perdure("run", "flows:fragile", "--key", "x")
+
+    assert world.json("retry", "x") == {"id": "fragile/x", "retry": "asked"}

@@ -1,0 +1,112 @@
+"""What people get wrong, and what they are told: one clear line, no traceback, the right exit code."""
+
+import json
+
+import pytest
+
+BROKEN = {
+    "absent.py": "import nothing_of_this_name\n",
+    "syntax.py": "def f(:\n",
+    "raising.py": "x = 1\nraise RuntimeError('two\\nlines')\n",
+    "leaving.py": "import sys\nsys.exit(3)\n",
+    "double.py": (
+        "import perdure\n\n@perdure.flow(name='same')\nasync def a(ctx): ...\n\n"
+        "@perdure.flow(name='same')\nasync def b(ctx): ...\n"
+    ),
+}
+
+
+def order(*more):
+    return ("run", "flows:order", *more)
+
+
+@pytest.mark.parametrize(
+    ("args", "exit", "text"),
+    [
+        (("run", "flows"), 2, "write MODULE:FLOW"),
+        (("run", "flws:order"), 2, "there is no module 'flws'; did you mean 'flows'?"),
+        (("run", "not_there_at_all:x"), 2, "there is no module 'not_there_at_all'"),
+        (("run", "flows.sub:x"), 2, "flows"),
+        (("run", "nofile.py:x"), 2, "there is no file nofile.py"),
+        (("run", "flows:odrer"), 2, "flows has no 'odrer'; did you mean 'order'?"),
+        (
+            ("run", "flows:plain"),
+            2,
+            "flows:plain is a plain function, not a flow; put @perdure.flow above it",
+        ),
+        (("run", "flows:number"), 2, "flows:number is a value of type int, not a flow"),
+        (
+            ("run", "absent:x"),
+            2,
+            "absent cannot be imported: ModuleNotFoundError: No module named 'nothing_of",
+        ),
+        (("run", "syntax:x"), 2, "syntax cannot be imported: SyntaxError"),
+        (("run", "raising:x"), 2, "raising.py:2"),
+        (("run", "leaving:x"), 2, "leaving ended the process while it was imported"),
+        (("run", "double:a"), 2, "two workflows are named 'same'"),
+        (order("--input", '{"order_id": }'), 2, "--input is not JSON: Expecting value at line 1, column 14"),
+        (order("--input", "o-17"), 2, "text needs quotes inside quotes"),
+        (order("--input", "@nofile"), 2, "--input cannot be read"),
+        (order("--input", "NaN"), 2, "NaN is not JSON"),
+        (order("--input", '{"order_id": 5}'), 2, "order_id: expected str"),
+        (order("--input", '{"order": "x"}'), 2, "order"),
+        (order(), 2, "order_id"),
+        (order("--timeout", "soon"), 2, "soon"),
+        (order("--input", '["a"]', "--db", "no/such/dir/x.db"), 6, "there is no directory"),
+        (order("--input", '["a"]', "--db", "postgresql://x"), 6, "postgresql:// databases are not supported"),
+        (order("--input", '["a"]', "--key", ""), 2, "a key is a text of 1 to 512 characters"),
+        (("show", "nope"), 3, "there is no instance nope"),
+        (("show", "approvl/a-1"), 3, "did you mean approval/a-1?"),
+        (("send", "a-l", "m"), 3, "did you mean approval/a-1?"),
+        (("history", "twin"), 2, "'twin' is the key of 2 instances: order/twin, sleepy/twin"),
+        (("send", "a-1", "m", "yes"), 2, "BODY is not JSON"),
+        (("start", "ordr"), 3, "did you mean 'order'?"),
+        (("start", "order", "--input", "[1]"), 2, "must be a JSON object"),
+        (("ls", "--status", "asleep"), 2, "asleep"),
+        (("ls", "--db", "missing.db"), 6, "there is no database"),
+        (("ls", "--db", ":memory:"), 6, "lives in one process"),
+        (("ls", "--db", "flows.py"), 6, "is not a database"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(world, args, exit, text):
+    for name, code in BROKEN.items():
+        (world.directory / name).write_text(code)
+    world.perdure("run", "flows:approval", "--key", "a-1", "--timeout", "0")
+    world.perdure("run", "flows:order", "--key", "twin", "--input", '["a"]')
+    world.perdure("run", "flows:sleepy", "--key", "twin", "--timeout", "0")
+
+    result = world.perdure(*args)
+    as_json = world.perdure(*args, "--json")
+
+    assert text in result.stderr
+    assert result.exit_code == as_json.exit_code == exit
+    assert result.stdout == "" and "Traceback" not in result.stderr
+    assert "Usage:" in result.stderr or len(result.stderr.splitlines()) == 1
+    error = json.loads(as_json.stdout)["error"]
+    assert text in error["message"] and error["exit"] == exit
+
+
+def test_a_missing_database_option_says_how_to_give_it(world):
+    result = world.perdure("ls", db=False)
+
+    assert result.exit_code == 2
+    assert "--db" in result.stderr and "PERDURE_DB" in result.stderr
+
+
+def test_a_traceback_is_shown_when_it_is_asked_for(world):
+    code, _, by_option = world.call("run", "flows:nothing", "--debug")
+    _, _, by_environment = world.call("run", "flows:nothing", PERDURE_DEBUG="1")
+    _, _, neither = world.call("run", "flows:nothing", PERDURE_DEBUG="0")
+
+    assert code == 2
+    assert "Traceback" in by_option and "Traceback" in by_environment
+    assert "Traceback" not in neither
+
+
+def test_other_input_under_a_used_key_is_a_conflict(world):
+    world.perdure(*order("--input", '["a"]', "--key", "k"))
+
+    result = world.perdure(*order("--input", '["b"]', "--key", "k"))
+
+    assert result.exit_code == 4
+    assert "exists" in result.stderr and "--reuse failed" in result.stderr

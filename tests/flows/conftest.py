@@ -1,0 +1,86 @@
+"""What the tests of flows share: a stage on which engines run, crash and are opened again.
+
+`stage` is each store with a hot cache and with none at all (everything is evicted after every commit): a replayed flow must
+behave exactly like a hot one. `disk` is the same on SQLite only, for tests that restart. When an engine is closed, the whole
+history of each of its instances is replayed, and every decision compared.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.kernel.events import Started
+from perdure.kernel.moment import Moment
+from perdure.kernel.replay import deliveries
+from perdure.ports.store import Filter
+from perdure.runtime.history import entries_of
+
+
+class Stage:
+    def __init__(self, url: str | Path, cache: int) -> None:
+        self.url = url
+        self.cache = cache
+        self._crashes = 0
+
+    @asynccontextmanager
+    async def open(self, *workflows: Any, replay: bool = True, **options: Any) -> AsyncIterator[perdure.Engine]:
+        async with perdure.open(
+            self.url, workflows=workflows, cache=self.cache, drain=options.pop("drain", 0.0), **options
+        ) as engine:
+            yield engine
+            if replay:
+                await replays(engine, *workflows)
+
+    def crash(self) -> None:
+        """What a dying process leaves on the disk becomes the database of the next engine."""
+        assert isinstance(self.url, Path)
+        self._crashes += 1
+        image = self.url.with_name(f"crash{self._crashes}.db")
+        for suffix in ("", "-wal"):
+            if Path(f"{self.url}{suffix}").exists():
+                shutil.copy(f"{self.url}{suffix}", f"{image}{suffix}")
+        self.url = image
+
+
+async def replays(engine: perdure.Engine, *workflows: Any) -> None:
+    """Every history, replayed from its first entry, decides what it decided then."""
+    known = {workflow.name: workflow for workflow in workflows}
+    for head in await engine.queries.heads(Filter(limit=1000)):
+        entries = entries_of(await engine.queries.history(head.id))
+        started = entries[0].event
+        assert isinstance(started, Started)
+        machine = known[head.workflow].machine(f"{head.workflow}/{head.key}", None)
+        for entry, event in deliveries(entries):
+            moment = Moment(entry.at, started.seed, entry.number)
+            if entry.decision.stuck is None and not (entry.decision.outcome and event_is_cancel_of_stuck(entries)):
+                decided = machine.deliver(event, moment)
+                assert decided == entry.decision, f"{head.workflow}/{head.key}, entry {entry.number}"
+        machine.dispose()
+
+
+def event_is_cancel_of_stuck(entries: list[Any]) -> bool:
+    """The kernel itself ends a stuck instance that is cancelled."""
+    return len(entries) > 1 and entries[-2].decision.stuck is not None
+
+
+@pytest.fixture(params=["memory", "memory, replayed", "sqlite", "sqlite, replayed"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    url = ":memory:" if request.param.startswith("memory") else tmp_path / "flows.db"
+    return Stage(url, 0 if request.param.endswith("replayed") else 4096)
+
+
+@pytest.fixture(params=["hot", "replayed"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "flows.db", 0 if request.param == "replayed" else 4096)
+
+
+@pytest.fixture
+def memory() -> Stage:
+    return Stage(":memory:", 4096)

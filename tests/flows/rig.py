@@ -1,0 +1,176 @@
+"""A flow without an engine: its machine, a clock that stands still, and steps that are done when the rig says so.
+
+The machine can be thrown away and rebuilt after every entry: from all its entries (`rebuild="journal"`), or from its last
+snapshot and the entries after it (`rebuild="snapshot"`). What it decides must not depend on that, to the last byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Literal
+
+import perdure
+from perdure.codec import decode, encode, to_plain
+from perdure.errors import Fatal
+from perdure.kernel.decision import Decision, Outcome
+from perdure.kernel.effects import Call, Child, Effect, attempt_of, due_of
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
+from perdure.kernel.identity import Identity
+from perdure.kernel.moment import Moment
+from perdure.kernel.receipt import DONE, Failure, Receipt
+from perdure.ports.executor import Work
+
+START = 1_700_000_000_000_000_000
+SECOND = 1_000_000_000
+
+Rebuild = Literal["never", "journal", "snapshot"]
+
+
+class Rig:
+    def __init__(
+        self, flow: perdure.Flow[..., Any], *args: Any, rebuild: Rebuild = "never", seed: int | None = None
+    ) -> None:
+        self.flow = flow
+        self.rebuild = rebuild
+        self.dice = None if seed is None else random.Random(seed)
+        self.identity = Identity(Address(flow.name, "k"), 1)
+        self.machine = self._machine(None)
+        self.entries: list[tuple[Event, Moment, Decision]] = []
+        self.open: dict[bytes, Effect] = {}
+        self.calls: list[str] = []  # locations of executed steps, in order
+        self.now = START
+        self.outcome: Outcome | None = None
+        self.snapshot: bytes | None = None
+        self.snapshots = 0
+        self.tail: list[tuple[Event, Moment, Decision]] = []
+        self.replayed_max = 0
+        self.deliver(Started(flow.name, "k", flow.encode_input(args, {}), b"seed" * 4, "1"))
+
+    def _machine(self, snapshot: bytes | None) -> Any:
+        return self.flow.machine(f"{self.flow.name}/k", snapshot)
+
+    # ---- what happens to the flow ---------------------------------------------------------------------------
+
+    def deliver(self, event: Event) -> Decision:
+        moment = Moment(self.now, b"seed" * 4, len(self.entries) + 1)
+        decision: Decision = self.machine.deliver(event, moment)
+        self.entries.append((event, moment, decision))
+        self.tail.append(self.entries[-1])
+        if isinstance(event, Received):
+            del self.open[event.intent]
+        for id in decision.withdraw:
+            del self.open[id]
+        for effect in decision.open:
+            id = self.identity.intent(effect.location, attempt_of(effect))
+            assert id not in self.open
+            self.open[id] = effect
+        self.outcome = decision.outcome
+        if self.outcome is not None:
+            self.machine.dispose()
+        elif self.rebuild != "never":
+            self._rebuild()
+        return decision
+
+    def _rebuild(self) -> None:
+        if self.rebuild == "snapshot":
+            data = self.machine.snapshot()
+            if data is not None:
+                self.snapshot, self.tail = data, []
+                self.snapshots += 1
+        self.machine.dispose()
+        self.machine = self._machine(self.snapshot)
+        for event, moment, recorded in self.tail:
+            assert self.machine.deliver(event, moment) == recorded
+        self.replayed_max = max(self.replayed_max, len(self.machine.log.items))
+
+    def send(self, name: str, body: object = None) -> Decision:
+        return self.deliver(Message(name, encode(to_plain(body))))
+
+    def cancel(self, reason: str = "") -> Decision:
+        return self.deliver(CancelAsked(reason))
+
+    def answer(self, location: str, receipt: Receipt | None = None) -> Decision:
+        """Answer the open effect at a location: a step is performed, a timer fires."""
+        id = next(id for id, effect in self.open.items() if effect.location == location)
+        return self.deliver(Received(id, receipt or self._perform(self.open[id])))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += round(seconds * SECOND)
+        for due, _, location in self._due():
+            if due <= self.now and location in self.locations:
+                self.answer(location)
+
+    def run(self, entries_max: int = 1_000_000) -> Any:
+        """Answer everything, the oldest first (or in the order of the dice), until the end; the result."""
+        for _ in range(entries_max):
+            if self.outcome is not None:
+                return self.result
+            calls = [effect.location for effect in self.open.values() if isinstance(effect, Call | Child)]
+            if calls:
+                self.answer(calls[0] if self.dice is None else self.dice.choice(calls))
+            else:
+                due = self._due()
+                assert due, f"nothing moves: {self.locations}"
+                self.now = max(self.now, due[0][0])
+                self.answer(due[0][2])
+        raise AssertionError("no end")
+
+    # ---- what can be seen of it -----------------------------------------------------------------------------
+
+    @property
+    def locations(self) -> list[str]:
+        return [effect.location for effect in self.open.values()]
+
+    @property
+    def result(self) -> Any:
+        assert self.outcome is not None, f"it still waits for {self.locations}"
+        if self.outcome.status == "completed":
+            assert self.outcome.value is not None
+            return self.flow.decode_result(self.outcome.value)
+        assert self.outcome.error is not None
+        return f"{self.outcome.status}: {self.outcome.error}"
+
+    def _due(self) -> list[tuple[int, int, str]]:
+        found = [(due_of(effect), n, effect.location) for n, effect in enumerate(self.open.values())]
+        return sorted((due, n, location) for due, n, location in found if due is not None)
+
+    def _perform(self, effect: Effect) -> Receipt:
+        if not isinstance(effect, Call):
+            return DONE if not hasattr(effect, "names") else Receipt("timeout", error=Failure("Timeout", "late"))
+        self.calls.append(effect.location)
+        work = self.machine.work(effect.location)
+        assert isinstance(work, Work), f"{effect.location}: a rebuilt machine has lost the work of an open step"
+        try:
+            value = finished(work.function(*work.args, **work.kwargs))
+        except Exception as error:
+            retry = not isinstance(error, Fatal)
+            return Receipt("error", error=Failure(type(error).__name__, str(error), retry=retry))
+        return Receipt("ok", encode(to_plain(value, work.returns)))
+
+
+def finished(value: Any) -> Any:
+    if not asyncio.iscoroutine(value):
+        return value
+    try:
+        value.send(None)
+    except StopIteration as end:
+        return end.value
+    value.close()
+    raise RuntimeError("a step of the rig may not wait")
+
+
+def same_in_every_rebuild(flow: perdure.Flow[..., Any], *args: Any, drive: Callable[[Rig], Any]) -> Rig:
+    """Drive a flow hot, replayed after each entry, and restored after each entry: the same entries each time."""
+    rigs = [Rig(flow, *args, rebuild=rebuild) for rebuild in ("never", "journal", "snapshot")]
+    results = [drive(rig) for rig in rigs]
+    for rig, result in zip(rigs, results, strict=True):
+        assert result == results[0]
+        assert rig.entries == rigs[0].entries
+        assert rig.calls == rigs[0].calls
+    return rigs[2]
+
+
+def value_of(data: bytes | None) -> Any:
+    return None if data is None else decode(data)

@@ -1,0 +1,620 @@
+"""Ordinary asyncio inside a flow: it works, it is durable, and its order is the same in every process."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Context
+
+from .conftest import Stage
+from .rig import SECOND, START, Rig, same_in_every_rebuild
+
+ROOT = Path(__file__).parents[2]
+
+
+async def echo(value: Any) -> Any:
+    return value
+
+
+async def fail(text: str) -> None:
+    raise perdure.Fatal(text)
+
+
+# ---- each of them, hot and rebuilt after every entry ------------------------------------------------------------------
+
+
+def test_gather() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        return list(await asyncio.gather(*(ctx.step("s", echo, n) for n in range(4))))
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == [0, 1, 2, 3]
+    assert rig.calls == ["&1/s", "&2/s", "&3/s", "&4/s"]
+
+
+def test_task_group() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(named(ctx, n)) for n in range(3)]
+        return [task.result() for task in tasks]
+
+    async def named(ctx: Context, n: int) -> Any:
+        first = await ctx.step("s", echo, n)
+        return first + await ctx.step("s", echo, 10)
+
+    assert same_in_every_rebuild(flow, drive=Rig.run).result == [10, 11, 12]
+
+
+def test_a_task_group_gives_an_exception_group_and_cancels_the_others() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[str]:
+        found: list[str] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                for n in range(40):
+                    group.create_task(sleeper(ctx, n))
+                group.create_task(ctx.step("bad", fail, "boom"))  # type: ignore[arg-type]
+        except* perdure.StepFailed as failed:
+            found += [str(error) for error in failed.exceptions]
+        return found
+
+    async def sleeper(ctx: Context, n: int) -> None:
+        try:
+            await ctx.sleep("long", 1000)
+        finally:
+            await ctx.step("clean up", echo, n)
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == ["step 'bad' was tried once; last error: Fatal: boom"]
+    assert sorted(rig.calls[1:]) == sorted(f"&{n}/clean up" for n in range(1, 41))
+
+
+def test_timeout() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[str]:
+        found = []
+        try:
+            async with asyncio.timeout(5):
+                await ctx.sleep("long", 100)
+        except TimeoutError:
+            found.append(f"outer at {asyncio.get_running_loop().time():g}")
+        try:
+            async with asyncio.timeout(50):
+                try:
+                    async with asyncio.timeout(5):
+                        await ctx.receive("never")
+                except TimeoutError:
+                    found.append(f"inner at {asyncio.get_running_loop().time():g}")
+                async with asyncio.timeout(1000):
+                    await asyncio.sleep(100)
+        except TimeoutError:
+            found.append(f"both at {asyncio.get_running_loop().time():g}")
+        async with asyncio.timeout(None), asyncio.timeout(10):
+            await ctx.step("quick", echo, 1)
+        return found
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == ["outer at 5", "inner at 10", "both at 55"]
+    assert not rig.open or rig.outcome is not None
+
+
+def test_wait_for() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        found = [await asyncio.wait_for(ctx.step("quick", echo, 1), 5)]
+        try:
+            await asyncio.wait_for(ctx.receive("never"), 5)
+        except TimeoutError:
+            found.append("late")
+        return found
+
+    assert same_in_every_rebuild(flow, drive=Rig.run).result == [1, "late"]
+
+
+def test_wait_first_completed() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        fast = asyncio.create_task(ctx.sleep("fast", 1), name="fast")
+        slow = asyncio.create_task(ctx.sleep("slow", 2), name="slow")
+        done, pending = await asyncio.wait({fast, slow}, return_when=asyncio.FIRST_COMPLETED)
+        first = [task.get_name() for task in done]
+        await asyncio.wait(pending)
+        return first
+
+    assert same_in_every_rebuild(flow, drive=Rig.run).result == ["fast"]
+
+
+def test_as_completed() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        async def later(seconds: int) -> int:
+            await ctx.sleep("s", seconds)
+            return seconds
+
+        found = [await task for task in asyncio.as_completed([later(3), later(1), later(2)])]
+        tasks = [asyncio.create_task(later(n)) for n in (3, 1, 2)]
+        found += [await task for task in asyncio.as_completed(tasks)]
+        try:
+            for task in asyncio.as_completed([later(9), later(1)], timeout=5):
+                found.append(await task)
+        except TimeoutError:
+            found.append("late")
+            await asyncio.sleep(10)
+        return found
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == [1, 2, 3, 1, 2, 3, 1, "late"]
+    assert rig.entries[0][2].open[0].location == "&1/s"
+    assert [effect.due for effect in rig.entries[0][2].open] == [START + n * SECOND for n in (3, 1, 2)]  # type: ignore[union-attr]
+
+
+def test_as_completed_takes_only_what_has_an_order() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        try:
+            for task in asyncio.as_completed(ctx.step("s", echo, n) for n in range(3)):
+                await task
+        except perdure.BadCall as error:
+            return str(error)
+        return "not refused"
+
+    assert "needs a list" in Rig(flow).result
+
+
+def test_queue_between_tasks() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        queue: asyncio.Queue[int | None] = asyncio.Queue(maxsize=2)
+        found = []
+
+        async def produce() -> None:
+            for n in range(5):
+                await queue.put(await ctx.step("make", echo, n))
+            await queue.put(None)
+
+        async def consume() -> None:
+            while (item := await queue.get()) is not None:
+                found.append(await ctx.step("use", echo, item * 10))
+
+        await asyncio.gather(produce(), consume())
+        return found
+
+    assert same_in_every_rebuild(flow, drive=Rig.run).result == [0, 10, 20, 30, 40]
+
+
+def test_lock_event_condition_semaphore_and_barrier() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[str]:
+        lock, event, condition = asyncio.Lock(), asyncio.Event(), asyncio.Condition()
+        slots, barrier = asyncio.Semaphore(2), asyncio.Barrier(3)
+        found: list[str] = []
+
+        async def worker(n: int) -> None:
+            async with slots:
+                await ctx.step("work", echo, n)
+            async with lock:
+                found.append(f"locked {n}")
+                await ctx.sleep("hold", 1)
+            await barrier.wait()
+            async with condition:
+                await condition.wait_for(event.is_set)
+            found.append(f"free {n}")
+
+        async def opener() -> None:
+            await ctx.sleep("open", 60)
+            event.set()
+            async with condition:
+                condition.notify_all()
+
+        await asyncio.gather(*(worker(n) for n in range(3)), opener())
+        return found
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result[:3] == ["locked 0", "locked 1", "locked 2"]
+    assert sorted(rig.result[3:]) == ["free 0", "free 1", "free 2"]
+
+
+def test_shield() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        inner = asyncio.create_task(ctx.step("safe", echo, 7))  # type: ignore[arg-type]
+        try:
+            async with asyncio.timeout(1):
+                await asyncio.shield(inner)
+        except TimeoutError:
+            pass
+        return ["cut", await inner]
+
+    def act(rig: Rig) -> Any:
+        rig.pass_time(1)
+        assert rig.locations == ["&1/safe"]
+        return rig.run()
+
+    assert same_in_every_rebuild(flow, drive=act).result == ["cut", 7]
+
+
+def test_async_generators_and_async_with() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        found: list[Any] = []
+
+        async def numbers() -> AsyncIterator[int]:
+            for n in range(3):
+                yield await ctx.step("n", echo, n)
+
+        @asynccontextmanager
+        async def room() -> AsyncIterator[str]:
+            await ctx.step("enter", echo, None)
+            try:
+                yield "room"
+            finally:
+                await ctx.step("leave", echo, None)
+
+        async for n in numbers():
+            found.append(n)
+        async for n in numbers():
+            break
+        async with room() as name:
+            found.append(name)
+        found += [n async for n in numbers()]
+        return found
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == [0, 1, 2, "room", 0, 1, 2]
+    assert rig.calls[4:6] == ["enter", "leave"]
+
+
+def test_context_variables_belong_to_the_flow_and_its_tasks() -> None:
+    variable = contextvars.ContextVar("variable", default="outside")
+
+    @perdure.flow
+    async def flow(ctx: Context) -> list[str]:
+        found = [variable.get()]
+        variable.set("flow")
+
+        async def task() -> None:
+            found.append(variable.get())
+            variable.set("task")
+            await ctx.step("s", echo, None)
+            found.append(variable.get())
+
+        await asyncio.gather(task(), task())
+        found.append(variable.get())
+        fresh = contextvars.Context()
+        await asyncio.create_task(task(), context=fresh)
+        return found
+
+    variable.set("engine")
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == ["outside", "flow", "flow", "task", "task", "flow", "outside", "task"]
+    assert rig.calls == ["&1/s", "&2/s", "&3/s"]
+
+
+def test_a_flow_that_catches_everything_never_catches_the_engine() -> None:
+    caught: list[str] = []
+
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        for n in range(3):
+            try:
+                try:
+                    await ctx.step("s", echo, n)
+                finally:
+                    await ctx.step("finally", echo, n)
+            except Exception as error:
+                caught.append(repr(error))
+        return "end"
+
+    assert same_in_every_rebuild(flow, drive=Rig.run).result == "end"
+    assert caught == []
+
+
+# ---- order --------------------------------------------------------------------------------------------------------
+
+ORDER = """
+import asyncio, sys
+sys.path[:0] = [{root!r}, {src!r}]
+import perdure
+from tests.flows.rig import Rig
+
+junk = [bytearray(n * 37 % 501) for n in range({junk})]  # other addresses in each process
+
+async def echo(value):
+    return value
+
+@perdure.flow
+async def flow(ctx):
+    found = []
+    async def later(n):
+        await ctx.sleep("s", 1 + n % 3)
+        found.append(n)
+        return n
+    tasks = [asyncio.create_task(later(n), name=str(n)) for n in range(23)]
+    done, _ = await asyncio.wait(tasks)
+    found += [task.get_name() for task in done]
+    loop = asyncio.get_running_loop()
+    futures = [loop.create_future() for _ in range(9)]
+    numbers = {{future: n for n, future in enumerate(futures)}}
+    for future in futures:
+        future.set_result(None)
+    done, _ = await asyncio.wait(futures)
+    found += [numbers[future] for future in done]
+    async def sleeper(n):
+        try:
+            await ctx.sleep("long", 1000)
+        finally:
+            found.append(f"cancelled {{n}}")
+            await ctx.step("clean up", echo, n)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for n in range(17):
+                group.create_task(sleeper(n))
+            await asyncio.sleep(0)
+            raise KeyError
+    except* KeyError:
+        pass
+    found += [await task for task in asyncio.as_completed([later(n) for n in range(11)])]
+    return found
+
+rig = Rig(flow)
+print(rig.run(), rig.calls, [e.location for _, _, d in rig.entries for e in d.open])
+"""
+
+
+def test_the_order_of_tasks_in_sets_is_equal_in_every_process() -> None:
+    told = set()
+    for junk in (0, 1000, 33_333):
+        code = ORDER.format(root=str(ROOT), src=str(ROOT / "src"), junk=junk)
+        environment = {**os.environ, "PYTHONHASHSEED": str(junk + 1)}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        told.add(done.stdout)
+
+    assert len(told) == 1
+    assert "cancelled 16" in told.pop()
+
+
+def test_the_order_of_tasks_in_sets_does_not_depend_on_what_a_pruned_loop_did_before() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        async def body(ctx: Context, n: int) -> perdure.Continue[int] | perdure.Break[list[Any]]:
+            tasks = [asyncio.create_task(ctx.step("s", echo, m), name=str(m)) for m in range(5)]  # type: ignore[arg-type]
+            done, _ = await asyncio.wait(tasks)
+            order = [await ctx.step(f"after {task.get_name()}", echo, task.get_name()) for task in done]
+            return perdure.Continue(n + 1) if n < 30 else perdure.Break(order)
+
+        return await ctx.loop("loop", body, 0, keep=1, prune_every=1)
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.snapshots > 20
+    assert rig.replayed_max < 100
+
+
+# ---- time, dice ----------------------------------------------------------------------------------------------------
+
+
+def test_time_and_random_are_equal_on_replay() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        found: list[Any] = []
+        for n in range(3):
+            await ctx.step(f"note {ctx.uuid()} {ctx.random.random()} {ctx.now()}", echo, n)
+            await asyncio.sleep(1)
+            found += [ctx.now(), ctx.random.randrange(10**9), ctx.uuid(), asyncio.get_running_loop().time()]
+        return found
+
+    result = same_in_every_rebuild(flow, drive=Rig.run).result
+
+    assert len(set(map(str, result))) == len(result)
+    assert result[2].version == 4
+
+
+async def test_time_and_random_are_equal_in_an_engine(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        first = f"{ctx.now()} {ctx.uuid()} {ctx.random.random()}"
+        for n in range(3):
+            await ctx.step("s", echo, n)
+        return first
+
+    async with stage.open(flow) as engine:
+        one, two = await engine.start(flow), await engine.start(flow)
+        assert await one.result(5) != await two.result(5)
+
+
+# ---- what does not work, and says so ----------------------------------------------------------------------------------
+
+
+async def foreign_future() -> None:
+    future: asyncio.Future[None] = asyncio.new_event_loop().create_future()
+    await future
+
+
+class Foreign:
+    def __await__(self) -> Any:
+        yield "something of trio"
+
+
+async def foreign_awaitable() -> None:
+    await Foreign()
+
+
+async def in_thread() -> None:
+    await asyncio.to_thread(print)
+
+
+async def executor() -> None:
+    await asyncio.get_running_loop().run_in_executor(None, print)
+
+
+async def socket() -> None:
+    await asyncio.open_connection("localhost", 80)
+
+
+async def process() -> None:
+    await asyncio.create_subprocess_exec("true")
+
+
+async def resolve() -> None:
+    await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+
+
+async def from_a_thread() -> None:
+    asyncio.get_running_loop().call_soon_threadsafe(print)
+
+
+async def blocking_loop() -> None:
+    asyncio.get_running_loop().run_forever()
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        foreign_future,
+        foreign_awaitable,
+        in_thread,
+        executor,
+        socket,
+        process,
+        resolve,
+        from_a_thread,
+        blocking_loop,
+    ],
+)
+def test_foreign_awaitable_is_not_durable(foreign: Any) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        try:
+            await foreign()
+        except perdure.NotDurable as error:
+            assert "test_asyncio.py:" in error.where, error.where
+            assert "move it into a step" in str(error)
+            return error.call
+        return "no error"
+
+    assert Rig(flow).result != "no error"
+
+
+def test_a_future_of_a_thread_is_a_deadlock_not_a_hang() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        await asyncio.wrap_future(concurrent.futures.Future())
+
+    with pytest.raises(perdure.Deadlock, match=r"test_asyncio\.py:\d+"):
+        Rig(flow)
+
+
+async def test_waiting_for_nothing_is_reported_as_a_deadlock(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+
+        assert await handle.status() == "stuck"
+        assert "test_asyncio.py" in str(await handle.error())
+
+
+async def test_a_flow_that_spins_is_stopped(memory: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.flows.loop.TURNS_MAX", 1000)
+    monkeypatch.setattr("perdure.flows.context.TURNS_MAX", 1000)
+
+    @perdure.flow
+    async def spin(ctx: Context) -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    @perdure.flow
+    async def spin_in_loop(ctx: Context) -> None:
+        async def body(ctx: Context) -> None:
+            pass
+
+        await ctx.loop("loop", body)
+
+    async with memory.open(spin, spin_in_loop) as engine:
+        assert await (await engine.start(spin)).status() == "stuck"
+        with pytest.raises(perdure.InstanceFailed, match="spins"):
+            await (await engine.start(spin_in_loop)).result(5)
+
+
+async def test_un_awaited_task_is_reported(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        async def background() -> None:
+            await ctx.sleep("long", 60)
+
+        task = asyncio.create_task(background(), name="forgotten")
+        await ctx.step("main", echo, 1)
+        assert not task.done()
+        return "end"
+
+    async with stage.open(flow) as engine:
+        with pytest.raises(perdure.InstanceFailed, match="NotAwaited.*forgotten.*test_asyncio.py"):
+            await (await engine.start(flow)).result(5)
+
+
+def test_nothing_runs_on_after_the_flow_has_returned() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        async def background() -> None:
+            await ctx.step("s", echo, 1)
+            await ctx.step("too late", echo, 2)
+
+        task = asyncio.create_task(background())
+        await ctx.step("main", echo, 3)
+        task.cancel()
+        return "end"
+
+    rig = same_in_every_rebuild(flow, drive=lambda rig: rig.answer("main") and rig.result)
+
+    assert rig.result.startswith("failed: NotAwaited") or rig.result == "end"
+    assert rig.outcome is not None
+
+
+def test_deep_nesting() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        async def level(n: int) -> int:
+            if n == 0:
+                return int(await ctx.step("leaf", echo, 1))
+            results = await ctx.join("j", {"a": lambda: level(n - 1)})
+            _, value = await ctx.race("r", {"b": lambda: in_loop(n, results["a"])})
+            return int(value)
+
+        async def in_loop(n: int, value: int) -> int:
+            async def body(ctx: Context, i: int) -> perdure.Continue[int] | perdure.Break[int]:
+                got = await asyncio.gather(ctx.step("x", echo, value))
+                return perdure.Break(got[0] + 1) if i else perdure.Continue(1)
+
+            return int(await ctx.loop("l", body, 0))
+
+        return await level(12)
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == 13
+    assert "/".join(["j/a"] * 12) + "/leaf" in rig.calls

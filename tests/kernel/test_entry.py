@@ -1,0 +1,145 @@
+"""The format of a journal body: every event and every effect comes back equal, and a flipped bit is noticed."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.errors import Corrupt
+from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Send, Stuck
+from perdure.kernel.effects import KINDS, Call, Child, Timer, Wait
+from perdure.kernel.entry import Entry, decode, encode, pack
+from perdure.kernel.events import (
+    Address,
+    CancelAsked,
+    Event,
+    Message,
+    Parent,
+    Parked,
+    Received,
+    Redelivered,
+    Released,
+    Retried,
+    Skipped,
+    Started,
+)
+from perdure.kernel.kernel import inbox_row, offer_of
+from perdure.kernel.location import Patterns, escape
+from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.status import TERMINAL
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+BYTES = st.binary(max_size=20)
+NANOSECONDS = st.integers(0, 2**63 - 1)
+FAILURES: st.SearchStrategy[Failure] = st.recursive(
+    st.builds(Failure, TEXT, TEXT, TEXT, st.none() | BYTES, st.booleans()),
+    lambda inner: st.builds(
+        Failure, TEXT, TEXT, TEXT, st.none() | BYTES, st.booleans(), st.lists(inner, max_size=2).map(tuple)
+    ),
+    max_leaves=3,
+)
+STATUSES: Any = st.sampled_from(["ok", "error", "timeout", "cancelled", "unknown"])
+RECEIPTS = st.builds(Receipt, STATUSES, st.none() | BYTES, st.none() | FAILURES)
+EVENTS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        Started,
+        TEXT,
+        TEXT,
+        BYTES,
+        BYTES,
+        TEXT,
+        st.none() | st.builds(Parent, st.integers(1, 2**40), BYTES, st.booleans()),
+        st.dictionaries(TEXT, TEXT, max_size=3),
+        st.sampled_from(["", "failed", "always"]),
+        st.integers(1, 9),
+    ),
+    st.builds(Received, BYTES, RECEIPTS),
+    st.builds(Message, TEXT, BYTES, TEXT, TEXT),
+    st.builds(CancelAsked, TEXT, BYTES),
+    st.just(Retried()),
+    st.builds(Skipped, TEXT, RECEIPTS),
+    st.builds(Redelivered, BYTES, st.booleans()),
+    st.builds(Parked, BYTES),
+    st.builds(Released, BYTES),
+)
+LOCATIONS = st.tuples(TEXT.map(escape), st.integers(0, 99)).map(lambda pair: f"{pair[0]}/~{pair[1]}/x")
+EFFECTS = st.one_of(
+    st.builds(Call, LOCATIONS),
+    st.builds(Call, LOCATIONS, st.integers(1, 9), TEXT, st.none() | NANOSECONDS, st.integers(1, 9), st.none() | BYTES),
+    st.builds(Timer, LOCATIONS, NANOSECONDS),
+    st.builds(Wait, LOCATIONS, st.lists(TEXT, max_size=3).map(tuple), st.none() | NANOSECONDS),
+    st.builds(Child, LOCATIONS, TEXT, TEXT, BYTES, st.booleans()),
+)
+
+
+def some(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(strategy, max_size=3).map(tuple)
+
+
+DECISIONS = st.builds(
+    Decision,
+    some(EFFECTS),
+    some(BYTES),
+    some(st.builds(Send, st.builds(Address, TEXT, TEXT), TEXT, BYTES, TEXT)),
+    some(st.builds(Fact, TEXT, BYTES)),
+    some(st.tuples(TEXT, BYTES)),
+    st.none() | st.builds(Reply, TEXT, st.none() | BYTES),
+    st.none() | st.builds(Stuck, FAILURES, TEXT, st.booleans()),
+    st.none() | st.builds(Outcome, st.sampled_from(sorted(TERMINAL)), st.none() | BYTES, st.none() | FAILURES),
+    some(TEXT),
+)
+
+
+def written(event: Event, decision: Decision, held: tuple[bytes, ...] = ()) -> tuple[Entry, bytes]:
+    packed, fresh = pack(decision.open, Patterns())
+    entry = Entry(7, 3, 5, 99, event, decision, held, fresh)
+    return entry, encode(entry, packed)
+
+
+@given(EVENTS, DECISIONS, some(BYTES))
+def test_an_entry_comes_back_equal(event, decision, held):
+    entry, body = written(event, decision, held)
+
+    assert decode(7, 3, 99, body, Patterns()) == entry
+
+
+@given(EVENTS, DECISIONS)
+def test_the_bytes_are_determined_by_the_entry(event, decision):
+    assert written(event, decision)[1] == written(event, decision)[1]
+
+
+@given(EVENTS, DECISIONS, st.data())
+def test_a_flipped_bit_is_corrupt(event, decision, data):
+    _, body = written(event, decision)
+    bit = data.draw(st.integers(0, len(body) * 8 - 1))
+    damaged = bytearray(body)
+    damaged[bit // 8] ^= 1 << bit % 8
+
+    with pytest.raises(Corrupt):
+        decode(7, 3, 99, bytes(damaged), Patterns())
+
+
+@given(EVENTS, DECISIONS, st.data())
+def test_a_cut_body_is_corrupt(event, decision, data):
+    _, body = written(event, decision)
+
+    with pytest.raises(Corrupt):
+        decode(7, 3, 99, body[: data.draw(st.integers(0, len(body) - 1))], Patterns())
+
+
+@given(EVENTS, st.integers(1, 2**40) | st.builds(Address, TEXT, TEXT))
+def test_an_event_comes_back_from_its_inbox_row(event, to):
+    offer = offer_of(inbox_row(b"id", to, event, 5))
+
+    assert (offer.to, offer.event, offer.inbox) == (to, event, b"id")
+
+
+def test_every_kind_of_effect_is_tried_above():
+    assert {Call, Timer, Wait, Child} == set(KINDS)
+
+
+def test_a_plain_call_costs_few_bytes():
+    _, body = written(Retried(), Decision(open=(Call("charge"),)))
+
+    assert len(body) < 40

@@ -1,0 +1,136 @@
+"""Replay: the journal alone rebuilds an instance, and a machine that changed its mind is noticed."""
+
+import pytest
+from tests.kernel.machines import Told, World
+
+from perdure.errors import Divergence
+from perdure.kernel.apply import SEEN_MAX, apply
+from perdure.kernel.decision import NOTHING
+from perdure.kernel.entry import Entry
+from perdure.kernel.events import Address, Message, Retried
+from perdure.kernel.instance import Instance
+from perdure.kernel.replay import fold, rebuild
+
+
+def test_a_changed_mind_is_a_divergence_with_both_sides_and_the_location():
+    world = World()
+    world.start("a", ("call", "charge"), ("wait", "w", None))
+    world.run()
+    world.workflows[0].renamed["charge"] = "bill"
+
+    with pytest.raises(Divergence) as caught:
+        rebuild(world.folded(world.id("a")), world.workflows[0])
+
+    error = caught.value
+    assert (error.instance, error.entry, error.location) == ("told/a", 1, "charge")
+    assert (error.recorded, error.current) == ("call charge", "call bill")
+    assert error.source == "orders.txt:4"
+
+
+def test_a_divergence_names_what_is_missing_and_what_is_new():
+    world = World()
+    told = world.workflows[0]
+    world.start("a", ("call", "x", {"attempt": 2}), ("break", "later"), ("call", "y"))
+    world.run()
+    instance = world.folded(world.id("a"))
+    recorded = instance.tail[0].decision if instance.tail else NOTHING
+
+    class Shorter(Told):
+        def machine(self, address, snapshot):
+            machine = super().machine(address, snapshot)
+            orders = machine._orders
+            machine._orders = lambda event: list(orders(event))[:1]  # type: ignore[method-assign]
+            return machine
+
+    with pytest.raises(Divergence) as caught:
+        rebuild(instance, Shorter())
+
+    assert len(recorded.open) == 2 and told.name == "told"
+    assert (caught.value.recorded, caught.value.current) == ("call y", "nothing more")
+    assert caught.value.location == "y"
+
+
+def test_a_divergence_makes_the_instance_stuck_and_runs_nothing():
+    world = World()
+    world.start("a", ("call", "charge"), ("wait", "w", None))
+    world.run().restart(recover=False)
+    world.workflows[0].renamed["charge"] = "bill"
+    before = world.calls()
+    world.tell("a", ("call", "next"))
+    world.run()
+
+    stuck = world.instance("a").stuck
+
+    assert stuck is not None and stuck.error.type == "Divergence" and stuck.location == "charge"
+    assert world.calls() == before
+
+
+def test_an_instance_that_diverged_goes_on_when_the_old_code_is_back():
+    world = World()
+    world.start("a", ("call", "charge"), ("wait", "w", None))
+    world.run().restart(recover=False)
+    world.workflows[0].renamed["charge"] = "bill"
+    world.tell("a", ("call", "next"))
+    world.run()
+    world.workflows[0].renamed.clear()
+    world.retry("a")
+    world.run()
+
+    assert world.status("a") == "running"
+    assert world.heard("a") == ["Started", "Message m"]
+    assert "a next 1" in world.calls()
+
+
+def test_the_machine_of_a_failed_rebuild_is_let_go():
+    world = World()
+    world.start("a", ("call", "charge"))
+    world.run()
+    told = world.workflows[0]
+    told.renamed["charge"] = "bill"
+    before = told.disposed
+
+    with pytest.raises(Divergence):
+        rebuild(world.folded(world.id("a")), told)
+
+    assert told.disposed == before + 1
+
+
+def test_a_replay_opens_nothing():
+    world = World()
+    world.start("a", ("call", "x"), ("child", "c", "told", "kid", [("wait", "w", None)]))
+    world.run()
+    world.restart(alive=list(world.running))
+    world.tell("a", ("note",))
+
+    batch = world.commit(world.build())
+
+    assert not batch.publications and len(batch.journal) == 1
+
+
+def test_an_entry_out_of_its_order_is_refused():
+    instance = Instance(Address("w", "k"))
+
+    with pytest.raises(ValueError, match="entry 3 cannot follow entry 0"):
+        apply(instance, Entry(1, 1, 3, 0, Retried(), NOTHING))
+
+
+def test_seen_ids_are_bounded_and_the_oldest_go_first():
+    instance = Instance(Address("w", "k"))
+    for n in range(1, SEEN_MAX + 11):
+        apply(instance, Entry(n, 1, n, 0, Message("m", b"", str(n)), NOTHING))
+
+    assert len(instance.seen) == SEEN_MAX
+    assert next(iter(instance.seen)) == "11"
+
+
+def test_the_version_is_the_number_of_entries_and_the_rows_rebuild_it():
+    world = World()
+    world.start("a", ("wait", "w", None))
+    for _ in range(5):
+        world.tell("a", ("note",))
+    world.run()
+
+    live = world.instance("a")
+
+    assert live.version == 6 == len(world.histories[live.id])
+    assert fold(live.address, None, world.histories[live.id]).state() == live.state()

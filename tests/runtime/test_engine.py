@@ -1,0 +1,311 @@
+"""The engine as a whole: opening, stopping, clients, and what happens when the store fails."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.executors.inline import InlineExecutor
+from perdure.kernel.batch import Batch
+from perdure.kernel.events import Address, Started
+from perdure.kernel.mailbox import Accepted
+from perdure.runtime.clock import SystemClock
+from perdure.runtime.doors import LocalDoor
+from perdure.runtime.shard import Shard
+from perdure.stores.memory import MemoryDatabase, MemoryStore
+
+ROOT = Path(__file__).parents[2]
+
+
+async def echo(value: object) -> object:
+    return value
+
+
+@perdure.flow
+async def one_step(ctx: perdure.Context, value: int) -> int:
+    return await ctx.step("echo", echo, value)  # type: ignore[return-value]
+
+
+@perdure.flow
+async def until_told(ctx: perdure.Context) -> object:
+    return (await ctx.receive("go")).body
+
+
+# ---- stopping ---------------------------------------------------------------------------------------------------
+
+
+async def test_closing_lets_a_running_step_end(tmp_path: Path) -> None:
+    begun, ended = asyncio.Event(), []
+
+    async def slow() -> str:
+        begun.set()
+        await asyncio.sleep(0.05)
+        ended.append(True)
+        return "done"
+
+    @perdure.flow
+    async def flow(ctx: perdure.Context) -> str:
+        return await ctx.step("slow", slow)
+
+    async with perdure.open(tmp_path / "a.db", workflows=[flow]) as engine:
+        await engine.start(flow, key="k")
+        await begun.wait()
+
+    assert ended == [True]
+    async with perdure.open(tmp_path / "a.db", workflows=[flow]) as engine:
+        assert await engine.handle(flow, "k").result(5) == "done"
+    assert ended == [True], "a step that ended before the close must not run again"
+
+
+async def test_a_step_that_does_not_end_in_time_is_parked_and_loses_no_attempt(tmp_path: Path) -> None:
+    runs: list[int] = []
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> int:
+        runs.append(perdure.step_info().delivery)
+        begun.set()
+        await let_go.wait()
+        return len(runs)
+
+    @perdure.flow
+    async def flow(ctx: perdure.Context) -> int:
+        return await ctx.step.options(retries=0)("endless", endless)
+
+    for _ in range(5):  # more often than it may be delivered, if parked deliveries counted
+        begun.clear()
+        async with perdure.open(tmp_path / "a.db", workflows=[flow], drain=0.01) as engine:
+            await engine.start(flow, key="k")
+            await begun.wait()
+    let_go.set()
+    async with perdure.open(tmp_path / "a.db", workflows=[flow]) as engine:
+        assert await engine.handle(flow, "k").result(5) == 6
+    assert runs == sorted(runs)
+
+
+async def test_after_the_close_everybody_hears_that_it_is_closed() -> None:
+    async with perdure.open(":memory:", workflows=[until_told]) as engine:
+        handle = await engine.start(until_told, key="k")
+        waiter = asyncio.create_task(handle.result())
+        await asyncio.sleep(0)
+
+    with pytest.raises(perdure.EngineClosed):
+        await waiter
+    with pytest.raises(perdure.EngineClosed):
+        await handle.send("go")
+
+
+# ---- one engine, many clients -----------------------------------------------------------------------------------
+
+
+async def test_a_second_engine_is_refused_and_told_who_runs(tmp_path: Path) -> None:
+    async with perdure.open(tmp_path / "a.db", workflows=[one_step]):
+        with pytest.raises(perdure.EngineRunning, match=str(os.getpid())):
+            async with perdure.open(tmp_path / "a.db", workflows=[one_step]):
+                pass
+    async with perdure.open(tmp_path / "a.db", workflows=[one_step]) as engine:
+        assert await (await engine.start(one_step, 3)).result(5) == 3
+
+
+CLIENT = """
+import asyncio, sys, perdure
+async def main(url):
+    async with perdure.connect(url) as client:
+        handle = await client.start("until_told", key="from-outside")
+        await handle.send("go", {"from": "another process"})
+        print(await handle.result(20))
+        lost = await client.start("until_told", key="cancelled")
+        await lost.cancel("no longer wanted")
+        try:
+            await lost.result(20)
+        except perdure.InstanceCancelled as error:
+            print(error.reason)
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_another_process_starts_sends_cancels_and_reads_through_the_inbox(tmp_path: Path) -> None:
+    url = str(tmp_path / "a.db")
+    async with perdure.open(url, workflows=[until_told]):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CLIENT, url, stdout=subprocess.PIPE, cwd=ROOT
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 30)
+
+    assert out.decode().splitlines() == ["{'from': 'another process'}", "no longer wanted"]
+
+
+async def test_what_a_client_posts_waits_for_the_next_engine(tmp_path: Path) -> None:
+    url = tmp_path / "a.db"
+    async with perdure.open(url, workflows=[until_told]):
+        pass
+    async with perdure.connect(url) as client:
+        early = await client.start("until_told", key="k")
+        await early.send("go", 7)
+        with pytest.raises(perdure.ResultTimeout):
+            await early.result(0)
+
+    async with perdure.open(url, workflows=[until_told]) as engine:
+        assert await engine.handle(until_told, "k").result(5) == 7
+
+
+async def test_a_client_is_told_which_workflows_there_are(tmp_path: Path) -> None:
+    async with perdure.open(tmp_path / "a.db", workflows=[until_told]):
+        pass
+    async with perdure.connect(tmp_path / "a.db") as client:
+        with pytest.raises(perdure.UnknownWorkflow, match="did you mean 'until_told'"):
+            await client.start("until_tolt")
+
+
+# ---- keys -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_key_starts_one_instance_however_often_it_is_used() -> None:
+    async with perdure.open(":memory:", workflows=[one_step]) as engine:
+        handles = await asyncio.gather(*(engine.start(one_step, 1, key="k") for _ in range(10)))
+        assert [await handle.result(5) for handle in handles] == [1] * 10
+        assert len(await engine.instances()) == 1
+        with pytest.raises(perdure.KeyInUse):
+            await engine.start(one_step, 2, key="k")
+
+
+async def test_reuse_starts_a_new_generation_of_an_ended_key() -> None:
+    async with perdure.open(":memory:", workflows=[one_step]) as engine:
+        first = await engine.start(one_step, 1, key="k")
+        await first.result(5)
+        with pytest.raises(perdure.KeyInUse):
+            await engine.start(one_step, 2, key="k", reuse="failed")
+        second = await engine.start(one_step, 2, key="k", reuse="always")
+        assert await second.result(5) == 2
+        assert await engine.handle(one_step, "k").result(5) == 2
+        assert await first.result(5) == 1
+
+
+# ---- a store that fails -----------------------------------------------------------------------------------------
+
+
+class FailingStore(MemoryStore):
+    """A store whose commits fail when told to, before or after the rows are written."""
+
+    def __init__(self, database: MemoryDatabase | None = None) -> None:
+        super().__init__(database)
+        self.fail_before = 0
+        self.fail_after = 0
+
+    def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
+        if self.fail_before:
+            self.fail_before -= 1
+            done(perdure.StoreFailed("the disk is full"))
+        elif self.fail_after:
+            self.fail_after -= 1
+            super().commit(batch, lambda error: done(error or perdure.StoreFailed("no answer to COMMIT")))
+        else:
+            super().commit(batch, done)
+
+
+def shard_on(store: MemoryStore, *workflows: perdure.Flow) -> tuple[Shard, LocalDoor]:  # type: ignore[type-arg]
+    doors: list[LocalDoor] = []
+    shard = Shard(
+        store,
+        SystemClock(asyncio.get_running_loop()),
+        [InlineExecutor()],
+        workflows,
+        owner="test",
+        ended=lambda *end: doors[0].ended(*end),
+        fallen=lambda error: doors[0].fallen(error),
+        reloaded=lambda: doors[0].look_again(),
+    )
+    doors.append(LocalDoor(shard, store))
+    shard.open()
+    return shard, doors[0]
+
+
+async def start_by_hand(door: LocalDoor, key: str, value: int) -> int:
+    address = Address("one_step", key)
+    return await door.put(address, Started("one_step", key, one_step.encode_input((value,), {}), b"seed"))
+
+
+@pytest.mark.parametrize("when", ["fail_before", "fail_after"])
+async def test_a_failed_commit_is_told_to_the_caller_and_repeating_the_call_is_harmless(when: str) -> None:
+    store = FailingStore()
+    shard, door = shard_on(store, one_step)
+    setattr(store, when, 1)
+
+    with pytest.raises(perdure.StoreFailed):
+        await start_by_hand(door, "k", 5)
+    instance = await start_by_hand(door, "k", 5)
+
+    outcome = await door.outcome(Address("one_step", "k"), instance, 5)
+    assert one_step.decode_result(outcome.value or b"") == 5
+    assert len(store.database.heads) == 1
+    shard.release()
+
+
+@pytest.mark.parametrize("when", ["fail_before", "fail_after"])
+async def test_a_receipt_survives_a_failed_commit_and_the_step_does_not_run_again(when: str) -> None:
+    store = FailingStore()
+    runs = []
+
+    async def step() -> str:
+        runs.append(perdure.step_info().delivery)
+        setattr(store, when, 2)
+        return "once"
+
+    @perdure.flow
+    async def flow(ctx: perdure.Context) -> str:
+        return await ctx.step("step", step)
+
+    shard, door = shard_on(store, flow)
+    address = Address("flow", "k")
+    instance = await door.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
+
+    outcome = await door.outcome(address, instance, 10)
+    assert flow.decode_result(outcome.value or b"") == "once"
+    assert runs == [1]
+    shard.release()
+
+
+async def test_a_zombie_writes_nothing_and_says_so() -> None:
+    database = MemoryDatabase()
+    old, old_door = shard_on(MemoryStore(database), one_step)
+    new, new_door = shard_on(MemoryStore(database), one_step)
+
+    with pytest.raises(perdure.Fenced):
+        await start_by_hand(old_door, "k", 1)
+    with pytest.raises(perdure.Fenced):
+        await start_by_hand(old_door, "k", 1)
+
+    assert not database.heads
+    assert isinstance(await start_by_hand(new_door, "k", 1), int)
+    new.release()
+
+
+async def test_an_answer_waits_for_the_commit_even_when_nothing_is_recorded_for_it() -> None:
+    """A duplicate of something that is not yet durable is not yet durable either."""
+
+    class SlowStore(MemoryStore):
+        held: Callable[[], None] | None = None
+
+        def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
+            self.held = lambda: MemoryStore.commit(self, batch, done)
+
+    store = SlowStore()
+    shard, _ = shard_on(store, until_told)
+    heard: list[object] = []
+    start = Started("until_told", "k", until_told.encode_input((), {}), b"seed")
+    shard.offer(Address("until_told", "k"), start, heard.append)
+    shard.offer(Address("until_told", "k"), start, heard.append)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert heard == []
+
+    assert store.held is not None
+    store.held()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert [type(answer) for answer in heard] == [Accepted, Accepted]
+    shard.release()

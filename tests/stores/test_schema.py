@@ -1,0 +1,79 @@
+"""The SQL files: migrations end at the schema, and every named query is used."""
+
+import re
+from importlib.resources import files
+
+import apsw
+import pytest
+
+from perdure.stores.sqlite import schema
+from perdure.stores.sqlite.statements import SQL
+
+PACKAGE = files("perdure.stores.sqlite")
+
+
+def shape(connection: apsw.Connection) -> list[tuple[str, str, str]]:
+    rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_schema ORDER BY type, name")
+    return [(type, name, " ".join(sql.split())) for type, name, sql in rows]
+
+
+def test_migrations_end_at_the_schema():
+    migrated, direct = made(), apsw.Connection(":memory:")
+
+    direct.execute(schema.schema())
+
+    assert shape(migrated) == shape(direct)
+    assert schema.version_of(migrated) == schema.VERSION
+    assert migrated.pragma("application_id") == schema.APPLICATION_ID
+
+
+def test_there_is_one_migration_for_each_version():
+    names = sorted(
+        file.name for file in PACKAGE.joinpath("migrations").iterdir() if file.name.endswith(".sql")
+    )
+
+    assert names == [f"{number:04}.sql" for number in range(1, schema.VERSION + 1)]
+
+
+def test_migrating_twice_changes_nothing():
+    connection = made()
+    before = shape(connection)
+
+    schema.migrate(connection)
+
+    assert shape(connection) == before
+
+
+def test_every_query_is_used_and_every_used_query_exists():
+    code = "".join(file.read_text("utf-8") for file in PACKAGE.iterdir() if file.name.endswith(".py"))
+
+    assert set(re.findall(r"(?<!`)\bSQL\.(\w+)", code)) == set(vars(SQL))
+
+
+def test_every_query_can_be_prepared():
+    connection = made()
+
+    for sql in vars(SQL).values():
+        connection.execute(f"EXPLAIN {sql.format(conditions='true')}", [None] * sql.count("?"))
+
+
+def test_the_queries_of_the_hot_path_use_an_index_and_sort_nothing():
+    for sql in (SQL.head_by_name, SQL.history, SQL.due, SQL.inbox, SQL.inbox_by_name):
+        assert is_quick(sql), sql
+
+
+@pytest.mark.parametrize("conditions", ["workflow = ?", "status = ?", "parent = ? AND parent <> 0"])
+def test_lists_of_heads_use_an_index_and_sort_nothing(conditions):
+    assert is_quick(SQL.heads.format(conditions=conditions))
+
+
+def made() -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    schema.migrate(connection)
+    return connection
+
+
+def is_quick(sql: str) -> bool:
+    plan = made().execute(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?"))
+    steps = [str(step[3]) for step in plan]
+    return not any("SCAN" in step or "TEMP B-TREE" in step for step in steps)
