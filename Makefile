@@ -9,10 +9,10 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help .venv venv demo test check sim bench fmt clean
+.PHONY: help .venv venv demo test check sim bench bench-quick fmt clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .venv: $(READY)
 venv: $(READY) ## set up .venv (every other target does this by itself)
@@ -43,8 +43,11 @@ check: $(READY) ## format, lint, layers, types, tests and a short simulation
 sim: $(READY) ## simulate SEEDS worlds full of crashes (default 2000)
 	$(BIN)/python -m perdure.testing.sim --seeds $(SEEDS)
 
-bench: $(READY) ## measure speed
+bench: $(READY) ## measure speed, and write bench/RESULTS.md
 	$(BIN)/python -m bench
+
+bench-quick: $(READY) ## measure speed in under a minute
+	$(BIN)/python -m bench --quick
 
 fmt: $(READY) ## format the code and fix what the linter can fix
 	$(BIN)/ruff check --fix-only .

@@ -2,6 +2,7 @@
 
     python -m bench.profile W2              the 30 functions with the most time of their own
     python -m bench.profile W2 --by cumtime ... with the most time below them
+    python -m bench.profile W2 --cpu        ... in processor time of the loop's thread: nothing that waits
     python -m bench.profile W2 --gc         no profiler: with and without garbage collection, in turns
 
 A profiler makes functions that call many others look worse than they are: believe it about order, not about
@@ -18,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +36,7 @@ def main() -> None:
     )
     parser.add_argument("name", choices=sorted(BY_NAME))
     parser.add_argument("--by", choices=("tottime", "cumtime", "ncalls"), default="tottime")
+    parser.add_argument("--cpu", action="store_true", help="count processor time of this thread only")
     parser.add_argument("--gc", action="store_true", help="compare with the garbage collector switched off")
     parser.add_argument("--without-gc", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
@@ -44,7 +47,7 @@ def main() -> None:
     elif options.once:
         _once(options.name, collect=not options.without_gc)
     else:
-        _profile(options.name, options.by)
+        _profile(options.name, options.by, cpu=options.cpu)
 
 
 def _run(name: str) -> Measures:
@@ -52,8 +55,8 @@ def _run(name: str) -> Measures:
         return BY_NAME[name].systems["perdure"](Path(directory))
 
 
-def _profile(name: str, by: str) -> None:
-    profiler = cProfile.Profile()
+def _profile(name: str, by: str, *, cpu: bool) -> None:
+    profiler = cProfile.Profile(time.thread_time) if cpu else cProfile.Profile()
     measures = profiler.runcall(_run, name)
     print({key: round(value, 4) for key, value in measures.items()})
     pstats.Stats(profiler).strip_dirs().sort_stats(by).print_stats(TOP)
@@ -71,16 +74,14 @@ def _once(name: str, *, collect: bool) -> None:
 
 
 def _watch(pauses: list[float]) -> None:
-    from time import perf_counter
-
     began = 0.0
 
     def told(phase: str, _info: dict[str, int]) -> None:
         nonlocal began
         if phase == "start":
-            began = perf_counter()
+            began = time.perf_counter()
         else:
-            pauses.append(perf_counter() - began)
+            pauses.append(time.perf_counter() - began)
 
     gc.callbacks.append(told)
 

@@ -1,6 +1,6 @@
 """perdure: a durable workflow engine for Python. This list is the public API.
 
-A name is imported when it is first used: the command line, and a child process of an executor, start without the engine.
+A name is imported when it is first used: the command line starts without the engine.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ _HOME = {
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = [
+__all__ = [  # noqa: PLE0604
     "Backoff",
     "Break",
     "Client",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -25,7 +25,7 @@ from perdure.runtime.shard import Shard
 class Engine(Client):
     """A client of an engine that runs in this process. Made by `perdure.open`."""
 
-    def __init__(self, door: LocalDoor, shard: Shard, workflows: dict[str, Startable]) -> None:
+    def __init__(self, door: LocalDoor, shard: Shard, workflows: dict[str, Startable[Any]]) -> None:
         super().__init__(door, workflows)
         self._shard = shard
 
@@ -63,9 +63,10 @@ async def open(
             SystemClock(loop),
             executors,
             known.values(),
-            owner=f"process {os.getpid()} on {socket.gethostname()}",
+            owner=f"{os.path.basename(sys.argv[0]) or 'python'}",
             cache=cache,
             ended=lambda *end: door_box[0].ended(*end),
+            stuck=lambda *found: door_box[0].stuck(*found),
             fallen=lambda error: door_box[0].fallen(error),
             reloaded=lambda: door_box[0].look_again(),
         )
@@ -76,7 +77,7 @@ async def open(
         shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
         await settled
         try:
-            yield Engine(door, shard, cast(dict[str, Startable], known))
+            yield Engine(door, shard, cast(dict[str, Startable[Any]], known))
         finally:
             await _stop(shard, door, drain)
     finally:
@@ -90,7 +91,7 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
     """Talk to the engine of another process: start, send, cancel, read. Needs no code; `workflows` converts types."""
     store = _connect_store(url)
     try:
-        yield Client(RemoteDoor(store), cast(dict[str, Startable], _by_name(workflows)))
+        yield Client(RemoteDoor(store), cast(dict[str, Startable[Any]], _by_name(workflows)))
     finally:
         store.close()
 
@@ -128,14 +129,11 @@ async def _stop(shard: Shard, door: LocalDoor, drain: float) -> None:
     loop = asyncio.get_running_loop()
     idle: asyncio.Future[None] = loop.create_future()
     shard.drain(lambda: None if idle.done() else idle.set_result(None))
-    try:
-        await asyncio.wait_for(asyncio.shield(idle), drain)
-    except TimeoutError:
-        shard.park()
-        try:
-            await asyncio.wait_for(idle, 10)
-        except TimeoutError:
-            pass  # the store does not answer: what is not recorded is found as after a crash
+    await asyncio.wait([idle], timeout=drain)
+    shard.park()
+    parked: asyncio.Future[None] = loop.create_future()
+    shard.when_settled(lambda: None if parked.done() else parked.set_result(None))
+    await asyncio.wait([parked], timeout=10)  # a store that does not answer: the rest is found as after a crash
     shard.release()
     door.close()
 

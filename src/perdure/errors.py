@@ -23,6 +23,7 @@ __all__ = [
     "InstanceCancelled",
     "InstanceEnded",
     "InstanceFailed",
+    "InstanceStuck",
     "JoinFailed",
     "KeyInUse",
     "NewerFormat",
@@ -406,6 +407,24 @@ class InstanceFailed(PerdureError):
 
     def __str__(self) -> str:
         return f"{self.instance} failed: {self.error}"
+
+
+class InstanceStuck(PerdureError):
+    """The instance needs a person: its code diverged, deadlocked, or raised where it must not.
+
+    `error` is the recorded failure, `location` the operation at which it stopped, if it is at one. Put right what was wrong,
+    then `perdure retry` it (or `await handle.retry()`): it goes on where it was. Or cancel it.
+    """
+
+    def __init__(self, instance: str, error: object, location: str = "") -> None:
+        super().__init__(instance, error, location)
+        self.instance = instance
+        self.error = error
+        self.location = location
+
+    def __str__(self) -> str:
+        place = f" at {self.location}" if self.location else ""
+        return f"{self.instance} is stuck{place}: {self.error}; put it right, then retry or cancel it"
 
 
 class InstanceCancelled(PerdureError):

@@ -16,7 +16,7 @@ def known(world):
 
 def test_start_prints_the_key_and_the_engine_runs_it(known):
     engine = known.process("run", "flows:approval", "--key", "a", "--db", "shop.db")
-    eventually(lambda: known.perdure("doctor").stdout.find("process ") > 0)
+    eventually(lambda: known.json("doctor")["database"]["engine"])
 
     started = known.perdure("start", "order", "--input", '{"order_id": "o-1"}')
 

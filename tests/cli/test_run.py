@@ -206,7 +206,7 @@ def test_a_second_engine_is_a_conflict(world):
     result = world.perdure("run", "flows:order", "--input", '["a"]')
 
     assert result.exit_code == 4
-    assert f"process {process.pid}" in result.stderr
+    assert f"pid {process.pid}" in result.stderr
 
 
 def test_a_database_of_somebody_else_is_refused(world):

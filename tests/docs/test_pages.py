@@ -55,7 +55,7 @@ def test_every_function_of_the_five_hops_exists_in_the_file_that_is_named_for_it
     hops = prose(ARCHITECTURE).partition("## Follow one event")[2].partition("## Reading order")[0]
     missing = []
     place: dict[str, str] = {}  # where a class was last said to live
-    for name, path in re.findall(r"`(\w+(?:\.\w+)?)`(?: \(`(src/[\w/.]+)`\))?", hops):
+    for name, path in re.findall(r"`(\w+(?:\.\w+)?)`(?:\s+\(`(src/[\w/.]+)`\))?", hops):
         owner = name.partition(".")[0]
         if path:
             place[owner] = path

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import OWN, Block, blocks, name_of
+from tests.docs.pages import OWN, ROOT, Block, blocks, name_of
 
 MARK = "\x1e"  # printed after each snippet, so that what it printed can be told apart
 TIMEOUT_SECONDS = 120
@@ -28,6 +28,7 @@ def with_code(page: Path) -> bool:
 
 @pytest.mark.parametrize("page", [page for page in OWN if with_code(page)], ids=name_of)
 def test_the_snippets_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # commands are typed in a checkout
     for part in parts(blocks(page)):
         if part[0].language == "console":
             run_commands(part[0], tmp_path)

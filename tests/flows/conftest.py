@@ -1,14 +1,15 @@
 """What the tests of flows share: a stage on which engines run, crash and are opened again.
 
-`stage` is each store with a hot cache and with none at all (everything is evicted after every commit): a replayed flow must
-behave exactly like a hot one. `disk` is the same on SQLite only, for tests that restart. When an engine is closed, the whole
-history of each of its instances is replayed, and every decision compared.
+`stage` is each store with a hot cache and with none at all (everything is evicted after every commit): a
+replayed flow must behave exactly like a hot one. `disk` is the same on SQLite only, for tests that restart.
+When an engine is closed, the whole history of each of its instances is replayed, and every decision compared.
 """
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ class Stage:
         self._crashes = 0
 
     @asynccontextmanager
-    async def open(self, *workflows: Any, replay: bool = True, **options: Any) -> AsyncIterator[perdure.Engine]:
+    async def open(
+        self, *workflows: Any, replay: bool = True, **options: Any
+    ) -> AsyncIterator[perdure.Engine]:
         async with perdure.open(
             self.url, workflows=workflows, cache=self.cache, drain=options.pop("drain", 0.0), **options
         ) as engine:
@@ -59,7 +62,9 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
         machine = known[head.workflow].machine(f"{head.workflow}/{head.key}", None)
         for entry, event in deliveries(entries):
             moment = Moment(entry.at, started.seed, entry.number)
-            if entry.decision.stuck is None and not (entry.decision.outcome and event_is_cancel_of_stuck(entries)):
+            if entry.decision.stuck is None and not (
+                entry.decision.outcome and event_is_cancel_of_stuck(entries)
+            ):
                 decided = machine.deliver(event, moment)
                 assert decided == entry.decision, f"{head.workflow}/{head.key}, entry {entry.number}"
         machine.dispose()
@@ -68,6 +73,19 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
 def event_is_cancel_of_stuck(entries: list[Any]) -> bool:
     """The kernel itself ends a stuck instance that is cancelled."""
     return len(entries) > 1 and entries[-2].decision.stuck is not None
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let everything else run until something has happened."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # what is waited for lies in another engine's hands
+            await asyncio.sleep(0.001)
+
+
+async def becomes(handle: perdure.Handle[Any], status: str) -> None:
+    async with asyncio.timeout(20):
+        while await handle.status() != status:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 @pytest.fixture(params=["memory", "memory, replayed", "sqlite", "sqlite, replayed"])

@@ -1,7 +1,8 @@
-"""A flow without an engine: its machine, a clock that stands still, and steps that are done when the rig says so.
+"""A flow without an engine: its machine, a clock that stands still, steps that are done when the rig says so.
 
-The machine can be thrown away and rebuilt after every entry: from all its entries (`rebuild="journal"`), or from its last
-snapshot and the entries after it (`rebuild="snapshot"`). What it decides must not depend on that, to the last byte.
+The machine can be thrown away and rebuilt after every entry: from all its entries (`rebuild="journal"`), or
+from its last snapshot and the entries after it (`rebuild="snapshot"`). What it decides must not depend on that,
+to the last byte.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Rig:
     def _machine(self, snapshot: bytes | None) -> Any:
         return self.flow.machine(f"{self.flow.name}/k", snapshot)
 
-    # ---- what happens to the flow ---------------------------------------------------------------------------
+    # ---- what happens to the flow -------------------------------------------------------------------------
 
     def deliver(self, event: Event) -> Decision:
         moment = Moment(self.now, b"seed" * 4, len(self.entries) + 1)
@@ -96,6 +97,11 @@ class Rig:
         id = next(id for id, effect in self.open.items() if effect.location == location)
         return self.deliver(Received(id, receipt or self._perform(self.open[id])))
 
+    def deliver_to(self, location: str) -> Decision:
+        """As `answer` for a step, without looking through everything that is open."""
+        id = self.identity.intent(location, 1)
+        return self.deliver(Received(id, self._perform(self.open[id])))
+
     def pass_time(self, seconds: float) -> None:
         self.now += round(seconds * SECOND)
         for due, _, location in self._due():
@@ -104,9 +110,13 @@ class Rig:
 
     def run(self, entries_max: int = 1_000_000) -> Any:
         """Answer everything, the oldest first (or in the order of the dice), until the end; the result."""
-        for _ in range(entries_max):
+        self.run_some(entries_max)
+        return self.result
+
+    def run_some(self, entries: int) -> None:
+        for _ in range(entries):
             if self.outcome is not None:
-                return self.result
+                return
             calls = [effect.location for effect in self.open.values() if isinstance(effect, Call | Child)]
             if calls:
                 self.answer(calls[0] if self.dice is None else self.dice.choice(calls))
@@ -115,9 +125,8 @@ class Rig:
                 assert due, f"nothing moves: {self.locations}"
                 self.now = max(self.now, due[0][0])
                 self.answer(due[0][2])
-        raise AssertionError("no end")
 
-    # ---- what can be seen of it -----------------------------------------------------------------------------
+    # ---- what can be seen of it ---------------------------------------------------------------------------
 
     @property
     def locations(self) -> list[str]:
@@ -138,10 +147,14 @@ class Rig:
 
     def _perform(self, effect: Effect) -> Receipt:
         if not isinstance(effect, Call):
-            return DONE if not hasattr(effect, "names") else Receipt("timeout", error=Failure("Timeout", "late"))
+            return (
+                DONE if not hasattr(effect, "names") else Receipt("timeout", error=Failure("Timeout", "late"))
+            )
         self.calls.append(effect.location)
         work = self.machine.work(effect.location)
-        assert isinstance(work, Work), f"{effect.location}: a rebuilt machine has lost the work of an open step"
+        assert isinstance(work, Work), (
+            f"{effect.location}: a rebuilt machine has lost the work of an open step"
+        )
         try:
             value = finished(work.function(*work.args, **work.kwargs))
         except Exception as error:
@@ -162,7 +175,7 @@ def finished(value: Any) -> Any:
 
 
 def same_in_every_rebuild(flow: perdure.Flow[..., Any], *args: Any, drive: Callable[[Rig], Any]) -> Rig:
-    """Drive a flow hot, replayed after each entry, and restored after each entry: the same entries each time."""
+    """Drive a flow hot, replayed after each entry, and restored after each: the same entries each time."""
     rigs = [Rig(flow, *args, rebuild=rebuild) for rebuild in ("never", "journal", "snapshot")]
     results = [drive(rig) for rig in rigs]
     for rig, result in zip(rigs, results, strict=True):

@@ -1,4 +1,4 @@
-"""Steps: run once, counted before they run, retried by policy, and never asked again for an answer that was given."""
+"""Steps: run once, counted before they run, retried by policy, never asked again for an answer once given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure import Backoff, Context, Fatal, StepFailed, StepTimeout
 from perdure.kernel.effects import Call, Timer
 from perdure.kernel.receipt import Failure
 
-from .conftest import Stage
+from .conftest import Stage, becomes, until
 from .rig import START, Rig, same_in_every_rebuild
 
 AT_ONCE = Backoff(base=0)
@@ -55,8 +55,7 @@ async def test_replays_without_running(disk: Stage) -> None:
 
     async with disk.open(flow) as engine:
         handle = await engine.start(flow, key="k")
-        while await handle.status() != "waiting":
-            await asyncio.sleep(0.001)
+        await becomes(handle, "waiting")
     async with disk.open(flow) as engine:
         handle = engine.handle(flow, "k")
         await handle.send("go", "second")
@@ -259,8 +258,7 @@ async def test_caught_failure_stays_caught_after_restart(disk: Stage) -> None:
 
     async with disk.open(flow) as engine:
         handle = await engine.start(flow, key="k")
-        while await handle.status() != "waiting":
-            await asyncio.sleep(0.001)
+        await becomes(handle, "waiting")
         disk.crash()
     broken = False
     async with disk.open(flow) as engine:
@@ -289,9 +287,7 @@ async def test_a_step_in_flight_runs_again_with_the_same_key_and_the_next_delive
 
     async with disk.open(flow) as engine:
         await engine.start(flow, key="k")
-        while len(ran) < 2:
-            await begun.wait()
-            await asyncio.sleep(0)
+        await until(lambda: len(ran) >= 2)
         disk.crash()
     async with disk.open(flow) as engine:
         assert await engine.handle(flow, "k").result(5) == ["charged", "charged"]
@@ -322,8 +318,7 @@ async def test_crash_looping_step_exhausts(disk: Stage) -> None:
         async with disk.open(flow) as engine:
             if life == 1:
                 await engine.start(flow, key="k")
-            while len(deliveries) < life:
-                await asyncio.sleep(0.001)
+            await until(lambda life=life: len(deliveries) >= life)  # type: ignore[misc]
             disk.crash()
     async with disk.open(flow) as engine:
         result = await engine.handle(flow, "k").result(5)
@@ -351,8 +346,7 @@ async def test_an_engine_that_stops_in_good_order_uses_up_no_attempt(disk: Stage
         async with disk.open(flow) as engine:
             if life == 1:
                 await engine.start(flow, key="k")
-            while begun < life:
-                await asyncio.sleep(0.001)
+            await until(lambda life=life: begun >= life)  # type: ignore[misc]
     release = True
     async with disk.open(flow) as engine:
         assert await engine.handle(flow, "k").result(5) == "done"
@@ -402,8 +396,7 @@ async def test_sync_step_does_not_block_the_loop(stage: Stage) -> None:
         return threading.current_thread().name
 
     async def other() -> None:
-        while not entered.is_set():
-            await asyncio.sleep(0.001)
+        await until(entered.is_set)
         leave.set()
 
     @perdure.flow
@@ -438,7 +431,7 @@ async def test_a_step_info_tells_who_and_where(stage: Stage) -> None:
         perdure.step_info()
 
 
-# ---- what a step may be ------------------------------------------------------------------------------------------
+# ---- what a step may be ----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -553,7 +546,7 @@ def test_a_wrong_option_is_refused_where_it_is_written() -> None:
         Backoff(jitter=2)
 
 
-# ---- backoff -----------------------------------------------------------------------------------------------------
+# ---- backoff ---------------------------------------------------------------------------------------------
 
 
 def backoffs(backoff: Backoff, retries: int) -> list[float]:
@@ -621,15 +614,15 @@ async def test_a_backoff_survives_a_crash(disk: Stage) -> None:
 
     async with disk.open(flow) as engine:
         handle = await engine.start(flow, key="k")
-        while not attempts or await handle.status() != "waiting":
-            await asyncio.sleep(0.001)
+        await until(lambda: bool(attempts))
+        await becomes(handle, "waiting")
         disk.crash()
     async with disk.open(flow) as engine:
         assert await engine.handle(flow, "k").result(5) == "done"
         assert attempts == [1, 2]
 
 
-# ---- results ------------------------------------------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------------------------
 
 
 async def test_a_result_that_cannot_be_recorded_fails_the_step_without_a_retry(stage: Stage) -> None:

@@ -281,7 +281,7 @@ def test_an_impossible_decision_stops_its_instance_and_nobody_else(orders, reaso
         "done",
         Outcome(Status.WAITING),
         Call("a\udcff"),
-        Call("fine", params="text"),  # type: ignore[arg-type]
+        Call("fine", params=object()),  # type: ignore[arg-type]
         Call(7),  # type: ignore[arg-type]
         object(),
     ],

@@ -41,6 +41,7 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.ResultTimeout, Exit.TIMEOUT),
     (errors.InstanceFailed, Exit.FAILED),
     (errors.InstanceCancelled, Exit.FAILED),
+    (errors.InstanceStuck, Exit.FAILED),
     (errors.StoreError, Exit.DATABASE),
     (errors.PerdureError, Exit.USAGE),
 )

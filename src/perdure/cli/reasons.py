@@ -142,7 +142,7 @@ class Reasons:
                 Reason("no-engine", text, "perdure.open(...) in your program, or `perdure run`, runs one")
             ]
         if workflow not in {name for name, _ in await self._queries.workflows()}:
-            text = f"The engine that runs ({owner.name}) does not know the workflow {workflow!r}."
+            text = f"The engine that runs, {owner}, does not know the workflow {workflow!r}."
             return [Reason("unknown-workflow", text, "register it: perdure.open(url, workflows=[...])")]
         return []
 

@@ -1,1 +1,1 @@
-"""Executors: inline (a task of the engine's loop), thread, process. Each performs calls and answers with receipts."""
+"""Executors: inline (a task of the engine's loop), thread, process. They perform calls and answer with receipts."""

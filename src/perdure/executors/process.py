@@ -212,9 +212,7 @@ class Child:
             return
         with suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
-                os.killpg(
-                    process.pid, number
-                )  # it leads a group: itself and the programs that its step started
+                os.killpg(process.pid, number)  # also the programs that its step has started
             else:
                 process.terminate()
 

@@ -32,7 +32,7 @@ Duration = timedelta | float | int
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """The delay before attempt n + 1 is min(max, base * factor ** n) seconds, from the failure of attempt n on.
+    """The delay before attempt n + 1 is min(max, base * factor ** n) seconds, from the failure of attempt n.
 
     `jitter` (0 to 1) shortens each delay by up to that share, from recorded entropy.
     """
@@ -122,7 +122,7 @@ class StepFunction(Generic[P, R]):
 
     def __get__(self, owner: Any, kind: type, /) -> Any:
         """A step that is a method: bound, it keeps its options."""
-        return self if owner is None else StepFunction(self.function.__get__(owner, kind), self.options)  # type: ignore[attr-defined]
+        return self if owner is None else StepFunction(self.function.__get__(owner, kind), self.options)
 
 
 @overload
@@ -251,8 +251,8 @@ def flow(
     """Make an `async def f(ctx, ...)` durable.
 
     name: what the journal calls it (default: the function's name). version: text, recorded with each
-    instance. strict_names: refuse the same name twice in one scope. cleanup: how long `finally` blocks may run
-    after a cancel.
+    instance. strict_names: refuse the same name twice in one scope. cleanup: how long `finally` blocks may
+    run after a cancel.
     """
 
     def define(function: Any) -> Flow[Any, Any]:

@@ -25,6 +25,9 @@ class Places:
 
     def __init__(self, given: Any, number_tasks: Callable[[int], int]) -> None:
         if not isinstance(given, Sequence | ValuesView):
+            for item in given:
+                if asyncio.iscoroutine(item):
+                    item.close()
             raise BadCall(
                 "asyncio.as_completed needs a list of coroutines here: in a set or a generator they have "
                 "no order that a replay could repeat"

@@ -11,6 +11,7 @@ import inspect
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
@@ -111,7 +112,7 @@ class Step:
         return _step(self._machine, name, function, args, kwargs, options)
 
 
-async def _step(
+async def _step(  # noqa: PLR0917  # called once, at every step
     machine: FlowMachine,
     name: str,
     function: Callable[..., Any],
@@ -408,9 +409,9 @@ class Context:
     ) -> T:
         """Run `body(ctx, state)` until it returns `Break(value)`. `Continue(state)` or None goes on.
 
-        Iterations before the last `keep` are forgotten every `prune_every` iterations, so a loop of any length is
-        rebuilt from the last few. What one iteration leaves to the next is its state alone: plain data, converted
-        by the annotation of the body's parameter.
+        Iterations before the last `keep` are forgotten every `prune_every` iterations, so a loop of any
+        length is rebuilt from the last few. What one iteration leaves to the next is its state alone: plain
+        data, converted by the annotation of the body's parameter.
         """
         if keep < 1 or prune_every < 1:
             raise BadCall(f"ctx.loop({name!r}): keep={keep} and prune_every={prune_every} must be at least 1")
@@ -435,7 +436,8 @@ class Context:
                 arguments = (self, from_plain(decode(value), annotation)) if takes_state else (self,)
                 answer = await body(*arguments)
             finally:
-                scopes.current.reset(token)
+                with suppress(ValueError):  # closed by the garbage collector, in whatever context that runs
+                    scopes.current.reset(token)
             if isinstance(answer, Break):
                 machine.prune(location, keep)
                 return answer.value
@@ -489,7 +491,7 @@ def _error(task: FlowTask) -> Exception | None:
 
 
 async def _called(function: Callable[..., Any], context: Context) -> Any:
-    """A branch is `async def branch()` or `async def branch(ctx)`, or anything callable that gives an awaitable."""
+    """A branch is `async def branch()` or `async def branch(ctx)`, or whatever else gives an awaitable."""
     awaitable = function(context) if takes_argument(function) else function()
     if not inspect.isawaitable(awaitable):
         raise BadCall(f"a branch must be async: {function!r} returned {awaitable!r}")

@@ -1,11 +1,12 @@
-"""The log of a flow: what its machine was delivered, so that it can be rebuilt; and how loops keep that short.
+"""The log of a flow: what its machine was delivered, so that it can be rebuilt; and how loops keep it short.
 
-A coroutine cannot be saved, so a flow is rebuilt by delivering its events again. `ctx.loop` marks where each recent
-iteration began and with which state. Pruning forgets all that belongs to older iterations: the loop is then entered
-right at the oldest iteration that is kept, at the very entry at which that iteration began.
+A coroutine cannot be saved, so a flow is rebuilt by delivering its events again. `ctx.loop` marks where each
+recent iteration began and with which state. Pruning forgets all that belongs to older iterations: the loop is
+then entered right at the oldest iteration that is kept, at the very entry at which that iteration began.
 
-What an iteration leaves behind is its state and nothing else. Where that is not so (it woke code outside of its loop through a
-queue, say) the saved log cannot rebuild the flow; the machine finds that out before it hands a snapshot over.
+What an iteration leaves behind is its state and nothing else. Where that is not so (it woke code outside of
+its loop through a queue, say) the saved log cannot rebuild the flow; the machine finds that out before it hands
+a snapshot over.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Mark(msgspec.Struct, array_like=True):
 
 
 class Item(msgspec.Struct):
-    """One delivery. `location`: the operation that its event belongs to. `ghost`: only its decision still matters."""
+    """One delivery. `location`: the operation of its event. `ghost`: only its decision still matters."""
 
     number: int
     at: int
@@ -91,7 +92,7 @@ class Log:
             self._compact()
 
     def _compact(self) -> None:
-        """Drop what the marks no longer reach. Only when the log has doubled, so the cost per entry is constant."""
+        """Drop what the marks no longer reach. Only when the log has doubled: constant cost per entry."""
         starts = {marks[0].entry for marks in self.marks.values()}
         self.items = [item for item in self.items if self._reached(item, starts)]
         self._compact_at = 64 + 2 * len(self.items)

@@ -4,8 +4,8 @@ Ordinary asyncio runs on it: `gather`, `TaskGroup`, `timeout`, `sleep`, `wait`, 
 Whatever asks for a later time becomes a durable timer; whatever asks for a real loop raises `NotDurable`.
 
 Two things make the order of events equal in every process: callbacks run in the order in which they were made
-ready, and tasks and futures have hashes that depend on their scope alone, because asyncio keeps them in sets and
-walks those sets.
+ready, and tasks and futures have hashes that depend on their scope alone, because asyncio keeps them in sets
+and walks those sets.
 """
 
 import asyncio

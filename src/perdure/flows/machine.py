@@ -1,7 +1,7 @@
 """The machine of a flow: a coroutine on a deterministic loop, and the operations that it has open.
 
-One delivery: hand the event to whoever waits for it, run the loop until nothing is ready, and answer with what
-was opened and withdrawn meanwhile. The coroutine itself is the state; `log.py` says how it is rebuilt.
+One delivery: hand the event to whoever waits for it, run the loop until nothing is ready, and answer with
+what was opened and withdrawn meanwhile. The coroutine itself is the state; `log.py` says how it is rebuilt.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class FlowMachine:
         return data if same else None
 
     def dispose(self) -> None:
-        """Let go of the coroutines. Their `finally` blocks run, as Python has it, but can open nothing more."""
+        """Let go of the coroutines. Their `finally` blocks run, as Python has it, but can open nothing."""
         self._disposed = True
         self.loop.dispose()
 

@@ -43,6 +43,8 @@ def state_annotation_of(body: Callable[..., Any]) -> tuple[Any, bool]:
 
 def takes_argument(function: Callable[..., Any]) -> bool:
     """Whether a function cannot be called without an argument. A parameter with a default wants none."""
+    if inspect.isfunction(function) and not hasattr(function, "__wrapped__"):
+        return function.__code__.co_argcount > len(function.__defaults__ or ())
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -108,7 +108,7 @@ def _decided(instance: Instance, decision: Decision, held: Collection[bytes], ch
         held = frozenset(held)
     for id in decision.withdraw:
         _close(instance, id, changed)
-    for effect in decision.open:
+    for effect in decision.open if decision.outcome is None else ():  # what the last decision asks for never begins
         id = instance.intent_id(effect)
         intent = Intent(id, effect)
         if id in held:

@@ -6,7 +6,7 @@ Everything but the journal rows can be rebuilt from the journal (see `stores/reb
 
 from typing import NamedTuple
 
-from .decision import Outcome
+from .decision import Outcome, Stuck
 from .effects import Call
 from .events import Address
 from .identity import Identity
@@ -97,6 +97,7 @@ class Batch:
         "size",
         "snapshots",
         "stops",
+        "stuck",
         "touched",
         "work_closed",
         "work_opened",
@@ -117,6 +118,7 @@ class Batch:
         self.stops: list[bytes] = []
         self.answers: list[tuple[object, Answer]] = []
         self.ended: list[tuple[int, Address, Outcome]] = []
+        self.stuck: list[tuple[int, Address, Stuck]] = []
         self.done_with: list[int] = []
         self.touched: list[int] = []
 

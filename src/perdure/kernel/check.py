@@ -16,6 +16,8 @@ def check(instance: Instance, event: Event, decision: Decision) -> None:
         raise TypeError(f"a machine answers with a Decision, not with {type(decision).__name__}")
     if decision.outcome is not None and decision.outcome.status not in TERMINAL:
         raise ValueError(f"an outcome is terminal; {decision.outcome.status} is not")
+    if decision.outcome is not None and decision.stuck is not None:
+        raise ValueError("a decision ends the instance or is stuck, not both")
     if not decision.withdraw and not decision.open:
         return
     closed = {event.intent} if type(event) is Received else set()

@@ -404,7 +404,7 @@ class Kernel:
         denied: list[tuple[bytes, str]] = []
         spoiled = decision.stuck is not None and decision.stuck.kept
         try:
-            for effect in decision.open:
+            for effect in decision.open if decision.outcome is None else ():
                 if type(effect) is Call:
                     self._judge(instance, effect, held, denied)
             packed, fresh = pack(decision.open, instance.patterns) if decision.open else ((), ())
@@ -447,7 +447,7 @@ class Kernel:
                 batch.work_closed.append(intent.id)
         for intent in changed.opened:
             row = work_row(instance.id, intent)
-            if row is not None and intent.id in instance.open:
+            if row is not None:
                 batch.work_opened[intent.id] = row
         for name, value in entry.decision.publish:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
@@ -458,12 +458,10 @@ class Kernel:
         self, instance: Instance, entry: Entry, heard: Event, changed: Changed, batch: Batch
     ) -> None:
         """What others hear of an entry: executors after the commit, other instances in the same transaction."""
-        unbegun = {intent.id for intent in changed.opened} if changed.closed and changed.opened else ()
         for intent in changed.closed:
-            self._stop(instance, heard, intent, batch, begun=intent.id not in unbegun)
+            self._stop(instance, heard, intent, batch)
         for intent in changed.opened:
-            if intent.id in instance.open:
-                self._begin(instance, intent, batch)
+            self._begin(instance, intent, batch)
         for intent in changed.resumed:
             self._publish(instance, intent, batch)
         decision = entry.decision
@@ -484,6 +482,8 @@ class Kernel:
             batch.done_with.append(instance.id)
             if parent is not None and not parent.detached:
                 self._cause(parent.instance, Received(parent.intent, _receipt_of(instance.outcome)))
+        if decision.stuck is not None:
+            batch.stuck.append((instance.id, instance.address, decision.stuck))
         if decision.stuck is not None and decision.stuck.kept:
             batch.done_with.append(instance.id)
 
@@ -513,16 +513,16 @@ class Kernel:
             instance.identity,
         )
 
-    def _stop(self, instance: Instance, event: Event, intent: Intent, batch: Batch, *, begun: bool) -> None:
+    def _stop(self, instance: Instance, event: Event, intent: Intent, batch: Batch) -> None:
         """An intent was closed: by its own receipt, or because nobody wants its answer any more."""
         effect = intent.effect
         own = type(event) is Received and event.intent == intent.id
         if type(effect) is Call:
             self._stop_running(intent.id, effect)
             answered = own and event.receipt.status in ("ok", "error")  # type: ignore[union-attr]
-            if batch.publications.pop(intent.id, None) is None and not answered and begun:
+            if batch.publications.pop(intent.id, None) is None and not answered:
                 batch.stops.append(intent.id)
-        elif type(effect) is Child and not own and not effect.detached and begun:
+        elif type(effect) is Child and not own and not effect.detached:
             cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
             self._cause(Address(effect.workflow, effect.key), cancel)
 

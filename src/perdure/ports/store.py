@@ -28,10 +28,15 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The engine that runs on a database, for people. `since` is unix seconds; 0: not known."""
+    """The engine that runs on a database, for people. `since` is unix seconds; 0 and "": not known."""
 
     name: str
+    pid: int = 0
+    host: str = ""
     since: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name} (pid {self.pid} on {self.host})" if self.pid else self.name
 
 
 class Position(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import difflib
 import uuid
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import (
@@ -33,12 +33,13 @@ from perdure.ports.store import Filter, Queries
 from .history import Line, Reader, Summary, Waiting, summary
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 MESSAGE_MAX = 16 * 1024 * 1024
 
 Reuse = Literal["failed", "always"]
 
 
-class Startable(Protocol):
+class Startable(Protocol[R_co]):
     """What a dialect's definition gives to callers."""
 
     @property
@@ -48,7 +49,7 @@ class Startable(Protocol):
 
     def encode_plain_input(self, value: Any) -> bytes: ...
 
-    def decode_result(self, value: bytes) -> Any: ...
+    def decode_result(self, value: bytes) -> R_co: ...
 
 
 class Door(Protocol):
@@ -69,7 +70,7 @@ class Door(Protocol):
 class Client:
     """Starts instances and finds them again. See `perdure.open` and `perdure.connect`."""
 
-    def __init__(self, door: Door, workflows: Mapping[str, Startable]) -> None:
+    def __init__(self, door: Door, workflows: Mapping[str, Startable[Any]]) -> None:
         self._door = door
         self._workflows = workflows
 
@@ -78,9 +79,31 @@ class Client:
         """What can be asked of the database beyond its instances: who runs on it, whether it is whole."""
         return self._door.queries
 
+    @overload
     async def start(
         self,
-        workflow: Startable | str,
+        workflow: Startable[R],
+        *args: Any,
+        key: str | None = ...,
+        tags: Mapping[str, str] | None = ...,
+        reuse: Reuse | None = ...,
+        **kwargs: Any,
+    ) -> Handle[R]: ...
+
+    @overload
+    async def start(
+        self,
+        workflow: str,
+        *args: Any,
+        key: str | None = ...,
+        tags: Mapping[str, str] | None = ...,
+        reuse: Reuse | None = ...,
+        **kwargs: Any,
+    ) -> Handle[Any]: ...
+
+    async def start(
+        self,
+        workflow: Startable[Any] | str,
         *args: Any,
         key: str | None = None,
         tags: Mapping[str, str] | None = None,
@@ -104,7 +127,7 @@ class Client:
         return await self._start(found, value, key, tags, reuse)
 
     async def start_plain(
-        self, workflow: Startable | str, value: Any, *, key: str | None = None, reuse: Reuse | None = None
+        self, workflow: Startable[Any] | str, value: Any, *, key: str | None = None, reuse: Reuse | None = None
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = await self._find(workflow)
@@ -118,7 +141,7 @@ class Client:
 
     async def _start(
         self,
-        workflow: Startable | str,
+        workflow: Startable[Any] | str,
         value: bytes,
         key: str | None,
         tags: Mapping[str, str] | None,
@@ -132,10 +155,16 @@ class Client:
         instance = await self._door.put(address, event)
         return Handle(self._door, address, workflow, instance)
 
-    def handle(self, workflow: Startable | str, key: str) -> Handle[Any]:
+    @overload
+    def handle(self, workflow: Startable[R], key: str) -> Handle[R]: ...
+
+    @overload
+    def handle(self, workflow: str, key: str) -> Handle[Any]: ...
+
+    def handle(self, workflow: Startable[Any] | str, key: str) -> Handle[Any]:
         """The handle of an instance that was started before, by anybody."""
         name = workflow if isinstance(workflow, str) else workflow.name
-        known: Startable | str = self._workflows.get(name, workflow)
+        known: Startable[Any] | str = self._workflows.get(name, workflow)
         return Handle(self._door, Address(name, key), known, None)
 
     async def instances(
@@ -145,7 +174,7 @@ class Client:
         rows = await self._door.queries.heads(Filter(workflow, status, before=before, limit=limit))
         return [summary(row) for row in rows]
 
-    async def _find(self, workflow: Startable | str) -> Startable | str:
+    async def _find(self, workflow: Startable[Any] | str) -> Startable[Any] | str:
         name = workflow if isinstance(workflow, str) else workflow.name
         known = self._workflows.get(name)
         if known is not None:
@@ -159,7 +188,7 @@ class Client:
 class Handle(Generic[R]):
     """One instance, seen from outside. All methods are awaitable, and none of them holds anything back from others."""
 
-    def __init__(self, door: Door, address: Address, workflow: Startable | str, instance: int | None) -> None:
+    def __init__(self, door: Door, address: Address, workflow: Startable[Any] | str, instance: int | None) -> None:
         self._door = door
         self._workflow = workflow
         self._instance = instance  # None: find it by name; 0: it is on its way to an engine
@@ -177,7 +206,7 @@ class Handle(Generic[R]):
         return f"<handle {self.address}>"
 
     async def result(self, timeout: float | timedelta | None = None) -> R:
-        """Wait for the end. Raises `InstanceFailed`, `InstanceCancelled`, or `ResultTimeout` while it goes on."""
+        """Wait for the end. Raises `InstanceFailed`, `InstanceCancelled`, `InstanceStuck`, or `ResultTimeout`."""
         if self._instance is None:
             await self._id()
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -208,11 +237,14 @@ class Handle(Generic[R]):
         value = encode(to_plain(body))
         if len(value) > MESSAGE_MAX:
             raise TooLarge(f"message {name!r}", len(value), MESSAGE_MAX)
-        await self._door.put(self._to(), Message(name, value, id if id is not None else uuid.uuid4().hex))
+        if id is not None:
+            _checked_text(id, "the id of a message")
+        message = Message(_checked_text(name, "the name of a message"), value, id or uuid.uuid4().hex)
+        await self._door.put(self._to(), message)
 
     async def cancel(self, reason: str = "") -> None:
         """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled."""
-        await self._door.put(self._to(), CancelAsked(reason))
+        await self._door.put(self._to(), CancelAsked(_checked_text(reason or " ", "a reason").strip()))
 
     async def retry(self) -> None:
         """A stuck instance tries again, after whatever was wrong has been put right."""
@@ -290,7 +322,17 @@ def _checked_key(key: str | None) -> str:
     usable = isinstance(key, str) and 0 < len(key) <= 512 and "\x00" not in key  # type: ignore[redundant-expr]
     if not usable:
         raise CallerError(f"a key is a text of 1 to 512 characters, found {key!r:.80}")
-    return key
+    return _checked_text(key, "a key")
+
+
+def _checked_text(value: str, what: str) -> str:
+    """The text, if it is one that can be recorded. What gets past here is encoded where nobody could refuse it."""
+    try:
+        if isinstance(value, str) and value and value.encode():  # type: ignore[redundant-expr]
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise CallerError(f"{what} is a text of valid Unicode with at least one character, found {value!a:.80}")
 
 
 def _checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
@@ -298,4 +340,5 @@ def _checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in found.items():
         if not (isinstance(name, str) and isinstance(value, str)):  # type: ignore[redundant-expr]
             raise CallerError(f"tags are texts by name, found {name!r}: {value!r}")
+        _checked_text(name + value, "a tag")
     return found

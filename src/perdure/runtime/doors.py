@@ -7,16 +7,17 @@ import os
 import time
 from typing import Any, Final
 
-from perdure.errors import EngineClosed, ResultTimeout, StoreError, UnknownInstance
+from perdure.errors import EngineClosed, InstanceStuck, ResultTimeout
 from perdure.kernel.apply import input_hash
-from perdure.kernel.decision import Outcome
+from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Started
 from perdure.kernel.kernel import Ref, decode_outcome, inbox_row
 from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.status import TERMINAL
+from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Queries
 
 from .client import refusal
+from .history import Reader
 from .shard import Shard
 
 POLL_SECONDS: Final = 0.02
@@ -66,9 +67,9 @@ class LocalDoor:
         waiters = self._waiters.setdefault(address, [])
         waiters.append((instance, waiter))
         try:
-            head = await self.queries.head(instance or address)
-            if head is not None and head.status in TERMINAL and head.outcome is not None:
-                return decode_outcome(head.outcome)
+            outcome = await look(self.queries, address, instance)
+            if outcome is not None:
+                return outcome
             if self._fallen is not None:
                 raise self._fallen
             return await waiter
@@ -84,6 +85,11 @@ class LocalDoor:
         for wanted, waiter in self._waiters.get(address, ()):
             if wanted in (0, instance) and not waiter.done():
                 waiter.set_result(outcome)
+
+    def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
+        for wanted, waiter in self._waiters.get(address, ()):
+            if wanted in (0, instance) and not waiter.done():
+                waiter.set_exception(InstanceStuck(str(address), stuck.error, stuck.location))
 
     def look_again(self) -> None:
         for waiters in self._waiters.values():
@@ -124,11 +130,9 @@ class RemoteDoor:
             changed = await self.queries.changed()
             if changed != seen:
                 seen = changed
-                head = await self.queries.head(instance or address)
-                if head is None and instance:
-                    raise UnknownInstance(f"{address} no longer exists")
-                if head is not None and head.status in TERMINAL and head.outcome is not None:
-                    return decode_outcome(head.outcome)
+                outcome = await look(self.queries, address, instance)
+                if outcome is not None:
+                    return outcome
             if deadline is not None and time.monotonic() >= deadline:
                 raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on if an engine runs")
             await asyncio.sleep(POLL_SECONDS)
@@ -137,4 +141,17 @@ class RemoteDoor:
         return os.urandom(16)
 
 
-__all__ = ["LocalDoor", "RemoteDoor", "StoreError"]
+async def look(queries: Queries, address: Address, instance: int) -> Outcome | None:
+    """How an instance ended, or None while it goes on. One that is stuck does not go on by itself: that is raised."""
+    head = await queries.head(instance or address)
+    if head is None:
+        return None
+    if head.status in TERMINAL and head.outcome is not None:
+        return decode_outcome(head.outcome)
+    if head.status == Status.STUCK:
+        history = Reader()
+        history.read(await queries.history(head.id))
+        stuck = history.state.stuck
+        if stuck is not None:
+            raise InstanceStuck(str(address), stuck.error, stuck.location)
+    return None

@@ -18,7 +18,7 @@ from typing import Final
 
 from perdure.errors import EngineClosed, Fenced, StoreError
 from perdure.kernel.batch import Batch, Publication, WorkRow
-from perdure.kernel.decision import Outcome
+from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Parked, Received, Redelivered
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import ENTRIES_MAX, Kernel, Record, Ref, offer_of
@@ -71,6 +71,7 @@ class Shard:
         owner: str,
         cache: int = 4096,
         ended: Callable[[int, Address, Outcome], None] = lambda *_: None,
+        stuck: Callable[[int, Address, Stuck], None] = lambda *_: None,
         fallen: Callable[[Exception], None] = lambda _: None,
         reloaded: Callable[[], None] = lambda: None,
     ) -> None:
@@ -81,6 +82,7 @@ class Shard:
         self._owner = owner
         self._cache = cache
         self._ended = ended
+        self._stuck = stuck
         self._fallen = fallen
         self._reloaded = reloaded
         self.counts: Counter[str] = Counter()
@@ -257,6 +259,7 @@ class Shard:
     def _commit(self) -> None:
         batch, self._building = self._building, Batch()
         self.kernel.close(batch)
+        self._inbox_held.update(batch.inbox_added)  # a look may find them in the table before we hear of the commit
         self._committing = batch
         if batch.writes:
             life = self._life
@@ -293,7 +296,6 @@ class Shard:
             self._stop_call(intent)
         for publication in batch.publications.values():
             self._start_call(publication)
-        self._inbox_held.update(batch.inbox_added)
         self._inbox_held.difference_update(batch.inbox_removed)
         if batch.work_opened or batch.work_closed:
             self._timers.closed(batch.work_closed)
@@ -308,6 +310,9 @@ class Shard:
                 _hear(ticket, answer)
         for id, address, outcome in batch.ended:
             self._ended(id, address, outcome)
+        for id, address, stuck in batch.stuck:
+            log.warning("%s is stuck: %s", address, stuck.error)
+            self._stuck(id, address, stuck)
 
     def _start_call(self, publication: Publication) -> None:
         effect = publication.effect
@@ -419,7 +424,7 @@ class Shard:
     # ---- stopping ------------------------------------------------------------------------------------------------
 
     def drain(self, idle: Callable[[], None]) -> None:
-        """Take nothing new and start nothing new; call `idle` when no call runs and everything is durable."""
+        """Take nothing new and begin no call; call `idle` when those that ran have ended and everything is durable."""
         self._closing = True
         self._stop_alarm()
         self._suspects.clear()
@@ -427,7 +432,7 @@ class Shard:
         self._schedule()
 
     def park(self) -> None:
-        """Cut what still runs and record that, so that it runs again without having used up an attempt."""
+        """Cut what still runs, and record that and what was never begun: neither has used up an attempt."""
         for intent, running in list(self.running.items()):
             self._stop_call(intent)
             self.kernel.offer(Offer(running.instance, Parked(intent)))
@@ -440,6 +445,8 @@ class Shard:
         self._stop_alarm()
         for offer in [*self._early, *self.kernel.undelivered()]:
             _hear(offer.ticket, EngineClosed("the engine was closed before this was recorded"))
+        self.kernel.dispose()
+        self.kernel.dispose()
         self._store.release()
 
     def _tell_if_settled(self) -> None:
@@ -448,7 +455,8 @@ class Shard:
         settled, self._settled = self._settled, []
         for callback in settled:
             callback()
-        if self._idle is not None and not self.running and not self._receipts:
+        working = self._receipts or any(running.started for running in self.running.values())
+        if self._idle is not None and not working:
             idle, self._idle = self._idle, None
             idle()
 

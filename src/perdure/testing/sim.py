@@ -121,7 +121,7 @@ def simulate(seed: int, story: Callable[[str], None] | None = None) -> Verdict:
     slots = {"inline": dice.choice((None, None, 2)), "thread": dice.choice((None, 1, 2))}
     world: World | None = None
     error = ""
-    with _small_snapshots(faults.snapshots), _quiet_log():
+    with small_snapshots(faults.snapshots), _quiet_log():
         try:
             world = World(workload.workflows(), seed=seed, faults=faults, slots=slots, story=story)
             if story is not None:
@@ -168,7 +168,7 @@ def check(world: World, expected: Expected) -> None:
 
 
 @contextmanager
-def _small_snapshots(wanted: bool) -> Iterator[None]:
+def small_snapshots(wanted: bool) -> Iterator[None]:
     before = snapshot.SIZE_MIN
     if wanted:
         snapshot.SIZE_MIN = 100  # type: ignore[misc]

@@ -461,10 +461,10 @@ def _maps(world: World) -> Expected:
 
 def _ledgers(world: World) -> Expected:
     ledger, tally = world.workflows["ledger"], world.workflows["tally"]
-    ledger.broken = world.dice.random() < 0.5
+    ledger.broken = world.dice.random() < 0.7
     words = [("add", {"to": "t", "n": 1}), ("add", {"to": "t", "n": 2}), ("work", 0), ("work", 0), ("later", 0)]
-    words += [("boom", 0)] if world.dice.random() < 0.5 else []
-    words += [("halt", 0)] if world.dice.random() < 0.5 else []
+    words += [("boom", 0)] if world.dice.random() < 0.6 else []
+    words += [("halt", 0)] if world.dice.random() < 0.6 else []
     total = {"work": 0, "later": 100, "boom": 1000, "halt": 10_000}
     sums = 9 + sum(total.get(name, 0) for name, _ in words)
     world.auditor.may_break.add("ledger")
@@ -472,13 +472,14 @@ def _ledgers(world: World) -> Expected:
     def talk_to_it() -> None:
         handle = world.start(ledger, len(words), key="a")
         for n, (name, body) in enumerate(words):
+            early = 0.1 if name in ("boom", "halt") else 0.4
             world.at(
-                world.dice.random() * 0.3,
+                world.dice.random() * early,
                 lambda n=n, name=name, body=body: handle.send(name, body, id=f"{name}{n}"),  # type: ignore[misc]
             )
 
     world.start(tally, 2, key="t", after=talk_to_it)
-    world.at(0.2, lambda: _operate(world, ledger))
+    world.at(0.4, lambda: _operate(world, ledger))
     return {("ledger", "a"): sums, ("tally", "t"): 3}
 
 

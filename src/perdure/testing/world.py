@@ -38,8 +38,12 @@ from .faults import MILLISECOND, Faults, FaultyStore
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
 
-QUIET_MAX: Final = 300 * SECOND
+QUIET_MAX: Final = 240 * SECOND
 """How long everything may take to come to its end once the faults have stopped."""
+
+
+STEPS_MAX: Final = 50_000
+"""Steps of one `advance` or `run`. More is a loop without end, in which time may stand still."""
 
 
 class Process:
@@ -206,6 +210,7 @@ class World:
         self.auditor = Auditor(self.database, self.workflows, self.slots)
         self.counts: Counter[str] = Counter()
         self.steps = 0
+        self._steps_before = 0
         self.processes: list[Process] = []
         self.requests: list[Request] = []
         self._clients = MemoryStore(self.database)
@@ -235,6 +240,7 @@ class World:
     def advance(self, seconds: float) -> None:
         """Let time pass, and everything that is due in it happen."""
         until = self.clock.steady + round(seconds * SECOND)
+        self._steps_before = self.steps
         while self._step(until):
             pass
 
@@ -243,6 +249,7 @@ class World:
         self.faults.off()
         self._one_healthy_process()
         until = self.clock.steady + QUIET_MAX
+        self._steps_before = self.steps
         while not self.quiet and self._step(until):
             pass
         self.auditor.finish()
@@ -274,6 +281,8 @@ class World:
     def _step(self, until: int) -> bool:
         going = self.clock.step(until)
         self.steps += 1
+        if self.steps - self._steps_before > STEPS_MAX:
+            raise Violation(f"the world spins: {STEPS_MAX:,} steps in one call")
         if self.auditor.touched:
             owner = self.owner
             if owner is not None:

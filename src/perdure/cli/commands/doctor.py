@@ -75,7 +75,8 @@ async def _database(console: Console, client: Client) -> tuple[dict[str, Any], l
         problems.append(f"only {free / 2**20:.0f} MiB are free on the disk of {facts['path']}")
     engine = None
     if owner is not None:
-        engine = {"name": owner.name, "since": datetime.fromtimestamp(owner.since, UTC)}
+        since = datetime.fromtimestamp(owner.since, UTC)
+        engine = {"name": owner.name, "pid": owner.pid, "host": owner.host, "since": since}
     workflows = [{"name": name, "version": version} for name, version in await client.queries.workflows()]
     numbers = {name: int(text) if text.isdigit() else text for name, text in facts.items()}
     return {**numbers, "disk_free_bytes": free, "engine": engine, "workflows": workflows}, problems
@@ -85,9 +86,11 @@ def _text(document: dict[str, Any]) -> str:
     rows = [[name, text] for name, text in document["versions"].items()]
     database = document["database"]
     if database is not None:
-        engine = database["engine"]
+        engine, now = database["engine"], datetime.now(UTC)
         running = (
-            "nobody" if engine is None else f"{engine['name']}, {ago(engine['since'], datetime.now(UTC))}"
+            "nobody"
+            if engine is None
+            else f"{engine['name']} (pid {engine['pid']}), {ago(engine['since'], now)}"
         )
         rows += [
             ["database", database["path"]],

@@ -15,7 +15,7 @@ import click
 
 from perdure.app import open as open_engine
 from perdure.app import run_async
-from perdure.errors import InstanceCancelled, InstanceFailed
+from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck
 from perdure.kernel.instance import Instance
 from perdure.kernel.status import Status
 from perdure.runtime.client import Client, Handle, Reuse
@@ -126,6 +126,8 @@ class Run:
             while True:
                 await asyncio.wait({result, stop}, timeout=self._pause(), return_when=asyncio.FIRST_COMPLETED)
                 await self._look(engine, id)
+                if result.done() and isinstance(result.exception(), InstanceStuck):
+                    result = asyncio.ensure_future(self._result_later(handle))
                 if result.done():
                     _raise_unless_told(result)
                     return self._ending("ended")
@@ -139,6 +141,11 @@ class Run:
         finally:
             result.cancel()
             stop.cancel()
+
+    async def _result_later(self, handle: Handle[Any]) -> Any:
+        """Stuck when it was asked; whether that is the last word is for `_is_stuck` to say."""
+        await asyncio.sleep(TICK_SECONDS)
+        return await handle.result()
 
     def _pause(self) -> float:
         left = TICK_SECONDS if self._deadline is None else self._deadline - time.monotonic()

@@ -91,8 +91,8 @@ def undelivered(connection: apsw.Connection, address: Address) -> list[InboxRow]
 
 def owner(connection: apsw.Connection) -> Owner:
     """The name that the last engine left. Whether it still runs is known by its lock only."""
-    name, _, _, since = connection.execute(SQL.owner).fetchone() or ("", 0, "", 0)
-    return Owner(name or "an engine that has just started", since)
+    name, pid, host, since = connection.execute(SQL.owner).fetchone() or ("", 0, "", 0)
+    return Owner(name or "an engine that has just started", pid, host, since)
 
 
 def facts(connection: apsw.Connection) -> dict[str, str]:

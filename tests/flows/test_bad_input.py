@@ -1,0 +1,205 @@
+"""Bad input: one typed error with what, where and what to do. Nothing is recorded, nothing hangs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Context
+
+from .conftest import Stage
+
+HUGE = b"x" * (16 * 1024 * 1024 + 1)
+
+
+@dataclass
+class Line:
+    article: str
+    count: int
+
+
+@perdure.flow
+async def order(ctx: Context, lines: list[Line]) -> int:
+    await ctx.receive("go")
+    return sum(line.count for line in lines)
+
+
+@perdure.flow
+async def loose(ctx: Context, value: Any) -> Any:
+    return value
+
+
+async def nothing_recorded(engine: perdure.Engine) -> None:
+    assert await engine.instances() == []
+
+
+async def test_unknown_workflow(stage: Stage) -> None:
+    async with stage.open(order) as engine:
+        with pytest.raises(perdure.UnknownWorkflow, match="did you mean 'order'"):
+            await engine.start("ordr", lines=[])
+        with pytest.raises(perdure.UnknownWorkflow, match="register it"):
+            await engine.start(loose, 1)
+        await nothing_recorded(engine)
+
+
+async def test_unknown_key(stage: Stage) -> None:
+    async with stage.open(order) as engine:
+        handle = engine.handle(order, "nobody")
+        for act in (handle.result, handle.status, handle.cancel, handle.retry, handle.history):
+            with pytest.raises(perdure.UnknownInstance, match="order/nobody"):
+                await act()
+        with pytest.raises(perdure.UnknownInstance):
+            await handle.send("go")
+        await nothing_recorded(engine)
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ([{"article": "a", "count": 1}], "$.lines[0]"),
+        ([Line("a", "many")], "$.lines[0].count"),  # type: ignore[arg-type]
+        ("no list", "$.lines"),
+        (None, "$.lines"),
+    ],
+)
+async def test_a_value_of_another_type_is_refused_with_its_path(memory: Stage, value: Any, path: str) -> None:
+    async with memory.open(order) as engine:
+        with pytest.raises(perdure.NotConvertible) as refused:
+            await engine.start(order, value)
+        assert refused.value.path == path
+        assert "order" in str(refused.value)
+        await nothing_recorded(engine)
+
+
+async def test_a_wrong_call_is_refused(memory: Stage) -> None:
+    async with memory.open(order) as engine:
+        with pytest.raises(perdure.CallerError):
+            await engine.start(order)
+        with pytest.raises(perdure.CallerError):
+            await engine.start(order, [], [])
+        with pytest.raises(perdure.CallerError):
+            await engine.start(order, [], extra=1)
+        await nothing_recorded(engine)
+
+
+@pytest.mark.parametrize("value", [object(), [{"deep": {1, object()}}], "\ud800"])
+async def test_a_value_without_a_recorded_form_is_refused(memory: Stage, value: Any) -> None:
+    async with memory.open(loose, order) as engine:
+        with pytest.raises(perdure.CallerError):
+            await engine.start(loose, value)
+        await nothing_recorded(engine)
+        handle = await engine.start(order, [])
+        with pytest.raises(perdure.CallerError):
+            await handle.send("go", value)
+        assert len(await handle.history()) == 1
+
+
+async def test_a_value_over_the_size_limit(stage: Stage) -> None:
+    async with stage.open(loose, order) as engine:
+        with pytest.raises(perdure.TooLarge, match="16,777,216"):
+            await engine.start(loose, HUGE)
+        await nothing_recorded(engine)
+        handle = await engine.start(order, [])
+        with pytest.raises(perdure.TooLarge, match="message 'go'"):
+            await handle.send("go", HUGE)
+        assert len(await handle.history()) == 1
+        largest = await engine.start(loose, HUGE[:-100])
+        assert len(await largest.result(20)) == len(HUGE) - 100
+
+
+async def test_values_over_the_size_limit_inside_of_a_flow(memory: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        refused = 0
+        for act in (
+            lambda: ctx.publish("x", HUGE),
+            lambda: ctx.send("order", "k", "x", HUGE),
+        ):
+            try:
+                act()
+            except perdure.TooLarge:
+                refused += 1
+        for call in (lambda: ctx.child(loose, HUGE), lambda: ctx.loop("l", loose.function, HUGE)):
+            try:
+                await call()
+            except perdure.TooLarge:
+                refused += 1
+        return refused
+
+    async with memory.open(flow, loose) as engine:
+        assert await (await engine.start(flow)).result(20) == 4
+
+
+async def test_a_message_to_a_terminal_instance(stage: Stage) -> None:
+    async with stage.open(loose) as engine:
+        handle = await engine.start(loose, 1)
+        await handle.result(5)
+        with pytest.raises(perdure.InstanceEnded, match="completed"):
+            await handle.send("go")
+        with pytest.raises(perdure.NotStuck):
+            await handle.retry()
+        assert len(await handle.history()) == 1
+
+
+@pytest.mark.parametrize("key", ["", "x" * 513, "a\x00b", 7, "\ud800"])
+async def test_a_bad_key(memory: Stage, key: Any) -> None:
+    async with memory.open(loose) as engine:
+        with pytest.raises(perdure.CallerError, match="key"):
+            await engine.start(loose, 1, key=key)
+        await nothing_recorded(engine)
+        assert await (await engine.start(loose, 2)).result(5) == 2
+
+
+async def test_texts_that_cannot_be_recorded(memory: Stage) -> None:
+    async with memory.open(order) as engine:
+        handle = await engine.start(order, [])
+        for act in (
+            lambda: handle.send("\ud800"),
+            lambda: handle.send(""),
+            lambda: handle.send("go", id="\ud800"),
+            lambda: handle.cancel("\ud800"),
+            lambda: engine.start(order, [], tags={"\ud800": "x"}),
+        ):
+            with pytest.raises(perdure.CallerError):
+                await act()
+        assert len(await handle.history()) == 1
+        await handle.send("go")
+        assert await handle.result(5) == 0
+
+
+async def test_a_second_engine_on_a_leased_file(disk: Stage) -> None:
+    async with disk.open(loose):
+        with pytest.raises(perdure.EngineRunning):
+            async with perdure.open(disk.url, workflows=[loose]):
+                pass
+
+
+def test_decorating_anything_else_is_an_error_at_once_with_its_line() -> None:
+    def plain(ctx: Context) -> None: ...
+
+    async def generator(ctx: Context) -> Any:
+        yield 1
+
+    async def no_context() -> None: ...
+
+    @perdure.step
+    async def step() -> None: ...
+
+    others: list[Any] = [plain, generator, no_context, step, 7, print, perdure.Backoff]
+    for wrong in others:
+        with pytest.raises(perdure.NotAFlow) as refused:
+            perdure.flow(wrong)
+        if wrong in others[:3]:
+            assert f"test_bad_input.py:{wrong.__code__.co_firstlineno}" in str(refused.value)
+
+
+async def test_what_is_no_workflow_cannot_be_opened() -> None:
+    with pytest.raises(perdure.CallerError, match=r"did you forget @perdure\.flow"):
+        async with perdure.open(":memory:", workflows=[test_unknown_key]):
+            pass
+    with pytest.raises(perdure.CallerError, match="two workflows are named"):
+        async with perdure.open(":memory:", workflows=[loose, perdure.flow(name="loose")(order.function)]):
+            pass

@@ -1,0 +1,189 @@
+"""Children: other workflows, started and finished atomically with their parent's entries."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import ChildFailed, Context
+
+from .conftest import Stage
+from .rig import Rig
+
+
+async def echo(value: Any) -> Any:
+    return value
+
+
+@dataclass
+class Parcel:
+    weight: int
+
+
+@perdure.flow
+async def weigh(ctx: Context, parcel: Parcel, factor: int = 1) -> Parcel:
+    return Parcel(await ctx.step("weigh", echo, parcel.weight * factor))
+
+
+@perdure.flow
+async def broken(ctx: Context) -> None:
+    raise ValueError("broken child")
+
+
+@perdure.flow
+async def patient(ctx: Context) -> str:
+    return str((await ctx.receive("go")).body)
+
+
+async def test_a_child_gives_its_result(stage: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> list[Any]:
+        one = await ctx.child(weigh, Parcel(3), factor=2)
+        by_name = await ctx.child("weigh", parcel={"weight": 5})
+        both = await asyncio.gather(*(ctx.child(weigh, Parcel(n)) for n in (1, 2)))
+        return [one.weight, by_name, [parcel.weight for parcel in both]]
+
+    async with stage.open(parent, weigh) as engine:
+        handle = await engine.start(parent, key="p")
+        assert await handle.result(5) == [6, {"weight": 5}, [1, 2]]
+        keys = {summary.key for summary in await engine.instances(workflow="weigh")}
+        assert keys == {"p/weigh", "p/weigh#2", "p/&1/weigh", "p/&2/weigh"}
+
+
+async def test_a_child_that_fails_is_an_error_at_the_await(stage: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> list[str]:
+        found = []
+        for call in (
+            lambda: ctx.child(broken),
+            lambda: ctx.child("nobody knows this"),
+            lambda: ctx.child(broken, key="taken"),
+            lambda: ctx.child(broken, key="taken"),
+        ):
+            try:
+                await call()
+            except ChildFailed as failed:
+                found.append(f"{failed.status}: {failed.error}")
+        return found
+
+    async with stage.open(parent, broken) as engine:
+        found = await (await engine.start(parent)).result(5)
+
+    assert found[0] == found[2] == "failed: ValueError: broken child"
+    assert found[1].startswith("refused: ") and "nobody knows this" in found[1]
+    assert found[3].startswith("refused: ")
+
+
+async def test_a_key_that_is_used_again_has_children_of_its_own(stage: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context, n: int) -> int:
+        parcel: Parcel = await ctx.child(weigh, Parcel(n))
+        return parcel.weight
+
+    async with stage.open(parent, weigh) as engine:
+        assert await (await engine.start(parent, 1, key="p")).result(5) == 1
+        assert await (await engine.start(parent, 2, key="p", reuse="always")).result(5) == 2
+
+
+async def test_a_detached_child_outlives_its_parent(stage: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> str:
+        return str(await ctx.child(patient, detach=True))
+
+    async with stage.open(parent, patient) as engine:
+        key = await (await engine.start(parent, key="p")).result(5)
+        child = engine.handle(patient, key)
+        assert await child.status() == "waiting"
+        await child.send("go", "on")
+        assert await child.result(5) == "on"
+
+
+async def test_cancel_cascades(stage: Stage) -> None:
+    @perdure.flow
+    async def grandparent(ctx: Context) -> Any:
+        return await ctx.child(parent, key="p")
+
+    @perdure.flow
+    async def parent(ctx: Context) -> Any:
+        return await asyncio.gather(ctx.child(patient, key="one"), ctx.child(patient, key="two"))
+
+    async with stage.open(grandparent, parent, patient) as engine:
+        handle = await engine.start(grandparent)
+        await handle.cancel("enough")
+        with pytest.raises(perdure.InstanceCancelled, match="enough"):
+            await handle.result(5)
+        for workflow, key in ((parent, "p"), (patient, "one"), (patient, "two")):
+            with pytest.raises(perdure.InstanceCancelled):
+                await engine.handle(workflow, key).result(5)
+
+
+async def test_a_cancelled_child_is_an_error_of_its_parent(stage: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.child(patient, key="c")
+        except ChildFailed as failed:
+            return f"{failed.status}: {failed.error}"
+        return ""
+
+    async with stage.open(parent, patient) as engine:
+        handle = await engine.start(parent)
+        await engine.handle(patient, "c").cancel("no more")
+        assert await handle.result(5) == "cancelled: Cancelled: no more"
+
+
+async def test_a_child_that_loses_a_race_is_cancelled(stage: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> str:
+        winner, _ = await ctx.race(
+            "r", {"child": lambda: ctx.child(patient, key="c"), "quick": lambda: ctx.step("q", echo, 1)}
+        )
+        return winner
+
+    async with stage.open(parent, patient) as engine:
+        assert await (await engine.start(parent)).result(5) == "quick"
+        with pytest.raises(perdure.InstanceCancelled):
+            await engine.handle(patient, "c").result(5)
+
+
+async def test_a_crash_between_parent_and_child_loses_nothing(disk: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> Any:
+        return [await ctx.child(patient, key="c"), await ctx.child(weigh, Parcel(4))]
+
+    async with disk.open(parent, patient, weigh) as engine:
+        await engine.start(parent, key="p")
+        disk.crash()
+    async with disk.open(parent, patient, weigh) as engine:
+        await engine.handle(patient, "c").send("go", "x")
+        disk.crash()
+    async with disk.open(parent, patient, weigh) as engine:
+        assert await engine.handle(parent, "p").result(5) == ["x", {"weight": 4}]
+
+
+def test_a_child_known_by_name_takes_keywords_only() -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.child("weigh", 5)
+        except perdure.BadCall as error:
+            return str(error)
+        return ""
+
+    assert "keyword arguments" in Rig(parent).result
+
+
+def test_a_bad_argument_of_a_child_is_refused_at_the_call() -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.child(weigh, "no parcel")
+        except perdure.NotConvertible as error:
+            return error.path
+        return ""
+
+    assert Rig(parent).result == "$.parcel"

@@ -1,0 +1,332 @@
+"""Loops: state and iteration are durable, and what is replayed stays short however long they run."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Break, Context, Continue
+from perdure.kernel.events import Address
+
+from .conftest import Stage, becomes, until
+from .rig import Rig, same_in_every_rebuild
+
+
+async def echo(value: Any) -> Any:
+    return value
+
+
+@dataclass
+class Tally:
+    number: int
+    total: int
+
+
+@perdure.flow
+async def sums(ctx: Context, until: int, keep: int = 20, prune_every: int = 20) -> int:
+    async def body(ctx: Context, tally: Tally) -> Continue[Tally] | Break[int]:
+        if tally.number == until:
+            return Break(tally.total)
+        value = await ctx.step("add", echo, tally.number)
+        return Continue(Tally(tally.number + 1, tally.total + value))
+
+    return await ctx.loop("loop", body, Tally(0, 0), keep=keep, prune_every=prune_every)
+
+
+def test_state_survives_crash_in_any_iteration() -> None:
+    rig = same_in_every_rebuild(sums, 130, drive=Rig.run)
+
+    assert rig.result == sum(range(130))
+    assert rig.calls == [f"loop/~{n}/add" for n in range(130)]
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_interval_of_one(keep: int) -> None:
+    rig = same_in_every_rebuild(sums, 60, keep, 1, drive=Rig.run)
+
+    assert rig.result == sum(range(60))
+    assert rig.snapshots >= 55
+    assert rig.replayed_max <= 64 + 2 * (keep + 3)
+
+
+async def test_a_crash_re_enters_the_last_iteration(disk: Stage) -> None:
+    ran: list[str] = []
+    hang = True
+
+    async def note(text: str) -> str:
+        ran.append(text)
+        if hang and text == "7 b":
+            await asyncio.sleep(60)
+        return text
+
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
+            await ctx.step("a", note, f"{n} a")
+            await ctx.step("b", note, f"{n} b")
+            return Continue(n + 1) if n < 9 else Break(n)
+
+        return await ctx.loop("loop", body, 0, keep=1, prune_every=1)
+
+    async with disk.open(flow) as engine:
+        await engine.start(flow, key="k")
+        await until(lambda: "7 b" in ran)
+        disk.crash()
+    hang = False
+    async with disk.open(flow) as engine:
+        assert await engine.handle(flow, "k").result(5) == 9
+
+    once = [f"{n} {step}" for n in range(10) for step in "ab"]
+    assert ran == [*once[:16], "7 b", *once[16:]]
+
+
+def test_void_output() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        count = 0
+
+        async def stateless(ctx: Context) -> Break[None] | None:
+            nonlocal count
+            count += 1
+            await ctx.step("s", echo, None)
+            return Break() if count == 3 else None
+
+        first: Any = await ctx.loop("stateless", stateless)
+
+        async def no_state(ctx: Context, n: Any) -> Any:
+            await ctx.step("s", echo, n)
+            return Continue(1) if n is None else Break("end")
+
+        return [first, await ctx.loop("none", no_state)]
+
+    assert same_in_every_rebuild(flow, drive=Rig.run).result == [None, "end"]
+
+
+def test_an_answer_that_is_none_is_refused() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        async def body(ctx: Context, n: int) -> Any:
+            return n + 1
+
+        await ctx.loop("loop", body, 0)
+
+    assert "returned 1; return Continue, Break or nothing" in Rig(flow).result
+
+
+@perdure.flow
+async def everything(ctx: Context, rounds: int) -> list[Any]:
+    """Loops, joins, races, timers, messages, tasks and dice in each iteration, and a branch beside it."""
+
+    async def inner(ctx: Context, state: list[int]) -> Continue[list[int]] | Break[int]:
+        step, total = state
+        total += await ctx.step("inner", echo, step)
+        await asyncio.sleep(0.5)
+        return Continue([step + 1, total]) if step < 6 else Break(total)
+
+    async def body(ctx: Context, state: list[Any]) -> Continue[list[Any]] | Break[list[Any]]:
+        number, found = state
+        dice = [ctx.random.randrange(1000), str(ctx.uuid()), ctx.now().isoformat()]
+        await ctx.step("dice", echo, dice)
+        joined = await ctx.join(
+            "join",
+            {
+                "loop": lambda: ctx.loop("inner", inner, [0, 0], keep=2, prune_every=2),
+                "step": lambda: ctx.step("s", echo, number),
+                "mail": lambda: mail(ctx),
+            },
+        )
+        winner, _ = await ctx.race(
+            "race", {"slow": lambda: ctx.sleep("slow", 9), "fast": lambda: ctx.sleep("fast", 1)}
+        )
+        try:
+            async with asyncio.timeout(1):
+                await ctx.receive("never")
+        except TimeoutError:
+            pass
+        mapped = await ctx.map("map", lambda n: ctx.step("m", echo, n), range(3), concurrency=2)
+        gathered = await asyncio.gather(ctx.step("g", echo, 1), ctx.step("g", echo, 2))
+        child = await ctx.child(everything, 0, key=f"child {number}", detach=True)
+        row = [number, joined["loop"], joined["step"], joined["mail"], winner, mapped, gathered, dice, child]
+        if number + 1 == rounds:
+            return Break([*found, row])
+        return Continue([number + 1, [*found, row][-2:]])
+
+    async def mail(ctx: Context) -> Any:
+        return (await ctx.receive("early", "late")).body
+
+    async def beside() -> list[Any]:
+        return [await ctx.step(f"beside {n}", echo, ctx.random.random()) for n in range(5)] + [
+            await ctx.step("beside", echo, None)
+        ]
+
+    if rounds == 0:
+        return []
+    results = await ctx.join(
+        "all",
+        {"loop": lambda: ctx.loop("outer", body, [0, []], keep=2, prune_every=3), "beside": beside},
+    )
+    return [results["loop"], results["beside"], ctx.random.random(), str(ctx.now())]
+
+
+def drive_everything(rounds: int) -> Any:
+    def drive(rig: Rig) -> Any:
+        for n in range(rounds):
+            rig.send("early" if n % 2 else "late", n)
+        rig.send("unwanted", "stays")
+        return rig.run()
+
+    return drive
+
+
+def test_nested_loops_joins_races_across_iterations() -> None:
+    rig = same_in_every_rebuild(everything, 12, drive=drive_everything(12))
+
+    rows, beside, _, _ = rig.result
+    assert [row[0] for row in rows] == [9, 10, 11]
+    assert [row[1:7] for row in rows] == [[21, n, n, "fast", [0, 1, 2], [1, 2]] for n in (9, 10, 11)]
+    assert len(beside) == 6
+    assert rig.snapshots > 50
+    assert rig.replayed_max < len(rig.entries) / 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_order_of_answers_does_not_matter_to_a_rebuild(seed: int) -> None:
+    rigs = [Rig(everything, 7, rebuild=rebuild, seed=seed) for rebuild in ("never", "snapshot")]
+
+    results = [drive_everything(7)(rig) for rig in rigs]
+
+    assert results[0] == results[1]
+    assert rigs[0].entries == rigs[1].entries
+
+
+def test_messages_received_in_pruned_iterations_are_not_received_again() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        async def body(ctx: Context, state: list[Any]) -> Continue[list[Any]] | Break[list[Any]]:
+            message = await ctx.receive("n")
+            if message.body == 49:
+                return Break([*state, 49])
+            return Continue([*state, message.body])
+
+        return await ctx.loop("loop", body, [], keep=1, prune_every=1)
+
+    def drive(rig: Rig) -> Any:
+        for n in range(50):
+            rig.send("n", n)
+            if n % 7 == 0:
+                rig.send("other", n)
+        return rig.result
+
+    rig = same_in_every_rebuild(flow, drive=drive)
+
+    assert rig.result == list(range(50))
+    assert rig.replayed_max <= 80
+
+
+def test_a_task_that_an_iteration_leaves_behind_keeps_it_from_being_forgotten() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        queue: asyncio.Queue[int] = asyncio.Queue()
+        tasks: list[asyncio.Task[Any]] = []
+
+        async def worker() -> int:
+            return await queue.get()
+
+        async def body(ctx: Context, n: int) -> Continue[int] | Break[None]:
+            if n == 0:
+                tasks.append(asyncio.create_task(worker()))
+            await ctx.step("s", echo, n)
+            return Continue(n + 1) if n < 40 else Break(None)
+
+        await ctx.loop("loop", body, 0, keep=1, prune_every=1)
+        queue.put_nowait(7)
+        return [await task for task in tasks]
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == [7]
+    assert rig.snapshots == 0
+
+
+def test_a_loop_that_talks_to_the_outside_is_rebuilt_from_the_whole_journal() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        queue: asyncio.Queue[int] = asyncio.Queue()
+        found: list[Any] = []
+
+        async def consume() -> None:
+            while len(found) < 30:
+                found.append(await ctx.step("use", echo, await queue.get()))
+
+        async def body(ctx: Context, n: int) -> Continue[int] | Break[None]:
+            queue.put_nowait(await ctx.step("make", echo, n))
+            return Continue(n + 1) if n < 29 else Break(None)
+
+        await ctx.join(
+            "both", {"loop": lambda: ctx.loop("loop", body, 0, keep=1, prune_every=1), "use": consume}
+        )
+        return found
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == list(range(30))
+
+
+async def test_prune_bounds_rows(disk: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.kernel.snapshot.SIZE_MIN", 2000)
+
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
+            if n == 400:
+                await ctx.receive("go")
+                return Break(n)
+            return Continue(n + await ctx.step("one", echo, 1))
+
+        return await ctx.loop("loop", body, 0, keep=2, prune_every=2)
+
+    async with disk.open(flow) as engine:
+        handle = await engine.start(flow, key="k")
+        await becomes(handle, "waiting")
+        store: Any = engine.queries
+        loaded: list[Any] = []
+        store.load([Address("flow", "k")], lambda ref, record: loaded.append(record))
+        assert loaded[0].snapshot is not None
+        assert len(loaded[0].rows) < 150, "of 402 rows"
+        assert len(await handle.history()) == 401
+        disk.crash()
+    async with disk.open(flow) as engine:
+        handle = engine.handle(flow, "k")
+        await handle.send("go")
+        assert await handle.result(5) == 400
+
+
+async def test_snapshots_are_used_by_an_engine_that_forgets_everything(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.kernel.snapshot.SIZE_MIN", 500)
+
+    async with stage.open(sums) as engine:
+        handles = [await engine.start(sums, 90, 2, 2) for _ in range(3)]
+
+        assert [await handle.result(20) for handle in handles] == [sum(range(90))] * 3
+
+
+@pytest.mark.slow
+def test_100_000_iterations_in_bounded_memory() -> None:
+    rig = Rig(sums, 100_000)
+    sizes: list[int] = []
+
+    while rig.outcome is None:
+        rig.run_some(1000)
+        log = rig.machine.log
+        sizes.append(len(log.items) + sum(map(len, log.marks.values())) + len(log._messages))
+        sizes.append(len(rig.machine.snapshot() or b"") // 100)
+
+    assert rig.result == sum(range(100_000))
+    assert max(sizes) < 300
+    assert len(rig.machine.loop._tasks) < 100

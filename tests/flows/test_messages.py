@@ -1,0 +1,295 @@
+"""Messages: durable when acknowledged, first in first out among the names asked for, never lost."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Context, ReceiveTimeout
+
+from .conftest import Stage, becomes
+from .rig import Rig, same_in_every_rebuild
+
+
+async def echo(value: Any) -> Any:
+    return value
+
+
+async def test_before_during_and_after(stage: Stage) -> None:
+    gate = asyncio.Event()
+
+    async def hold() -> None:
+        await gate.wait()
+
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        await ctx.step("hold", hold)
+        return [(await ctx.receive("m")).body for _ in range(3)]
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        await handle.send("m", "before")
+        gate.set()
+        await handle.send("m", "during")
+        await becomes(handle, "waiting")
+        await handle.send("m", "after")
+
+        assert await handle.result(5) == ["before", "during", "after"]
+
+
+def test_fifo_by_name_set() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        await ctx.step("first", echo, None)
+        found = []
+        for names in (("b",), ("a", "c"), (), ("c", "c"), (), ()):
+            message = await ctx.receive(*names)
+            found.append(f"{message.name}{message.body}")
+        return found
+
+    def drive(rig: Rig) -> Any:
+        for n, name in enumerate("abcabc"):
+            rig.send(name, n)
+        return rig.run()
+
+    assert same_in_every_rebuild(flow, drive=drive).result == ["b1", "a0", "c2", "c5", "a3", "b4"]
+
+
+def test_the_oldest_receive_gets_the_message() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> dict[str, Any]:
+        async def take(*names: str) -> Any:
+            return (await ctx.receive(*names)).body
+
+        return await ctx.join(
+            "all",
+            {
+                "any": take,
+                "b": lambda: take("b"),
+                "ab": lambda: take("a", "b"),
+                "a": lambda: take("a"),
+            },
+        )
+
+    def drive(rig: Rig) -> Any:
+        for n, name in enumerate("baab"):
+            rig.send(name, n)
+        rig.send("b", 4)
+        return rig.result
+
+    assert same_in_every_rebuild(flow, drive=drive).result == {"any": 0, "ab": 1, "a": 2, "b": 3}
+
+
+def test_timeout() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        found = []
+        for _ in range(2):
+            try:
+                found.append((await ctx.receive("a", "b", timeout=5)).body)
+            except ReceiveTimeout as error:
+                found.append(str(error))
+        return found
+
+    def drive(rig: Rig) -> Any:
+        rig.pass_time(4)
+        rig.send("b", "in time")
+        rig.pass_time(5)
+        return rig.result
+
+    rig = same_in_every_rebuild(flow, drive=drive)
+
+    assert rig.result == ["in time", "no message 'a' or 'b' came in time"]
+
+
+async def test_arrived_before_deadline_wins(disk: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        try:
+            return str((await ctx.receive("m", timeout=0.1)).body)
+        except ReceiveTimeout:
+            return "late"
+
+    async with disk.open(flow) as engine:
+        await engine.start(flow, key="k")
+        disk.crash()
+    async with perdure.connect(disk.url) as client:
+        await client.handle("flow", "k").send("m", "in time")
+    await asyncio.sleep(0.15)
+    async with disk.open(flow) as engine:
+        assert await engine.handle(flow, "k").result(5) == "in time"
+
+
+async def test_dedupe_by_id(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        return [(await ctx.receive("m")).body, (await ctx.receive("m")).body]
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        await handle.send("m", 1, id="one")
+        await handle.send("m", 1, id="one")
+        await handle.send("m", 2, id="two")
+
+        assert await handle.result(5) == [1, 2]
+
+
+@dataclass
+class Order:
+    number: int
+
+
+async def test_a_body_is_converted_by_the_type_that_is_asked_for(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        order: perdure.Received[Order] = await ctx.receive("order", type=Order)
+        plain = await ctx.receive("order")
+        try:
+            await ctx.receive("order", type=Order)
+        except perdure.NotConvertible as error:
+            return [order.body.number, plain.body, error.path]
+        return []
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        await handle.send("order", Order(7))
+        await handle.send("order", Order(8))
+        await handle.send("order", {"number": "nine"})
+
+        assert await handle.result(5) == [7, {"number": 8}, "$.number"]
+
+
+async def test_never_lost_at_a_crash(disk: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        return [(await ctx.receive("n")).body for _ in range(12)]
+
+    async with disk.open(flow) as engine:
+        await engine.start(flow, key="k")
+        disk.crash()
+    for life in range(6):
+        async with disk.open(flow) as engine:
+            for n in (0, 1):
+                await engine.handle(flow, "k").send("n", 2 * life + n)
+            disk.crash()
+    async with disk.open(flow) as engine:
+        assert await engine.handle(flow, "k").result(5) == list(range(12))
+
+
+async def test_a_flow_sends_to_another_instance_once(stage: Stage) -> None:
+    @perdure.flow
+    async def receiver(ctx: Context) -> list[Any]:
+        found = []
+        while True:
+            message = await ctx.receive()
+            found.append([message.name, message.body, message.sender])
+            if message.name == "end":
+                return found
+
+    @perdure.flow
+    async def sender(ctx: Context) -> None:
+        ctx.send(receiver, "r", "one", 1)
+        ctx.send("receiver", "r", "two", {"x": 2})
+        await ctx.step("s", echo, None)
+        ctx.send(receiver, "nobody", "lost")
+        if ctx.key == "end":
+            ctx.send(receiver, "r", "end")
+
+    async with stage.open(receiver, sender) as engine:
+        handle = await engine.start(receiver, key="r")
+        await (await engine.start(sender, key="s")).result(5)
+        await (await engine.start(sender, key="s", reuse="always")).result(5)
+        await (await engine.start(sender, key="end")).result(5)
+        result = await handle.result(5)
+
+    assert [row[0] for row in result] == ["one", "two"] * 3 + ["end"]
+    assert result[0] == ["one", 1, "sender/s"]
+
+
+def test_a_message_to_a_receive_that_is_cancelled_in_the_same_moment_goes_to_the_next() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        first: asyncio.Task[Any] = asyncio.create_task(take(ctx, "go"))
+        doomed = asyncio.create_task(take(ctx, "go"))
+        heir = asyncio.create_task(take(ctx, "go"))
+        first.add_done_callback(lambda _: doomed.cancel())
+        await first
+        await asyncio.wait([doomed])
+        return [doomed.cancelled(), await heir, (await ctx.receive("go")).body]
+
+    async def take(ctx: Context, name: str) -> Any:
+        return (await ctx.receive(name)).body
+
+    def drive(rig: Rig) -> Any:
+        for n in range(3):
+            rig.send("go", n)
+        return rig.result
+
+    assert same_in_every_rebuild(flow, drive=drive).result == [True, 1, 2]
+
+
+@pytest.mark.parametrize("second", ["waits", "does not wait"])
+def test_a_message_that_loses_a_race_in_its_own_delivery_is_not_lost(second: str) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        event = asyncio.Event()
+
+        async def trigger() -> str:
+            message = await ctx.receive("a")
+            event.set()
+            victim.cancel()
+            return str(message.body)
+
+        async def receive_b() -> Any:
+            await event.wait()
+            return (await ctx.receive("b")).body
+
+        async def plain() -> Any:
+            return (await ctx.receive("b")).body
+
+        victim = asyncio.create_task(receive_b())
+        other = asyncio.create_task(plain()) if second == "waits" else None
+        first = await trigger()
+        await asyncio.wait([victim])
+        rest = await other if other is not None else (await ctx.receive("b")).body
+        return [first, rest]
+
+    def drive(rig: Rig) -> Any:
+        rig.send("a", "x")
+        rig.send("b", "y")
+        return rig.result
+
+    assert same_in_every_rebuild(flow, drive=drive).result == ["x", "y"]
+
+
+def test_10_000_messages_in_the_mailbox_cost_the_same_each() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        await ctx.step("hold", echo, None)
+        total = 0
+        for n in range(9_999, -1, -1):
+            total += (await ctx.receive(f"name {n}")).body
+        return total
+
+    rig = Rig(flow)
+    for n in range(10_000):
+        rig.send(f"name {n}", n)
+
+    assert rig.run() == sum(range(10_000))
+
+
+def test_10_000_receives_at_once() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        results = await ctx.map("all", lambda n: ctx.receive(f"name {n}"), range(5_000))
+        return sum(message.body for message in results)
+
+    rig = Rig(flow)
+    for n in range(4_999, -1, -1):
+        rig.send(f"name {n}", n)
+
+    assert rig.result == sum(range(5_000))

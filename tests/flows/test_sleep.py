@@ -1,0 +1,136 @@
+"""Sleep: the deadline is recorded when it is first met, and holds however often the process dies."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Context
+from perdure.kernel.effects import Timer
+
+from .conftest import Stage
+from .rig import SECOND, START, Rig, same_in_every_rebuild
+
+
+def test_past_deadline() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        await ctx.sleep("none", 0)
+        await ctx.sleep("negative", -5)
+        await ctx.sleep_until("past", datetime(2001, 1, 1, tzinfo=UTC))
+        await ctx.sleep_until("now", ctx.now())
+        await asyncio.sleep(0)
+        await asyncio.sleep(-1)
+        return "awake"
+
+    rig = Rig(flow)
+
+    assert rig.result == "awake"
+    assert len(rig.entries) == 1
+
+
+def test_seconds_a_timedelta_and_a_time() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[float]:
+        found = []
+        for act in (
+            lambda: ctx.sleep("seconds", 1.5),
+            lambda: ctx.sleep("delta", timedelta(minutes=2)),
+            lambda: ctx.sleep_until("time", ctx.now() + timedelta(hours=1)),
+            lambda: asyncio.sleep(0.25),
+        ):
+            before = asyncio.get_running_loop().time()
+            await act()
+            found.append(round(asyncio.get_running_loop().time() - before, 3))
+        return found
+
+    assert same_in_every_rebuild(flow, drive=Rig.run).result == [1.5, 120, 3600, 0.25]
+
+
+def test_a_sleep_of_centuries_ends_in_the_last_year_that_fits() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        async with asyncio.timeout(1e300):
+            await asyncio.gather(
+                ctx.sleep("delta", timedelta.max),
+                ctx.sleep("infinite", float("inf")),
+                ctx.sleep_until("9999", datetime(9999, 12, 31, tzinfo=UTC)),
+                asyncio.sleep(1e200),
+                ctx.receive("never", timeout=timedelta.max),
+            )
+
+    rig = Rig(flow)
+
+    dues = [effect.due for effect in rig.open.values()]  # type: ignore[union-attr]
+    assert len(dues) == 6
+    assert all(due is not None and 2**62 < due < 2**63 for due in dues)
+
+
+def test_what_is_no_duration_is_refused() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        refused = 0
+        bad: list[Any] = [None, "soon", float("nan")]
+        for value in bad:
+            try:
+                await ctx.sleep("x", value)
+            except perdure.BadCall:
+                refused += 1
+        for when in (datetime(2030, 1, 1), "tomorrow"):
+            try:
+                await ctx.sleep_until("x", when)  # type: ignore[arg-type]
+            except perdure.BadCall:
+                refused += 1
+        return refused
+
+    assert Rig(flow).result == 5
+
+
+async def test_survives_restart(disk: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> float:
+        before = ctx.now()
+        await ctx.sleep("nap", 0.15)
+        return (ctx.now() - before).total_seconds()
+
+    async with disk.open(flow) as engine:
+        handle = await engine.start(flow, key="k")
+        assert await handle.status() == "waiting"
+        disk.crash()
+    async with disk.open(flow) as engine:
+        slept = await engine.handle(flow, "k").result(5)
+
+    assert 0.15 <= slept < 2
+
+
+def test_the_deadline_is_recorded_at_the_first_encounter() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        await ctx.sleep("nap", 10)
+        return "awake"
+
+    rig = Rig(flow, rebuild="journal")
+    rig.now += 4 * SECOND
+    rig.send("noise")
+
+    assert list(rig.open.values()) == [Timer("nap", START + 10 * SECOND)]
+
+
+@pytest.mark.slow
+async def test_10_000_sleepers_wake_on_time(memory: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> float:
+        due = ctx.now() + timedelta(seconds=0.05)
+        await ctx.sleep_until("nap", due)
+        return (ctx.now() - due).total_seconds()
+
+    async with memory.open(flow, replay=False) as engine:
+        handles = [await engine.start(flow) for _ in range(10_000)]
+        late = [await handle.result(60) for handle in handles]
+
+    assert len(late) == 10_000
+    assert min(late) >= 0

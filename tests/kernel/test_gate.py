@@ -1,0 +1,197 @@
+"""The gate: allow, defer, deny. What is deferred is held, not lost; the oldest goes first."""
+
+from tests.kernel.machines import Told, World
+
+from perdure.kernel.effects import Timer
+from perdure.kernel.events import Received
+from perdure.kernel.gate import ALLOW, SLOT, Deny, Executors
+
+
+def narrow(slots: int = 1) -> World:
+    return World(gate=Executors({"inline": slots}))
+
+
+def holding(*keys: str, slots: int = 1) -> World:
+    world = narrow(slots)
+    for key in keys:
+        world.start(key, ("call", "x"), ("then", "x", [("wait", "w", None)]))
+    return world.run()
+
+
+def test_the_gate_of_an_engine_allows_defers_and_denies():
+    gate = Executors({"inline": 2, "free": None})
+    call = World().workflows[0]
+    assert call.name == "told"
+
+    from perdure.kernel.effects import Call
+
+    assert gate.judge(Call("x"), {"inline": 1}) == ALLOW
+    assert gate.judge(Call("x"), {"inline": 2}) == SLOT
+    assert gate.judge(Call("x", executor="free"), {"free": 10_000}) == ALLOW
+    assert gate.judge(Timer("t", 1), {"inline": 2}) == ALLOW
+    denied = gate.judge(Call("x", executor="moon"), {})
+    assert isinstance(denied, Deny) and "'moon'" in denied.reason and "free, inline" in denied.reason
+
+
+def test_a_deferred_call_is_held_and_not_published():
+    world = holding("a", "b")
+
+    assert world.calls() == ["a x 1"]
+    assert [intent.held for intent in world.instance("b").open.values()] == [True]
+    assert world.status("b") == "running"
+
+
+def test_held_calls_are_released_in_order_as_slots_become_free():
+    world = holding("a", "b", "c", "d")
+    for key in "abc":
+        world.answer(key, "x")
+        world.run()
+
+    assert world.calls() == ["a x 1", "b x 1", "c x 1", "d x 1"]
+    assert not any(intent.held for intent in world.instance("d").open.values())
+
+
+def test_a_slot_that_becomes_free_belongs_to_the_oldest_and_not_to_who_asks_next():
+    world = holding("a", "b")
+    world.start("late", ("call", "x"))
+    world.answer("a", "x")
+    world.load()
+    batch = world.build()
+    world.commit(batch)
+
+    assert world.run().calls() == ["a x 1", "b x 1"]
+    assert [intent.held for intent in world.instance("late").open.values()] == [True]
+
+
+def test_a_withdrawn_held_call_is_never_published():
+    world = holding("a", "b", "c")
+    world.tell("b", ("withdraw", "x"), ("wait", "w", None))
+    world.run()
+    world.answer("a", "x")
+    world.run()
+
+    assert world.calls() == ["a x 1", "c x 1"]
+
+
+def test_an_instance_that_ends_frees_its_slot_and_its_place_in_the_queue():
+    world = holding("a", "b", "c")
+    world.cancel("b")
+    world.cancel("a")
+    world.run()
+
+    assert world.calls() == ["a x 1", "c x 1"]
+    assert not world.kernel._held_ids and world.kernel._running["inline"] == 1
+
+
+def test_held_calls_survive_a_restart():
+    world = holding("a", "b", "c").restart()
+    world.run()
+    assert world.calls() == ["a x 1", "a x 2"]
+
+    for key in "abc":
+        world.answer(key, "x")
+        world.run()
+
+    assert world.calls() == ["a x 1", "a x 2", "b x 1", "c x 1"]
+
+
+def test_held_calls_go_on_after_a_restart_though_nothing_else_happens():
+    world = holding("a", "b")
+    world.answer("a", "x")
+    batch = world.build()
+    while batch.publications:  # the receipt is durable, the release is not
+        batch.publications.clear()
+    only = world.batch()
+    only.journal.extend(batch.journal[:1])
+    only.heads = {world.id("a"): batch.heads[world.id("a")]}
+    world.commit(only)
+    world.restart()
+
+    world.run()
+
+    assert world.calls() == ["a x 1", "b x 1"]
+
+
+def test_slots_stay_counted_when_an_instance_is_evicted_and_comes_back():
+    world = holding("a", "b", slots=1)
+    world.kernel.evict(0, world.kernel.seq)
+    world.tell("a", ("note",))
+    world.run()
+    world.answer("a", "x")
+    world.run()
+    world.answer("b", "x")
+    world.run()
+
+    assert world.calls() == ["a x 1", "b x 1"]
+    assert world.kernel._running["inline"] == 0 and not world.kernel._running_ids
+
+
+def test_a_denied_call_is_answered_with_an_error_and_never_published():
+    world = World(gate=Executors({"inline": None}))
+    world.start("a", ("call", "x", {"executor": "moon"}), ("then", "x", [("end", "failed")]))
+    batch = world.build()
+
+    assert len(batch.journal) == 2, "the machine hears of it in the same batch"
+    world.commit(batch)
+    last = world.entries("a")[-1].event
+    assert isinstance(last, Received) and last.receipt.status == "error"
+    assert last.receipt.error is not None and last.receipt.error.type == "Denied"
+    assert not last.receipt.error.retry
+    assert not world.started and world.status("a") == "failed"
+
+
+def test_a_denied_call_is_answered_once_though_the_process_dies():
+    world = World()
+    world.start("a", ("call", "x", {"executor": "moon"}), ("wait", "w", None))
+    batch = world.batch()
+    world.load()
+    world.kernel._ready[0].queued = True
+    instance = world.kernel._ready.popleft()
+    world.kernel._take(instance, instance.mailbox.popleft(), batch)
+    world.kernel.close(batch)
+    assert len(batch.inbox_added) == 1
+    world.commit(batch)
+
+    world.restart().run()
+
+    assert world.heard("a") == ["Started", "Received error"] and not world.inbox
+
+
+def test_a_stuck_instance_holds_no_slot():
+    world = holding("a", "b", "c")
+    world.tell("b", ("stuck", "here"))
+    world.run()
+    world.answer("a", "x")
+    world.run()
+    assert world.calls() == ["a x 1", "c x 1"]
+
+    world.skip("b", "here")
+    world.answer("c", "x")
+    world.run()
+
+    assert world.calls() == ["a x 1", "c x 1", "b x 1"]
+    assert world.kernel._running["inline"] == 1
+
+
+def test_a_call_of_a_stuck_instance_holds_no_slot_after_a_crash():
+    world = holding("a", "b")
+    world.tell("a", ("stuck", "here"))
+    world.run().restart()
+    world.run()
+    assert world.calls() == ["a x 1", "b x 1"]
+
+    world.skip("a", "here")
+    world.run()
+
+    assert world.calls() == ["a x 1", "b x 1", "a x 2"], "what ran before is not held: it ran already"
+
+
+def test_executors_have_queues_of_their_own():
+    world = World(Told(), gate=Executors({"inline": 1, "thread": 1}))
+    for key in ("a", "b"):
+        world.start(key, ("call", "x"), ("call", "y", {"executor": "thread"}))
+    world.run()
+    world.answer("a", "y")
+    world.run()
+
+    assert world.calls() == ["a x 1", "a y 1", "b y 1"]

@@ -1,0 +1,58 @@
+"""Every bug in the museum is caught, and the code without them survives the same worlds."""
+
+import pytest
+
+from perdure.testing.museum import EXHIBITS, SCHEDULES_MAX, Exhibit, hunt
+from perdure.testing.sim import survey
+
+SURVIVED = 300
+
+
+def test_the_museum_is_worth_a_visit():
+    names = [exhibit.name for exhibit in EXHIBITS]
+
+    assert len(names) >= 12
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.name)
+def test_the_simulation_catches(exhibit: Exhibit, record_property):
+    catch = hunt(exhibit)
+
+    assert catch.schedules, f"{SCHEDULES_MAX} schedules did not notice that {exhibit.name}"
+    record_property("schedules", catch.schedules)
+    print(f"{exhibit.name}: caught after {catch.schedules} schedules: {catch.error}")
+
+
+@pytest.mark.slow
+def test_the_code_without_bugs_survives():
+    failed, totals = survey(range(SURVIVED))
+
+    assert [(verdict.seed, verdict.summary) for verdict in failed] == []
+    assert totals["schedules"] == SURVIVED
+
+
+@pytest.mark.slow
+def test_a_few_hundred_worlds_see_every_kind_of_fault():
+    _, totals = survey(range(SURVIVED))
+
+    for kind in (
+        "crashes before a commit",
+        "crashes after a commit",
+        "crashes inside a commit",
+        "crashes after a side effect",
+        "commits written but reported failed",
+        "commits refused by the disk",
+        "late commits",
+        "late loads",
+        "zombie writes refused",
+        "receipts duplicated",
+        "receipts delayed",
+        "messages duplicated",
+        "messages delayed",
+        "restarts in good order",
+        "clock jumps",
+        "reads failed",
+    ):
+        assert totals[kind], f"no {kind}"
