@@ -45,8 +45,10 @@ def main() -> int:
         print(json.dumps(report.as_data(floors, runs, settings), indent=1))
     else:
         print(report.as_text(table))
+    warning = report.busy(floors)
+    _say(warning)
     if chosen == list(STANDARD) and not options.json:
-        RESULTS.write_text(report.document(table, settings), "utf-8")
+        RESULTS.write_text(report.document(table, settings, warning), "utf-8")
         _say(f"written to {RESULTS}")
     return 0
 

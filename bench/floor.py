@@ -12,6 +12,7 @@ workloads are brought there first (`FILL_BYTES`); the first state is measured as
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -55,6 +56,31 @@ def beside(place: Path) -> Measures:
         commits = _commits(connection, 1_000)
         connection.close()
     return {"commits": commits, "growing": growing}
+
+
+class Between:
+    """Single-row commits between the pieces of a workload, in its process: for ratios that hang on the disk.
+
+    A shared disk changes its pace within seconds. What takes turns every few milliseconds meets the same disk.
+    """
+
+    def __init__(self, place: Path) -> None:
+        file = place / "between.db"
+        self._connection = _open(file)
+        _settle(self._connection, file)
+        self.times: list[float] = []
+
+    def commit(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.times.append(1 / _commits(self._connection, 1))
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.times)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.times)
 
 
 def mean(one: Measures, other: Measures) -> Measures:

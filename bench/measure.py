@@ -45,13 +45,13 @@ Unit = Literal["/s", "µs", "ms", "s", "MB", "%", "x", "commits", ""]
 class Figure:
     """One line of the table, from one measure of each pass.
 
-    `of`: plain; or a rate as a share or multiple of the floor's rate; or a time in the floor's commits.
+    `of`: plain, or a rate as a share or multiple of the floor's rate.
     """
 
     label: str
     measure: str
     unit: Unit = ""
-    of: Literal["plain", "rate", "time"] = "plain"
+    of: Literal["plain", "rate"] = "plain"
     floor: str = "commits"  # which of the floor's rates
     bar: Bar | None = None
 
@@ -61,9 +61,7 @@ class Figure:
 
     def _value(self, one: Pass) -> float:
         value = one.measures[self.measure]
-        if self.of == "plain":
-            return value
-        return value / one.floor[self.floor] if self.of == "rate" else value * one.floor[self.floor]
+        return value if self.of == "plain" else value / one.floor[self.floor]
 
 
 @dataclass(frozen=True)
@@ -90,13 +88,12 @@ def percentiles(seconds: Sequence[float]) -> Measures:
     return {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98]}
 
 
-def latencies(*names: str, bar: Bar | None = None) -> tuple[Figure, ...]:
+def latencies(*names: str) -> tuple[Figure, ...]:
     """The usual figures of a latency, in milliseconds and in commits."""
-    return tuple(
-        figure
-        for name in names
-        for figure in (
-            Figure(name, name, "ms"),
-            Figure(f"{name} in commits", name, "commits", of="time", bar=bar),
-        )
-    )
+    plain = tuple(Figure(name, name, "ms") for name in names)
+    return (*plain, *(Figure(f"{name} in commits", f"{name}_commits", "commits") for name in names))
+
+
+def in_commits(found: Measures, commit_seconds: float) -> Measures:
+    """The measures, and each of them in units of a commit."""
+    return {**found, **{f"{name}_commits": value / commit_seconds for name, value in found.items()}}

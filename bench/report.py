@@ -30,6 +30,9 @@ SCALES: Final[dict[Unit, tuple[float, str]]] = {
     "": (1, ""),
 }
 
+BUSY: Final = 1.5
+"""A floor that varies by more than this within one run measures the neighbours."""
+
 Row = tuple[str, ...]
 Runs = Sequence[tuple[Workload, str, Sequence[Pass]]]
 """Workload, system, passes."""
@@ -76,6 +79,17 @@ def _bar(figure: Figure, value: float | None) -> str:
     if bar.following is not None:
         text += f", then {_text(bar.following, figure.unit)}"
     return text if value is None else f"{text}: {'met' if bar.met(value) else 'missed'}"
+
+
+def busy(floors: Sequence[Pass]) -> str:
+    """A warning, when the floor itself says that others used the machine."""
+    rates = [one.measures["commits"] for one in floors]
+    if max(rates) < BUSY * min(rates):
+        return ""
+    return (
+        f"The floor itself varied from {min(rates):,.0f} to {max(rates):,.0f} commits/s: others used this machine. "
+        "Do not quote these numbers."
+    )
 
 
 def as_text(table: Sequence[Row]) -> str:
@@ -167,14 +181,15 @@ def _processor() -> str:
     return platform.machine()
 
 
-def document(table: Sequence[Row], settings: dict[str, str]) -> str:
+def document(table: Sequence[Row], settings: dict[str, str], warning: str) -> str:
+    loud = f"\n**{warning}**\n" if warning else ""
     facts = "\n".join(f"- {name}: {value}" for name, value in settings.items())
     return f"""# Results
 
 Written by `make bench`. Read the ratios: absolute numbers belong to this machine and this hour. What each
 workload is for stands at the top of its file in `bench/workloads/`; how to read the numbers, in
 `docs/explanation/performance.md`.
-
+{loud}
 {facts}
 
 {as_markdown(table)}

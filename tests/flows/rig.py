@@ -1,8 +1,8 @@
 """A flow without an engine: its machine, a clock that stands still, steps that are done when the rig says so.
 
 The machine can be thrown away and rebuilt after every entry: from all its entries (`rebuild="journal"`), or
-from its last snapshot and the entries after it (`rebuild="snapshot"`). What it decides must not depend on that,
-to the last byte.
+from its last snapshot and the entries after it (`rebuild="snapshot"`). What it decides must not depend on
+that, to the last byte.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Any program: whatever is nested in whatever, in whichever order answers come, a rebuilt flow is the same."""
+"""Any program: whatever is nested in whatever, in whichever order answers come, a rebuild is the same."""
 
 from __future__ import annotations
 

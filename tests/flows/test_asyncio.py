@@ -580,6 +580,41 @@ async def test_un_awaited_task_is_reported(stage: Stage) -> None:
             await (await engine.start(flow)).result(5)
 
 
+def test_a_cancelled_task_may_clean_up_before_the_flow_ends() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        async def careful() -> None:
+            try:
+                await ctx.sleep("long", 100)
+            finally:
+                await ctx.step("clean up", echo, 1)
+
+        try:
+            async with asyncio.timeout(1):
+                await asyncio.gather(ctx.sleep("other", 100), careful())
+        except TimeoutError:
+            return "timeout"
+        return "no timeout"
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.result == "timeout"
+    assert rig.calls == ["&2/clean up"]
+
+
+def test_a_task_without_a_name_is_named_by_its_place() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[str]:
+        async def who() -> str:
+            task = asyncio.current_task()
+            assert task is not None
+            return task.get_name()
+
+        return [await who(), *await asyncio.gather(who(), asyncio.create_task(who()))]
+
+    assert [Rig(flow).result for _ in range(2)] == [["flow", "&2", "&1"]] * 2
+
+
 def test_nothing_runs_on_after_the_flow_has_returned() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> str:
@@ -596,7 +631,10 @@ def test_nothing_runs_on_after_the_flow_has_returned() -> None:
         rig.answer("main")
         return rig.result
 
-    assert same_in_every_rebuild(flow, drive=drive).result.startswith("failed: NotAwaited")
+    rig = same_in_every_rebuild(flow, drive=drive)
+
+    assert rig.result == "end"
+    assert rig.calls == ["main"]
 
 
 def test_deep_nesting() -> None:

@@ -364,6 +364,7 @@ class World:
         self.running = {id: running for id, running in self.running.items() if id in alive}
         self._live = {id: list(rows) for id, rows in self.histories.items()}
         self._snapshots = dict(self.snapshots)
+        self.statuses = {id: self.statuses[id][: len(rows)] for id, rows in self.histories.items()}
         for row in self.inbox.values():
             self.kernel.offer(offer_of(row))
         if recover:

@@ -195,3 +195,33 @@ def test_executors_have_queues_of_their_own():
     world.run()
 
     assert world.calls() == ["a x 1", "a y 1", "b y 1"]
+
+
+def test_an_answered_call_holds_no_slot_though_its_instance_cannot_take_the_answer():
+    world = narrow()
+    world.workflows[0].broken.add("it")
+    for key in ("a", "b", "c"):
+        world.start(key, ("call", "x"), ("then", "x", [("break", "it")]))
+    world.run()
+    for key in ("a", "b"):
+        world.answer(key, "x")
+        world.run()
+
+    assert [world.status(key) for key in "abc"] == ["stuck", "stuck", "running"]
+    assert world.calls() == ["a x 1", "b x 1", "c x 1"], "poison spread through the slots"
+
+    world.workflows[0].broken.clear()
+    world.retry("a")
+    world.run()
+    assert world.status("a") == "waiting" and world.kernel._running["inline"] == 1
+
+
+def test_a_sequence_of_calls_keeps_its_slot_when_nobody_waits_for_it():
+    world = narrow()
+    world.start("a", ("call", "x"), ("then", "x", [("call", "y")]))
+    world.run()
+    world.answer("a", "x")
+    world.run()
+
+    assert world.calls() == ["a x 1", "a y 1"]
+    assert len(world.journal) == 2, "a slot that is free needs no release"

@@ -174,5 +174,5 @@ class Lives(RuleBasedStateMachine):
 
 TestLives = pytest.mark.slow(Lives.TestCase)
 TestLives.settings = settings(
-    max_examples=1500, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=80, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,9 +1,11 @@
 """What the simulation has found, each as the seed that found it or as a small story of its own.
 
-A seed tells the same story for ever only as long as nothing above it changes: where a bug can be told in a few lines, it is.
+A seed tells the same story for ever only as long as nothing above it changes: where a bug can be told in
+a few lines, it is.
 """
 
 import random
+from functools import partial
 
 import pytest
 
@@ -45,7 +47,7 @@ class Desk:
                 break
             self.kernel.advance(batch, 1)
         self.kernel.close(batch)
-        errors = []
+        errors: list[Exception | None] = []
         self.store.commit(batch, errors.append)
         assert errors == [None]
         self.kernel.committed(batch)
@@ -173,12 +175,13 @@ def test_the_calls_of_a_stuck_instance_run_again_after_a_crash():
 
 
 def test_a_store_that_answers_late_with_an_old_record_is_asked_again():
-    """Loaded by its id and by its name at once, an instance went on, was evicted, and then began again from its past."""
+    """Loaded by id and by name at once, an instance went on, was evicted, and began again from its past."""
     for seed in range(40):
         world = World([talk], seed=seed, faults=Faults(late_load=0.5, late_commit=0.3, cache=0))
         handle = world.start(talk, 3, key="a")
         for n in range(3):
-            world.at(0.1 * random.Random(seed + n).random(), lambda n=n: handle.send("word", n, id=f"w{n}"))
+            delay = 0.1 * random.Random(seed + n).random()
+            world.at(delay, partial(handle.send, "word", n, id=f"w{n}"))
         world.advance(0.5)
         world.run()
 
@@ -186,7 +189,7 @@ def test_a_store_that_answers_late_with_an_old_record_is_asked_again():
 
 
 def test_a_kept_event_that_is_durable_before_its_commit_is_heard_of_is_not_offered_twice():
-    """A look into the inbox fell between the write and the answer, and a fact without an id was counted twice."""
+    """A look into the inbox fell between the write and the answer: a fact was counted twice."""
     ledger, tally = Ledger(), Tally("tally")
     world = World([ledger, tally], seed=3, faults=Faults(cache=0))
     counted = world.start(tally, 2, key="t")

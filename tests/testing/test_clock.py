@@ -1,4 +1,4 @@
-"""The virtual clock: time moves when it is told to, alarms keep their order, and the dead call nobody back."""
+"""The virtual clock: time moves when it is told to, alarms keep their order, the dead call nobody."""
 
 import random
 

@@ -1,16 +1,21 @@
-"""A simulated world: the same seed tells the same story, and its clock, processes and clients are what they promise."""
-
-import asyncio
+"""A simulated world: the same seed tells the same story, and its clock, processes and clients are what
+they promise."""
 
 import pytest
 
 from perdure.errors import Fatal
 from perdure.flows.author import flow, step
+from perdure.flows.context import Context
 from perdure.testing.auditor import Violation
 from perdure.testing.faults import Faults
 from perdure.testing.sim import check, main, simulate
 from perdure.testing.workloads import WORKLOADS
 from perdure.testing.world import World
+
+
+class Endless:
+    def __await__(self):
+        yield
 
 
 @step
@@ -19,7 +24,7 @@ async def greet(name: str) -> str:
 
 
 @flow
-async def nap(ctx, name: str) -> str:
+async def nap(ctx: Context, name: str) -> str:
     await ctx.sleep("nap", 10)
     return await ctx.step("greet", greet, name)
 
@@ -92,7 +97,7 @@ def test_a_zombie_cannot_write():
 
 def test_the_same_seed_tells_the_same_story():
     def story(seed):
-        lines = []
+        lines: list[str] = []
         simulate(seed, lines.append)
         return lines
 
@@ -125,10 +130,13 @@ def test_an_instance_that_waits_for_ever_is_noticed():
 
 
 def test_a_step_that_waits_for_real_input_is_told_so():
+    async def read() -> None:
+        await Endless()
+
     @flow
     async def impatient(ctx) -> str:
         try:
-            await ctx.step.options(retries=0)("wait", asyncio.sleep, 1)
+            await ctx.step.options(retries=0)("wait", read)
         except Exception as error:
             return str(error)
         return "?"

@@ -5,8 +5,8 @@ recent iteration began and with which state. Pruning forgets all that belongs to
 then entered right at the oldest iteration that is kept, at the very entry at which that iteration began.
 
 What an iteration leaves behind is its state and nothing else. Where that is not so (it woke code outside of
-its loop through a queue, say) the saved log cannot rebuild the flow; the machine finds that out before it hands
-a snapshot over.
+its loop through a queue, say) the saved log cannot rebuild the flow; the machine finds that out before it
+hands a snapshot over.
 """
 
 from __future__ import annotations

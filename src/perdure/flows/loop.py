@@ -256,7 +256,9 @@ class FlowLoop(asyncio.AbstractEventLoop):
             coro.close()
             raise Evicted
         context.run(scopes.current.set, scope)
-        label = None if name is None else str(name)
+        label = (
+            scope.path.rstrip("/") if name is None else str(name)
+        )  # asyncio would count across the process
         number = crc32(scope.path.encode(), self._salt)
         task = FlowTask(scope.path, number, _Guarded(coro, self), context, loop=self, name=label)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # an evicted flow is not a leak

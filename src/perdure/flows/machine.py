@@ -168,8 +168,15 @@ class FlowMachine:
             raise BadCall(
                 f"the flow raised SystemExit({error.code}): a flow cannot end the process"
             ) from error
-        assert self._main is not None
-        if (self._losers or not self._main.done()) and (self._cancel_reason is not None or self._main.done()):
+        main = self._main
+        assert main is not None
+        if main.done():
+            for task in self.loop.pending():
+                if (
+                    task.cancelling()
+                ):  # a cancelled `gather` or `timeout` does not wait for the clean-up either
+                    self._wait_for(task)
+        if (self._losers or not main.done()) and (self._cancel_reason is not None or main.done()):
             self._bound_cleanup()
 
     def _bound_cleanup(self) -> None:
@@ -316,9 +323,12 @@ class FlowMachine:
         for task in tasks:
             if not task.done():
                 task.cancel()
-                if task not in self._losers:
-                    self._losers[task] = None
-                    task.add_done_callback(lambda done: self._losers.pop(done, None))
+                self._wait_for(task)
+
+    def _wait_for(self, task: FlowTask) -> None:
+        if task not in self._losers:
+            self._losers[task] = None
+            task.add_done_callback(lambda done: self._losers.pop(done, None))
 
     # ---- for the loop (perdure.flows.loop.Host) ------------------------------------------------------------
 

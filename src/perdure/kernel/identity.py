@@ -6,19 +6,26 @@ from .events import Address
 
 
 class Identity:
-    """The identity of one instance: its name and generation."""
+    """The identity of one instance: its name and generation. It remembers the last ids: each is asked for a few times."""
 
-    __slots__ = ("_root",)
+    __slots__ = ("_last", "_root")
 
     def __init__(self, address: Address, generation: int) -> None:
         name = f"{address.workflow}\x00{address.key}\x00{generation}\x00"
         self._root = blake2b(name.encode(), digest_size=16)
+        self._last: dict[tuple[str, int], bytes] = {}
 
     def intent(self, location: str, attempt: int) -> bytes:
         """Different for every attempt: a receipt of an earlier one can never pass for this one's."""
+        known = self._last.get((location, attempt))
+        if known is not None:
+            return known
         state = self._root.copy()
         state.update(f"{location}\x00{attempt}".encode())
-        return state.digest()
+        if len(self._last) >= 32:
+            self._last.clear()
+        id = self._last[location, attempt] = state.digest()
+        return id
 
     def idempotency_key(self, location: str) -> str:
         """Equal for all attempts and all deliveries at a location, different for everything else."""

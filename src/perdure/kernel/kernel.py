@@ -204,7 +204,8 @@ class Kernel:
             if instance.mailbox:
                 self._take(instance, instance.mailbox.popleft(), batch)
                 self._make_ready(instance)
-        self._release_held()
+        if self._held_ids:
+            self._release_held()
         self._judge_again = False
 
     @property
@@ -231,6 +232,8 @@ class Kernel:
         event = offer.event
         answer = self._refusal(instance, event)
         if answer is None:
+            if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
+                self._stop_running(event.intent, instance.open[event.intent].effect)
             if instance.status is Status.STUCK and not isinstance(event, Retried | Skipped | CancelAsked):
                 self._shelve(instance, offer, batch)
                 return
@@ -428,7 +431,7 @@ class Kernel:
     ) -> None:
         id = instance.intent_id(effect)
         verdict = self.gate.judge(effect, self._running)
-        if type(verdict) is Allow and not self._first_held(effect.executor):
+        if type(verdict) is Allow and not (self._held_ids and self._first_held(effect.executor)):
             self._run(id, effect)
         else:
             held.append(id)  # a denied call is never handed out either
@@ -443,7 +446,7 @@ class Kernel:
         self, instance: Instance, entry: Entry, changed: Changed, before: Status, batch: Batch
     ) -> None:
         for intent in changed.closed:
-            if work_row(instance.id, intent) is not None and batch.work_opened.pop(intent.id, None) is None:
+            if due_of(intent.effect) is not None and batch.work_opened.pop(intent.id, None) is None:
                 batch.work_closed.append(intent.id)
         for intent in changed.opened:
             row = work_row(instance.id, intent)

@@ -1,8 +1,10 @@
-"""The auditor: it sees every durable row and every visible act of a world, and stops the world at the first lie.
+"""The auditor: it sees every durable row and every visible act of a world, and stops the world at the
+first lie.
 
-It folds each committed row for itself, so it holds a second opinion of every instance. The rules are those of the design:
-acknowledged is durable, nothing is visible before it is durable, histories have no gaps, live equals folded, replay makes
-the same decisions, one receipt per intent, deliveries are journaled before they run, a fenced owner writes nothing.
+It folds each committed row for itself, so it holds a second opinion of every instance. The rules are
+those of the design: acknowledged is durable, nothing is visible before it is durable, histories have no
+gaps, live equals folded, replay makes the same decisions, one receipt per intent, deliveries are
+journaled before they run, a fenced owner writes nothing.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class Auditor(_Fold):
         self.may_break: set[str] = set()  # workflows whose machines raise on purpose
         self.acknowledged: list[tuple[Ref, Event]] = []
 
-    # ---- what is written -----------------------------------------------------------------------------------------
+    # ---- what is written -------------------------------------------------------------------------------
 
     def wrote(self, process: int, epoch: int, batch: Batch) -> None:
         """A batch has just become durable."""
@@ -106,11 +108,17 @@ class Auditor(_Fold):
         self._check(self.problems)
         for executor, slots in self.slots.items():
             if slots is not None and self._admitted[executor] > slots:
-                raise Violation(f"{self._admitted[executor]} calls are admitted to {executor}, which has {slots} slots")
+                raise Violation(
+                    f"{self._admitted[executor]} calls are admitted to {executor}, which has {slots} slots"
+                )
         rebuilt = Rebuilt(self.heads, self.work, self.published, self.caused(), self.problems, self.broken)
         inbox = [row for _, row in self._database.inbox.values()]
         stored = Indexes(self._database.heads, self._database.work, self._database.published, inbox)
         self._check(differences(rebuilt, stored))
+
+    def refused(self, process: int, error: Exception) -> None:
+        """The owner built a batch that contradicts what is durable."""
+        raise Violation(f"process {process} is the owner, and the store refuses its batch: {error}")
 
     def _check(self, problems: list[str]) -> None:
         if problems:
@@ -123,7 +131,9 @@ class Auditor(_Fold):
         for intent in changed.opened:
             if type(intent.effect) is Call:
                 if intent.id in self.calls:
-                    raise Violation(f"{instance.address}: {intent.effect.location} was opened twice under one id")
+                    raise Violation(
+                        f"{instance.address}: {intent.effect.location} was opened twice under one id"
+                    )
                 effect = intent.effect
                 self.calls[intent.id] = Opened(
                     instance.id, effect.location, effect.executor, effect.deliveries_max, intent.held
@@ -157,7 +167,9 @@ class Auditor(_Fold):
                 if call.receipts > 1:
                     raise Violation(f"{instance.address}: {call.location} got a second receipt")
                 if not call.started and entry.event.receipt.status == "ok":
-                    raise Violation(f"{instance.address}: {call.location} has a receipt and was never executed")
+                    raise Violation(
+                        f"{instance.address}: {call.location} has a receipt and was never executed"
+                    )
             case Redelivered(intent=id, alone=alone):
                 call = self.calls[id]
                 call.delivery += 1
@@ -177,16 +189,18 @@ class Auditor(_Fold):
             case _:
                 pass
 
-    # ---- what is seen --------------------------------------------------------------------------------------------
+    # ---- what is seen ----------------------------------------------------------------------------------
 
     def executing(self, process: int, publication: Publication) -> None:
-        """An executor was handed a call: the entry that asks for it must be durable, and so must its delivery."""
+        """An executor was handed a call: the entry that asks for it and its delivery must be durable."""
         call = self.calls.get(publication.intent)
         where = f"{publication.address}: {publication.effect.location}"
         if call is None:
             raise Violation(f"{where} is executed before the entry that asks for it is durable")
         if call.held or publication.delivery in call.started or publication.delivery > call.delivery:
-            state = "is held" if call.held else f"knows of {call.delivery}, and {sorted(call.started)} were seen"
+            state = (
+                "is held" if call.held else f"knows of {call.delivery}, and {sorted(call.started)} were seen"
+            )
             raise Violation(f"{where} is executed as delivery {publication.delivery}; the journal {state}")
         call.started.add(publication.delivery)
 
@@ -207,7 +221,9 @@ class Auditor(_Fold):
     def _check_durable(self, to: Ref, event: Event, answer: Accepted) -> None:
         head = self._database.heads.get(answer.instance)
         if head is None:
-            raise Violation(f"{type(event).__name__} to {to} was acknowledged, but no such instance is durable")
+            raise Violation(
+                f"{type(event).__name__} to {to} was acknowledged, but no such instance is durable"
+            )
         match event:
             case Message(id=id) if id:
                 if not self._messages_recorded[answer.instance, id] and not self._in_inbox(event):
@@ -230,7 +246,7 @@ class Auditor(_Fold):
         if head is None or head.status != status:
             raise Violation(f"{address} is said to have {status}, which is not durable")
 
-    # ---- live, folded, replayed ----------------------------------------------------------------------------------
+    # ---- live, folded, replayed ------------------------------------------------------------------------
 
     def compare(self, kernel: Kernel) -> None:
         """The owner's memory against our own copy, for what was written since the last time."""
@@ -259,7 +275,9 @@ class Auditor(_Fold):
             if ours is not None:
                 difference = _difference(instance.state(), ours[0].state())
                 if difference:
-                    raise Violation(f"{instance.address}: the snapshot is not what the journal says: {difference}")
+                    raise Violation(
+                        f"{instance.address}: the snapshot is not what the journal says: {difference}"
+                    )
             rebuild(instance, workflow).dispose()
         except PerdureError as error:
             raise Violation(f"{head.workflow}/{head.key} cannot be replayed: {error}") from error
@@ -269,7 +287,7 @@ class Auditor(_Fold):
             if whole or head.status not in TERMINAL:
                 self.replay(id, whole=whole)
 
-    # ---- the end -------------------------------------------------------------------------------------------------
+    # ---- the end ---------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """After the last fault, when all is quiet: nothing is left over, and nothing is missing."""
@@ -289,7 +307,9 @@ class Auditor(_Fold):
 
     def _check_delivered(self, to: Ref, event: Event) -> None:
         """Recorded, or its receiver had ended before it came."""
-        instances = [id for id, head in self._database.heads.items() if to in (id, Address(head.workflow, head.key))]
+        instances = [
+            id for id, head in self._database.heads.items() if to in (id, Address(head.workflow, head.key))
+        ]
         if not instances:
             raise Violation(f"{type(event).__name__} to {to} was acknowledged and is gone")
 

@@ -1,7 +1,8 @@
-"""A clock that stands still until it is told to go on. Everything that happens in a simulated world is a callback here.
+"""A clock that stands still until it is told to go on. Everything that happens in a simulated world is a
+callback here.
 
-Two times, as on a real machine: alarms count steady time that only grows, `now()` is a wall clock that may jump. The dice
-come from the world's seed, so the same seed is the same history, byte for byte.
+Two times, as on a real machine: alarms count steady time that only grows, `now()` is a wall clock that
+may jump. The dice come from the world's seed, so the same seed is the same history, byte for byte.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SECOND: Final = 1_000_000_000
 
 
 class VirtualAlarm:
-    """A callback that waits for its time. It is void when it was cancelled, or when the process that set it has died."""
+    """A callback that waits for its time: void when it was cancelled, or when its process has died."""
 
     __slots__ = ("callback", "cancelled", "life")
 
@@ -51,7 +52,7 @@ class VirtualClock:
         self._count = 0
         self.world = Life()
 
-    # ---- perdure.ports.clock.Clock -------------------------------------------------------------------------------
+    # ---- perdure.ports.clock.Clock ---------------------------------------------------------------------
 
     def now(self) -> int:
         return self._steady + self._offset
@@ -65,7 +66,7 @@ class VirtualClock:
     def call_at(self, when: int, callback: Callable[[], None]) -> VirtualAlarm:
         return self.after(when - self.now(), callback, self.world)
 
-    # ---- driving -------------------------------------------------------------------------------------------------
+    # ---- driving ---------------------------------------------------------------------------------------
 
     def after(self, delay: int, callback: Callable[[], None], life: Life | None = None) -> VirtualAlarm:
         """Run `callback` in `delay` nanoseconds of steady time, if `life` still lasts then."""

@@ -1,7 +1,9 @@
-"""Fake executors: they run real step functions at once, and let the world decide when, how often and whether it hears.
+"""Fake executors: they run real step functions at once, and let the world decide when, how often and
+whether it hears.
 
-The side effect of an execution is the call of its function. The receipt comes later in virtual time, perhaps twice, perhaps
-through the inbox table, perhaps never because the process died right after the side effect.
+The side effect of an execution is the call of its function. The receipt comes later in virtual time,
+perhaps twice, perhaps through the inbox table, perhaps never because the process died right after the
+side effect.
 """
 
 from __future__ import annotations
@@ -78,19 +80,17 @@ class FakeExecutor:
     def start(self, publication: Publication, answered: Answered) -> None:
         self._site.executing(self._process, publication)
         self.running[publication.intent] = publication
-        self._clock.after(
-            self._duration() // 2, lambda: self._perform(publication, answered), self._life
-        )
+        self._clock.after(self._duration() // 2, lambda: self._perform(publication, answered), self._life)
 
     def stop(self, intent: bytes) -> None:
-        """Cut the call. A plain function in a thread cannot be cut: sometimes its receipt comes all the same."""
+        """Cut the call. A function in a thread cannot be cut: sometimes its receipt comes all the same."""
         if self._dice.random() < 0.5:
             self.running.pop(intent, None)
 
     async def close(self) -> None:
         self.running.clear()
 
-    # ---- one execution -------------------------------------------------------------------------------------------
+    # ---- one execution ---------------------------------------------------------------------------------
 
     def _duration(self) -> int:
         return self._dice.randrange(0, 30) * MILLISECOND
@@ -123,9 +123,7 @@ class FakeExecutor:
         answered(publication.intent, receipt)
         if self._faults.duplicate and self._dice.random() < self._faults.duplicate:
             self._counts["receipts duplicated"] += 1
-            self._clock.after(
-                self._duration(), lambda: answered(publication.intent, receipt), self._life
-            )
+            self._clock.after(self._duration(), lambda: answered(publication.intent, receipt), self._life)
 
     def _call(self, publication: Publication) -> Receipt:
         about = info.StepInfo.of(publication)

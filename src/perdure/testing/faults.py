@@ -1,8 +1,8 @@
 """Faults: what may go wrong, how often, and the store on which it does.
 
-`FaultyStore` stands between a shard and its database. It decides from the world's dice what becomes of each commit: the
-process dies before, inside or after it, the write happens and an error is reported, nothing happens and an error is
-reported, or the answer comes late, while the shard builds the next batch.
+`FaultyStore` stands between a shard and its database. It decides from the world's dice what becomes of
+each commit: the process dies before, inside or after it, the write happens and an error is reported,
+nothing happens and an error is reported, or the answer comes late, while the shard builds the next batch.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Watcher(Protocol):
 
     def wrote(self, process: int, epoch: int, batch: Batch) -> None: ...
 
+    def refused(self, process: int, error: Exception) -> None: ...
+
 
 class FaultyStore:
     """One connection of one process. `crash` ends the process; nothing here calls back after that."""
@@ -96,7 +98,7 @@ class FaultyStore:
         self._tell = tell
         self._epoch = 0
 
-    # ---- commits -------------------------------------------------------------------------------------------------
+    # ---- commits ---------------------------------------------------------------------------------------
 
     def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
         self._counts["commits"] += 1
@@ -123,7 +125,14 @@ class FaultyStore:
         if faults.crash_at and self._counts["commits"] == faults.crash_at:
             return faults.crash_kind
         roll = self._dice.random()
-        for name in ("crash_before", "crash_after", "crash_inside", "false_error", "true_error", "late_commit"):
+        for name in (
+            "crash_before",
+            "crash_after",
+            "crash_inside",
+            "false_error",
+            "true_error",
+            "late_commit",
+        ):
             chance: float = getattr(faults, name)
             if roll < chance:
                 return name
@@ -140,8 +149,7 @@ class FaultyStore:
                 self._counts["zombie writes refused"] += 1
                 self._tell(f"is fenced: {_entries(batch)} refused")
             else:
-                self._counts["commits in conflict"] += 1
-                self._tell(f"commit refused: {error}")
+                self._watcher.refused(self._process, error)
             done(error)
 
         self._inner.commit(batch, heard)
@@ -172,7 +180,7 @@ class FaultyStore:
     def _after(self, delay: int, callback: Callable[[], None]) -> None:
         self._clock.after(delay, callback, self._life)
 
-    # ---- everything else -----------------------------------------------------------------------------------------
+    # ---- everything else -------------------------------------------------------------------------------
 
     def acquire(self, owner: str) -> Lease:
         lease = self._inner.acquire(owner)

@@ -1,7 +1,8 @@
-"""The museum: bugs that were once made somewhere, put into the code on purpose. The simulation must find each of them.
+"""The museum: bugs that were once made somewhere, put into the code on purpose. The simulation must find
+each of them.
 
-An exhibit patches the code under test for the time of a `with` block. `hunt` runs seeds in order until a world fails; an
-exhibit that no seed finds is a hole in the auditor, not a harmless bug.
+An exhibit patches the code under test for the time of a `with` block. `hunt` runs seeds in order until a
+world fails; an exhibit that no seed finds is a hole in the auditor, not a harmless bug.
 
     python -m perdure.testing.museum                     every exhibit, with the number of schedules it took
 """
@@ -28,7 +29,7 @@ from perdure.kernel.events import CancelAsked, Message, Received, Started
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Accepted, Stale
 from perdure.kernel.moment import Moment
-from perdure.runtime.shard import Shard
+from perdure.runtime.shard import Running, Shard
 from perdure.runtime.timers import Timers
 from perdure.stores.memory import MemoryStore
 
@@ -78,7 +79,7 @@ def hunt(exhibit: Exhibit, schedules_max: int = SCHEDULES_MAX) -> Catch:
     return Catch(exhibit.name, 0, -1, "")
 
 
-# ---- the runtime ----------------------------------------------------------------------------------------------------
+# ---- the runtime ---------------------------------------------------------------------------------------
 
 
 def _publish_early() -> list[tuple[Any, str, Any]]:
@@ -130,8 +131,9 @@ def _forget_receipts() -> list[tuple[Any, str, Any]]:
     load = Shard._load
 
     def mutant(self: Shard) -> None:
-        for intent in self._receipts:
-            self.running.setdefault(intent, None)  # type: ignore[arg-type]
+        executor = next(iter(self._executors.values()))
+        for intent, (instance, _) in self._receipts.items():
+            self.running[intent] = Running(instance, executor)
         self._receipts.clear()
         load(self)
 
@@ -151,7 +153,7 @@ def _timers_in_memory_only() -> list[tuple[Any, str, Any]]:
     return [(Timers, "_refill", lambda self, now: setattr(self, "_horizon", now + 60_000_000_000))]
 
 
-# ---- the store ------------------------------------------------------------------------------------------------------
+# ---- the store -----------------------------------------------------------------------------------------
 
 
 def _no_epoch_check() -> list[tuple[Any, str, Any]]:
@@ -163,23 +165,26 @@ def _half_a_commit() -> list[tuple[Any, str, Any]]:
     write = MemoryStore._write
 
     def mutant(self: MemoryStore, batch: Batch) -> None:
-        heads, batch.heads = batch.heads, {id: head for id, head in batch.heads.items() if head.outcome is None}
+        heads, batch.heads = (
+            batch.heads,
+            {id: head for id, head in batch.heads.items() if head.outcome is None},
+        )
         write(self, batch)
         batch.heads = heads
 
     return [(MemoryStore, "_write", mutant)]
 
 
-# ---- the kernel -----------------------------------------------------------------------------------------------------
+# ---- the kernel ----------------------------------------------------------------------------------------
 
 
 def _after_index(change: Callable[[Batch], None]) -> Callable[[], list[tuple[Any, str, Any]]]:
     def patches() -> list[tuple[Any, str, Any]]:
         index = Kernel._index
 
-        def mutant(self: Kernel, instance: Any, entry: Any, changed: Any, before: Any, batch: Batch) -> None:
-            index(self, instance, entry, changed, before, batch)
-            change(batch)
+        def mutant(self: Kernel, *arguments: Any) -> None:
+            index(self, *arguments)
+            change(arguments[-1])
 
         return [(Kernel, "_index", mutant)]
 
@@ -195,7 +200,12 @@ def _refuse_less(*answers: type) -> Callable[[], list[tuple[Any, str, Any]]]:
         def mutant(self: Kernel, instance: Any, event: Any) -> Any:
             answer = refusal(self, instance, event)
             duplicate = isinstance(answer, Accepted) and isinstance(event, Message)
-            stale = isinstance(answer, Stale) and isinstance(event, Received) and instance.id and not instance.ended
+            stale = (
+                isinstance(answer, Stale)
+                and isinstance(event, Received)
+                and instance.id
+                and not instance.ended
+            )
             return None if (duplicate and Message in answers) or (stale and Received in answers) else answer
 
         return [(Kernel, "_refusal", mutant)]
@@ -290,7 +300,7 @@ def _snapshot_loses_intent() -> list[tuple[Any, str, Any]]:
     return [(replay, "restore", mutant)]
 
 
-# ---- flows ----------------------------------------------------------------------------------------------------------
+# ---- flows ---------------------------------------------------------------------------------------------
 
 
 def _clock_in_machine() -> list[tuple[Any, str, Any]]:

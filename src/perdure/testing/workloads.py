@@ -1,14 +1,16 @@
 """What the simulated worlds run: small real flows, and a raw machine for what no flow does.
 
-Every workload comes to the same end whatever happens on the way, so a world full of faults is held against a calm one. A
-workload is a function that asks its world for instances and answers which outcome each must have: a value, the name of an
-error, or a function of the outcome.
+Every workload comes to the same end whatever happens on the way, so a world full of faults is held
+against a calm one. A workload is a function that asks its world for instances and answers which outcome
+each must have: a value, the name of an error, or a function of the outcome.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -37,7 +39,7 @@ QUICK = Backoff(base=0.01, factor=1, jitter=0.5)
 Expected = dict[tuple[str, str], Any]
 """What must become of each instance, by workflow and key."""
 
-# ---- steps ----------------------------------------------------------------------------------------------------------
+# ---- steps ---------------------------------------------------------------------------------------------
 
 
 @step(retries=40, backoff=QUICK)
@@ -63,7 +65,7 @@ async def failing() -> None:
     raise ValueError("as always")
 
 
-# ---- flows ----------------------------------------------------------------------------------------------------------
+# ---- flows ---------------------------------------------------------------------------------------------
 
 
 @flow
@@ -81,9 +83,12 @@ async def order(ctx: Context, cents: int) -> int:
 
 @flow
 async def fan(ctx: Context) -> list[int]:
-    first = await asyncio.gather(double(1), slow_double(2), double(3, 1))
+    async def part(value: int) -> int:
+        return await ctx.step("part", slow_double, value)
+
+    first: list[int] = list(await asyncio.gather(double(1), ctx.step("slow", slow_double, 2), double(3, 1)))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(ctx.step("part", slow_double, n)) for n in range(3)]
+        tasks = [group.create_task(part(n)) for n in range(3)]
     try:
         async with asyncio.timeout(0.04):
             await asyncio.sleep(30)
@@ -123,10 +128,8 @@ async def cut(ctx: Context, count: int) -> list[int]:
         await asyncio.sleep(0)
         first = (await ctx.receive()).body
         listener.cancel()
-        try:
+        with suppress(asyncio.CancelledError):
             heard.append(await listener)
-        except asyncio.CancelledError:
-            pass
         heard.append(first)
     return sorted(heard)
 
@@ -210,9 +213,13 @@ async def pong(ctx: Context, other: str) -> int:
 @flow
 async def patient(ctx: Context) -> str:
     """Waits for ever, until it is cancelled; cleans up with steps."""
+
+    async def probe() -> None:
+        await ctx.step("probe", double, 1)
+
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(ctx.step("probe", double, 1))
+            group.create_task(probe())
             group.create_task(ctx.sleep("for ever", 1_000_000))
     finally:
         await ctx.step("release", double, 1, 1)
@@ -259,7 +266,7 @@ async def hasty(ctx: Context) -> str:
     return "done"
 
 
-# ---- a raw machine -------------------------------------------------------------------------------------------------
+# ---- a raw machine -------------------------------------------------------------------------------------
 
 
 def earn(amount: int) -> int:
@@ -276,8 +283,8 @@ class _Account(msgspec.Struct):
 class Ledger:
     """A workflow without a dialect: messages add up until there are `goal` of them.
 
-    Each message is one item. `add` announces it, `work` asks an executor, `later` sets a timer, `boom` raises as long
-    as the code is `broken`, `halt` stops for a person.
+    Each message is one item. `add` announces it, `work` asks an executor, `later` sets a timer, `boom` raises
+    as long as the code is `broken`, `halt` stops for a person.
     """
 
     version = "1"
@@ -328,12 +335,12 @@ class _LedgerMachine:
         state = self._state
         match event:
             case Started(input=value):
-                (state.goal,) = decode(value)  # type: ignore[misc]
+                (state.goal,) = decode(value)
                 return Decision(open=(Wait("mail"),))
             case Received(receipt=receipt):
                 assert receipt.status in ("ok", "unknown"), receipt
                 gained = decode(receipt.value) if receipt.value is not None else 100
-                return self._item(gained)  # type: ignore[arg-type]
+                return self._item(gained)
             case Message(name="add" | "added", body=body):
                 return self._add(event.name, decode(body))
             case Message(name="work"):
@@ -358,7 +365,9 @@ class _LedgerMachine:
             return self._item(value["n"])
         fact = Fact("added", encode({"to": value["to"], "n": value["n"]}))
         decision = self._item(value["n"])
-        return msgspec.structs.replace(decision, announce=(fact,), reply=Reply(value=encode(self._state.total)))
+        return msgspec.structs.replace(
+            decision, announce=(fact,), reply=Reply(value=encode(self._state.total))
+        )
 
     def _item(self, gained: int) -> Decision:
         state = self._state
@@ -370,7 +379,7 @@ class _LedgerMachine:
         return Decision(publish=publish, outcome=Outcome(Status.COMPLETED, encode(state.total)))
 
 
-# ---- workloads ------------------------------------------------------------------------------------------------------
+# ---- workloads -----------------------------------------------------------------------------------------
 
 
 class Workload(NamedTuple):
@@ -393,14 +402,14 @@ def _fans(world: World) -> Expected:
 def _talks(world: World) -> Expected:
     handle = world.start(talk, 3, key="a")
     for n in range(3):
-        world.at(world.dice.random() * 0.3, lambda n=n: handle.send("word", n, id=f"w{n}"))  # type: ignore[misc]
+        world.at(world.dice.random() * 0.3, partial(handle.send, "word", n, id=f"w{n}"))
     return {("talk", "a"): [0, 1, 2]}
 
 
 def _cuts(world: World) -> Expected:
     handle = world.start(cut, 4, key="a")
     for n in range(4):
-        world.at(world.dice.random() * 0.2, lambda n=n: handle.send("word", n, id=f"w{n}"))  # type: ignore[misc]
+        world.at(world.dice.random() * 0.2, partial(handle.send, "word", n, id=f"w{n}"))
     world.at(0.3, lambda: handle.send("word", 4, id="w4"))
     return {("cut", "a"): _part_of(range(5), 4)}
 
@@ -413,7 +422,7 @@ def _loops(world: World) -> Expected:
 def _ears(world: World) -> Expected:
     handle = world.start(listener, 3, key="b")
     for n in range(3):
-        world.at(world.dice.random() * 0.3, lambda n=n: handle.send("word", n, id=f"w{n}"))  # type: ignore[misc]
+        world.at(world.dice.random() * 0.3, partial(handle.send, "word", n, id=f"w{n}"))
     return {("listener", "b"): [0, 1, 2]}
 
 
@@ -462,7 +471,13 @@ def _maps(world: World) -> Expected:
 def _ledgers(world: World) -> Expected:
     ledger, tally = world.workflows["ledger"], world.workflows["tally"]
     ledger.broken = world.dice.random() < 0.7
-    words = [("add", {"to": "t", "n": 1}), ("add", {"to": "t", "n": 2}), ("work", 0), ("work", 0), ("later", 0)]
+    words = [
+        ("add", {"to": "t", "n": 1}),
+        ("add", {"to": "t", "n": 2}),
+        ("work", 0),
+        ("work", 0),
+        ("later", 0),
+    ]
     words += [("boom", 0)] if world.dice.random() < 0.6 else []
     words += [("halt", 0)] if world.dice.random() < 0.6 else []
     total = {"work": 0, "later": 100, "boom": 1000, "halt": 10_000}
@@ -472,14 +487,14 @@ def _ledgers(world: World) -> Expected:
     def talk_to_it() -> None:
         handle = world.start(ledger, len(words), key="a")
         for n, (name, body) in enumerate(words):
-            early = 0.1 if name in ("boom", "halt") else 0.4
+            early = 0.05 if name in ("boom", "halt") else 0.5
             world.at(
                 world.dice.random() * early,
-                lambda n=n, name=name, body=body: handle.send(name, body, id=f"{name}{n}"),  # type: ignore[misc]
+                partial(handle.send, name, body, id=f"{name}{n}"),
             )
 
     world.start(tally, 2, key="t", after=talk_to_it)
-    world.at(0.4, lambda: _operate(world, ledger))
+    world.at(0.6, lambda: _operate(world, ledger))
     return {("ledger", "a"): sums, ("tally", "t"): 3}
 
 
@@ -489,7 +504,9 @@ def _operate(world: World, ledger: Ledger) -> None:
     for head in list(world.database.heads.values()):
         if head.status == Status.STUCK:
             address = (head.workflow, head.key)
-            asked = [r for r in world.requests if r.settled is None and isinstance(r.event, Retried | Skipped)]
+            asked = [
+                r for r in world.requests if r.settled is None and isinstance(r.event, Retried | Skipped)
+            ]
             if not asked:
                 kept = world.auditor.kept(head.id)
                 if kept or world.dice.random() < 0.5:
@@ -535,4 +552,6 @@ def verdict(expected: Any, outcome: Outcome | None, decoded: Callable[[bytes], A
         return f"{outcome.status}: {outcome.error}"
     value = decoded(outcome.value) if outcome.value is not None else None
     good = expected(value) if callable(expected) else value == expected
-    return "" if good else f"ended with {value!r}" + ("" if callable(expected) else f" instead of {expected!r}")
+    return (
+        "" if good else f"ended with {value!r}" + ("" if callable(expected) else f" instead of {expected!r}")
+    )

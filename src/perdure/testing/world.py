@@ -1,8 +1,8 @@
 """One simulated world: a database, processes that come and go, clients that do not give up, and a clock.
 
-Everything in it runs on one thread and is decided by one seed. The processes run the very same `Shard` as production, on a
-store that fails on purpose and with executors that are only pretended. An auditor looks at every durable row and every
-visible act, and raises `Violation` at the first broken rule.
+Everything in it runs on one thread and is decided by one seed. The processes run the very same `Shard` as
+production, on a store that fails on purpose and with executors that are only pretended. An auditor looks
+at every durable row and every visible act, and raises `Violation` at the first broken rule.
 
     world = World([order], seed=7)
     handle = world.start(order, "o-17", 4200, key="o-17")
@@ -119,7 +119,10 @@ class Process:
                 self.die()
                 self.world.process_died(self)
 
-        shard.drain(lambda: clock.after(0, release, self.life) and None)
+        def idle() -> None:
+            clock.after(0, release, self.life)
+
+        shard.drain(idle)
         clock.after(30 * MILLISECOND, shard.park, self.life)
         clock.after(300 * MILLISECOND, release, self.life)
 
@@ -177,7 +180,7 @@ class Handle:
         return self._workflow.decode_result(outcome.value)
 
     def send(self, name: str, body: object = None, *, id: str = "") -> None:
-        """Send a message. The client asks again until it is acknowledged, so give an `id` where twice would matter."""
+        """Send a message. The client asks until it is acknowledged: give an `id` where twice would matter."""
         self._world.request(self.address, Message(name, encode(to_plain(body)), id), f"message {name} {id}")
 
     def cancel(self, reason: str = "") -> None:
@@ -219,7 +222,7 @@ class World:
         self._failure: BaseException | None = None
         self.spawn()
 
-    # ---- what a test does ----------------------------------------------------------------------------------------
+    # ---- what a test does ------------------------------------------------------------------------------
 
     def start(
         self,
@@ -276,7 +279,7 @@ class World:
             and all(head.status in TERMINAL for head in database.heads.values())
         )
 
-    # ---- steps ---------------------------------------------------------------------------------------------------
+    # ---- steps -----------------------------------------------------------------------------------------
 
     def _step(self, until: int) -> bool:
         going = self.clock.step(until)
@@ -289,7 +292,7 @@ class World:
                 self.auditor.compare(owner.shard.kernel)
         return going
 
-    # ---- processes -----------------------------------------------------------------------------------------------
+    # ---- processes -------------------------------------------------------------------------------------
 
     @property
     def owner(self) -> Process | None:
@@ -348,11 +351,9 @@ class World:
             self.tell(f"the clock jumps by {by / SECOND} s")
             self.clock.jump(by if by > 0 or dice.random() < 0.5 else -by * 100)
 
-    # ---- clients -------------------------------------------------------------------------------------------------
+    # ---- clients ---------------------------------------------------------------------------------------
 
-    def request(
-        self, to: Ref, event: Event, name: str, after: Callable[[], None] | None = None
-    ) -> Request:
+    def request(self, to: Ref, event: Event, name: str, after: Callable[[], None] | None = None) -> Request:
         """A client asks for something until it is answered; sometimes twice, sometimes late."""
         request = Request(to, event, name, after)
         self.requests.append(request)
@@ -419,7 +420,7 @@ class World:
         else:
             action()
 
-    # ---- for the executors ---------------------------------------------------------------------------------------
+    # ---- for the executors -----------------------------------------------------------------------------
 
     def executing(self, process: int, publication: Any) -> None:
         if self.story is not None:
