@@ -385,7 +385,7 @@ print(rig.run(), rig.calls, [e.location for _, _, d in rig.entries for e in d.op
 def test_the_order_of_tasks_in_sets_is_equal_in_every_process() -> None:
     told = set()
     for junk in (0, 1000, 33_333):
-        code = ORDER.format(root=str(ROOT), src=str(ROOT / "src"), junk=junk)
+        code = ORDER.format(root=str(ROOT), src=os.path.dirname(os.path.dirname(perdure.__file__)), junk=junk)
         environment = {**os.environ, "PYTHONHASHSEED": str(junk + 1)}
         done = subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -25,17 +25,22 @@ def test_the_simulation_catches(exhibit: Exhibit, record_property):
     print(f"{exhibit.name}: caught after {catch.schedules} schedules: {catch.error}")
 
 
+@pytest.fixture(scope="module")
+def survived():
+    return survey(range(SURVIVED))
+
+
 @pytest.mark.slow
-def test_the_code_without_bugs_survives():
-    failed, totals = survey(range(SURVIVED))
+def test_the_code_without_bugs_survives(survived):
+    failed, totals = survived
 
     assert [(verdict.seed, verdict.summary) for verdict in failed] == []
     assert totals["schedules"] == SURVIVED
 
 
 @pytest.mark.slow
-def test_a_few_hundred_worlds_see_every_kind_of_fault():
-    _, totals = survey(range(SURVIVED))
+def test_a_few_hundred_worlds_see_every_kind_of_fault(survived):
+    _, totals = survived
 
     for kind in (
         "crashes before a commit",

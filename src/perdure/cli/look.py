@@ -108,7 +108,7 @@ def waiting_document(waiting: Waiting) -> dict[str, Any]:
 def error_document(error: Failure | None) -> dict[str, Any] | None:
     if error is None:
         return None
-    data = decode(error.data) if error.data is not None else None
+    data = error.data
     return {"type": error.type, "message": error.message, "data": data, "traceback": error.traceback}
 
 

@@ -170,6 +170,9 @@ def _failure(receipt: Receipt) -> type[StepFailed]:
 
 
 def _is_async(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & inspect.CO_COROUTINE:  # the common case, without a call
+        return True
     if inspect.isfunction(function):
         return inspect.iscoroutinefunction(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

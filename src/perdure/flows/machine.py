@@ -44,7 +44,7 @@ class Operation:
     __slots__ = ("effect", "fire", "future", "id")
 
     def __init__(
-        self, id: bytes, effect: Effect, future: FlowFuture | None, fire: Callable[[], None] | None
+        self, id: bytes, effect: Effect, future: asyncio.Future[Any] | None, fire: Callable[[], None] | None
     ) -> None:
         self.id = id
         self.effect = effect
@@ -136,7 +136,8 @@ class FlowMachine:
                 self._main.cancel()
             case _:
                 raise BadCall(f"a flow takes no {type(event).__name__} event")
-        self._release_barriers(moment.number)
+        if self._barriers:
+            self._release_barriers(moment.number)
         return location
 
     def _start(self, event: Started) -> None:
@@ -245,7 +246,7 @@ class FlowMachine:
         if self._disposed:
             raise Evicted
         id = self._intent(effect.location, attempt_of(effect))
-        operation = Operation(id, effect, self.loop.create_future() if fire is None else None, fire)
+        operation = Operation(id, effect, asyncio.Future(loop=self.loop) if fire is None else None, fire)
         self._operations[id] = operation
         self._opened[id] = effect
         if work is not None:

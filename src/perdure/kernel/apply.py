@@ -4,7 +4,6 @@
 instance cannot differ from a live one. Nothing here decides anything: see `kernel.py`.
 """
 
-from collections.abc import Collection
 from hashlib import blake2b
 from typing import Final
 
@@ -40,7 +39,7 @@ def apply(instance: Instance, entry: Entry) -> Changed:
         instance.patterns.learn(entry.patterns)
     _happened(instance, entry, changed)
     if entry.decision.stuck is None or not entry.decision.stuck.kept:
-        _decided(instance, entry.decision, entry.held, changed)
+        _decided(instance, entry, changed)
     _settle_status(instance, entry.decision, changed)
     return changed
 
@@ -103,13 +102,14 @@ def input_hash(value: bytes) -> bytes:
     return blake2b(value, digest_size=16).digest()
 
 
-def _decided(instance: Instance, decision: Decision, held: Collection[bytes], changed: Changed) -> None:
-    if held:
-        held = frozenset(held)
+def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
+    decision = entry.decision
+    held = frozenset(entry.held) if entry.held else ()
     for id in decision.withdraw:
         _close(instance, id, changed)
-    for effect in decision.open if decision.outcome is None else ():  # what the last decision asks for never begins
-        id = instance.intent_id(effect)
+    opened = decision.open if decision.outcome is None else ()  # what the last decision asks for never begins
+    ids = entry.intents or [instance.intent_id(effect) for effect in opened]
+    for id, effect in zip(ids, opened, strict=False):
         intent = Intent(id, effect)
         if id in held:
             intent.held = True

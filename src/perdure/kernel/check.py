@@ -10,8 +10,8 @@ from .instance import Instance
 from .status import TERMINAL
 
 
-def check(instance: Instance, event: Event, decision: Decision) -> None:
-    """`event` is what the machine was asked, and `instance` as it was before."""
+def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, ...]:
+    """The ids of the intents that a sound decision opens. `event` is what was asked, `instance` as it was before."""
     if type(decision) is not Decision:
         raise TypeError(f"a machine answers with a Decision, not with {type(decision).__name__}")
     if decision.outcome is not None and decision.outcome.status not in TERMINAL:
@@ -19,15 +19,16 @@ def check(instance: Instance, event: Event, decision: Decision) -> None:
     if decision.outcome is not None and decision.stuck is not None:
         raise ValueError("a decision ends the instance or is stuck, not both")
     if not decision.withdraw and not decision.open:
-        return
+        return ()
     closed = {event.intent} if type(event) is Received else set()
     for id in decision.withdraw:
         if id not in instance.open or id in closed:
             raise ValueError(f"the decision withdraws {id.hex()}, which is not open")
         closed.add(id)
-    opened: set[bytes] = set()
+    opened: dict[bytes, None] = {}
     for effect in decision.open:
         id = instance.intent_id(effect)
         if id in opened or (id in instance.open and id not in closed):
             raise ValueError(f"two effects cannot be open at {effect.location!r}")
-        opened.add(id)
+        opened[id] = None
+    return tuple(opened)

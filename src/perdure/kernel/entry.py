@@ -30,6 +30,7 @@ class Entry(msgspec.Struct, frozen=True):
     decision: Decision
     held: tuple[bytes, ...] = ()  # opened intents that the gate deferred
     patterns: tuple[str, ...] = ()  # location patterns used for the first time
+    intents: tuple[bytes, ...] = ()  # ids of what the decision opens, if known: derived, so not written
 
 
 class _Body(msgspec.Struct, array_like=True):

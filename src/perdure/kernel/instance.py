@@ -114,7 +114,7 @@ class Instance:
     @property
     def identity(self) -> Identity:
         if self._identity is None:
-            self._identity = Identity(self.address, self.generation)
+            self._identity = Identity(self.address, self.generation, self.seed)
         return self._identity
 
     @identity.setter

@@ -328,7 +328,8 @@ class Kernel:
             self._by_address[instance.address] = instance
         version = event.version or self.workflows[event.workflow].version
         event = msgspec.structs.replace(event, generation=before.generation + 1, version=version, reuse="")
-        instance.identity = Identity(instance.address, event.generation)  # the gate asks for intent ids before `apply`
+        # Known before `apply`, because a decision is checked before it is applied.
+        instance.identity = Identity(instance.address, event.generation, event.seed)
         return instance, event
 
     def _again_or_unknown(self, instance: Instance, event: Redelivered) -> Event:
@@ -355,8 +356,8 @@ class Kernel:
         status = instance.status
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
         moment = Moment(self.at, _seed(instance, event), instance.version + 1)
-        decision = self._decide(instance, event, heard, moment)
-        entry, body, denied = self._entry(instance, event, decision)
+        decision, intents = self._decide(instance, event, heard, moment)
+        entry, body, denied = self._entry(instance, event, decision, intents)
         changed = apply(instance, entry)
         batch.journal.append(JournalRow(entry.seq, entry.instance, entry.at, body))
         batch.size += len(body)
@@ -372,10 +373,13 @@ class Kernel:
         self._maybe_snapshot(instance, len(body), batch)
         return entry.decision.reply
 
-    def _decide(self, instance: Instance, event: Event, heard: Event, moment: Moment) -> Decision:
-        """The machine's decision, or the kernel's own where the machine is not asked. It hears a kept event again."""
+    def _decide(
+        self, instance: Instance, event: Event, heard: Event, moment: Moment
+    ) -> tuple[Decision, tuple[bytes, ...]]:
+        """The machine's decision and the ids of what it opens, or the kernel's own where the machine is not asked."""
         if type(event) is CancelAsked and instance.kept is not None:
-            return Decision(outcome=Outcome(Status.CANCELLED, error=Failure("Cancelled", event.reason)))
+            failure = Failure("Cancelled", event.reason)
+            return Decision(outcome=Outcome(Status.CANCELLED, error=failure)), ()
         try:
             machine = instance.machine
             if machine is None:
@@ -383,14 +387,16 @@ class Kernel:
                 machine = instance.machine = rebuild(instance, workflow)
                 instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
             if isinstance(heard, KERNEL_ONLY):
-                return NOTHING
+                return NOTHING, ()
             decision = machine.deliver(heard, moment)
-            check(instance, heard, decision)
+            intents = check(instance, heard, decision)
+            assert instance.workflow is not None
+            over = excess(decision, instance.workflow.limits)
+            if over:
+                raise OverflowError(over)
         except Exception as error:
-            return self._spoil(instance, error)
-        assert instance.workflow is not None
-        over = excess(decision, instance.workflow.limits)
-        return self._spoil(instance, OverflowError(over)) if over else decision
+            return self._spoil(instance, error), ()
+        return decision, intents
 
     def _spoil(self, instance: Instance, error: Exception) -> Decision:
         """Poison does not spread: this instance stops with its event kept; its machine is rebuilt before a retry."""
@@ -401,18 +407,20 @@ class Kernel:
         return Decision(stuck=Stuck(failure_of(error), location, kept=True))
 
     def _entry(
-        self, instance: Instance, event: Event, decision: Decision
+        self, instance: Instance, event: Event, decision: Decision, intents: tuple[bytes, ...]
     ) -> tuple[Entry, bytes, list[tuple[bytes, str]]]:
         held: list[bytes] = []
         denied: list[tuple[bytes, str]] = []
         spoiled = decision.stuck is not None and decision.stuck.kept
         try:
-            for effect in decision.open if decision.outcome is None else ():
-                if type(effect) is Call:
-                    self._judge(instance, effect, held, denied)
+            if decision.outcome is None:
+                for id, effect in zip(intents, decision.open, strict=True):
+                    if type(effect) is Call:
+                        self._judge(instance, id, effect, held, denied)
             packed, fresh = pack(decision.open, instance.patterns) if decision.open else ((), ())
+            number = instance.version + 1
             entry = Entry(
-                self.seq, instance.id, instance.version + 1, self.at, event, decision, tuple(held), fresh
+                self.seq, instance.id, number, self.at, event, decision, tuple(held), fresh, intents
             )
             body = encode(entry, packed)
             limit = instance.workflow.limits.bytes if instance.workflow is not None else None
@@ -421,15 +429,14 @@ class Kernel:
         except Exception as error:
             if spoiled:
                 raise
-            for effect in decision.open:
-                self._stop_running(instance.intent_id(effect), effect)
-            return self._entry(instance, event, self._spoil(instance, error))
+            for id, effect in zip(intents, decision.open, strict=True):
+                self._stop_running(id, effect)
+            return self._entry(instance, event, self._spoil(instance, error), ())
         return entry, body, denied
 
     def _judge(
-        self, instance: Instance, effect: Call, held: list[bytes], denied: list[tuple[bytes, str]]
+        self, instance: Instance, id: bytes, effect: Call, held: list[bytes], denied: list[tuple[bytes, str]]
     ) -> None:
-        id = instance.intent_id(effect)
         verdict = self.gate.judge(effect, self._running)
         if type(verdict) is Allow and not (self._held_ids and self._first_held(effect.executor)):
             self._run(id, effect)
@@ -446,10 +453,10 @@ class Kernel:
         self, instance: Instance, entry: Entry, changed: Changed, before: Status, batch: Batch
     ) -> None:
         for intent in changed.closed:
-            if due_of(intent.effect) is not None and batch.work_opened.pop(intent.id, None) is None:
+            if type(intent.effect) is not Call and due_of(intent.effect) is not None and batch.work_opened.pop(intent.id, None) is None:
                 batch.work_closed.append(intent.id)
         for intent in changed.opened:
-            row = work_row(instance.id, intent)
+            row = work_row(instance.id, intent) if type(intent.effect) is not Call else None
             if row is not None:
                 batch.work_opened[intent.id] = row
         for name, value in entry.decision.publish:
@@ -521,7 +528,8 @@ class Kernel:
         effect = intent.effect
         own = type(event) is Received and event.intent == intent.id
         if type(effect) is Call:
-            self._stop_running(intent.id, effect)
+            if not own or intent.id in self._orphans:  # else its own receipt freed it when it was taken
+                self._stop_running(intent.id, effect)
             answered = own and event.receipt.status in ("ok", "error")  # type: ignore[union-attr]
             if batch.publications.pop(intent.id, None) is None and not answered:
                 batch.stops.append(intent.id)
@@ -536,13 +544,15 @@ class Kernel:
 
     def _maybe_snapshot(self, instance: Instance, size: int, batch: Batch) -> None:
         instance.tail_size += size
-        if instance.ended or instance.stuck is not None or instance.machine is None or not snapshot.due(instance):
+        if not snapshot.due(instance):
+            return
+        if instance.ended or instance.stuck is not None or instance.machine is None:
             return  # a snapshot has no room for what a stuck instance waits for
         try:
             row = snapshot.take(instance)
         except Exception:  # an optimisation must not stop what works without it; asked again when the tail has doubled
             self.counts["snapshots_failed"] += 1
-            instance.snapshot_size = instance.tail_size
+            instance.snapshot_size = 2 * instance.tail_size
             return
         if row is not None:
             batch.snapshots[instance.id] = row
@@ -655,11 +665,13 @@ class Kernel:
             self._by_address[instance.address] = instance
 
     def _make_ready(self, instance: Instance) -> None:
-        if instance.status is not Status.STUCK and instance.shelf:
+        if instance.shelf and instance.status is not Status.STUCK:
             instance.mailbox.extendleft(reversed(instance.shelf))
             instance.shelf.clear()
+        if not instance.mailbox or instance.queued:
+            return
         spoiled = instance.machine is None and instance.tail is None and instance.version > 0
-        if instance.mailbox and not instance.queued and (instance.ended or not spoiled):
+        if not spoiled or instance.ended:
             instance.queued = True
             self._ready.append(instance)
 

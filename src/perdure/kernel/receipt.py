@@ -1,8 +1,10 @@
 """Receipts: the one terminal answer to an intent, and failures as data."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+
+from perdure.codec import decode
 
 ReceiptStatus = Literal["ok", "error", "timeout", "cancelled", "unknown"]
 
@@ -13,9 +15,14 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     type: str
     message: str
     traceback: str = ""
-    data: bytes | None = None
+    encoded: bytes | None = None  # `data` as canonical bytes
     retry: bool = True  # False: the executor knows that trying again is pointless
     causes: tuple["Failure", ...] = ()
+
+    @property
+    def data(self) -> Any:
+        """The plain data that the exception carried: `raise Fatal("no", data={"code": 7})`."""
+        return None if self.encoded is None else decode(self.encoded)
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type

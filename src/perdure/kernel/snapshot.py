@@ -53,7 +53,7 @@ def take(instance: Instance) -> SnapshotRow | None:
     assert instance.machine is not None
     data = instance.machine.snapshot()
     if data is None:
-        instance.snapshot_size = instance.tail_size
+        instance.snapshot_size = 2 * instance.tail_size
         return None
     effects = tuple(intent.effect for intent in instance.open.values())
     packed, fresh = pack(effects, instance.patterns)

@@ -117,8 +117,8 @@ class Auditor(_Fold):
         self._check(differences(rebuilt, stored))
 
     def refused(self, process: int, error: Exception) -> None:
-        """The owner built a batch that contradicts what is durable."""
-        raise Violation(f"process {process} is the owner, and the store refuses its batch: {error}")
+        """A batch was not fenced, and contradicts what is durable: its process went on from something else."""
+        raise Violation(f"the store must refuse a batch of process {process}: {error}")
 
     def _check(self, problems: list[str]) -> None:
         if problems:
