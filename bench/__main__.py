@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ def main() -> int:
     chosen = _chosen(options)
     place = Path(options.dir) if options.dir else CHECKOUT / "build" / "bench"  # `make clean` knows build/
     place.mkdir(parents=True, exist_ok=True)
+    load = os.getloadavg()[0]
     settings = report.settings(place, options.passes)
     floors: list[Pass] = []
     found: dict[tuple[str, str], list[Pass]] = {}
@@ -45,7 +47,7 @@ def main() -> int:
         print(json.dumps(report.as_data(floors, runs, settings), indent=1))
     else:
         print(report.as_text(table))
-    warning = report.busy(floors)
+    warning = report.busy(floors, load)
     _say(warning)
     if chosen == list(STANDARD) and not options.json:
         RESULTS.write_text(report.document(table, settings, warning), "utf-8")

@@ -61,7 +61,7 @@ def beside(place: Path) -> Measures:
 class Between:
     """Single-row commits between the pieces of a workload, in its process: for ratios that hang on the disk.
 
-    A shared disk changes its pace within seconds. What takes turns every few milliseconds meets the same disk.
+    A shared disk changes its pace within seconds. What takes turns with it meets the same disk.
     """
 
     def __init__(self, place: Path) -> None:

@@ -81,14 +81,18 @@ def _bar(figure: Figure, value: float | None) -> str:
     return text if value is None else f"{text}: {'met' if bar.met(value) else 'missed'}"
 
 
-def busy(floors: Sequence[Pass]) -> str:
-    """A warning, when the floor itself says that others used the machine."""
+def busy(floors: Sequence[Pass], load: float) -> str:
+    """A warning, when the load at the beginning or the floor itself says that others used the machine."""
+    if load > (os.cpu_count() or 1):
+        return (
+            f"The load was {load:.1f} when this began: others used this machine. Do not quote these numbers."
+        )
     rates = [one.measures["commits"] for one in floors]
     if max(rates) < BUSY * min(rates):
         return ""
     return (
-        f"The floor itself varied from {min(rates):,.0f} to {max(rates):,.0f} commits/s: others used this machine. "
-        "Do not quote these numbers."
+        f"The floor itself varied from {min(rates):,.0f} to {max(rates):,.0f} commits/s: "
+        "others used this machine. Do not quote these numbers."
     )
 
 

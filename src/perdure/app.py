@@ -57,21 +57,17 @@ async def open(
     store = _open_store(url, loop)
     executors: list[Executor] = [InlineExecutor(inline), ThreadExecutor(threads), ProcessExecutor(processes)]
     try:
-        door_box: list[LocalDoor] = []
+        door = LocalDoor(cast(Queries, store))
         shard = Shard(
             store,
             SystemClock(loop),
             executors,
             known.values(),
             owner=f"{os.path.basename(sys.argv[0]) or 'python'}",
+            listener=door,
             cache=cache,
-            ended=lambda *end: door_box[0].ended(*end),
-            stuck=lambda *found: door_box[0].stuck(*found),
-            fallen=lambda error: door_box[0].fallen(error),
-            reloaded=lambda: door_box[0].look_again(),
         )
-        door = LocalDoor(shard, cast(Queries, store))
-        door_box.append(door)
+        door.lead_to(shard)
         shard.open()
         settled = loop.create_future()
         shard.when_settled(lambda: None if settled.done() else settled.set_result(None))

@@ -330,3 +330,24 @@ def test_100_000_iterations_in_bounded_memory() -> None:
     assert rig.result == sum(range(100_000))
     assert max(sizes) < 300
     assert len(rig.machine.loop._tasks) < 100
+
+
+def test_dice_are_equal_after_a_restore_and_differ_between_scopes() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        async def body(ctx: Context, n: int) -> Continue[int] | Break[list[Any]]:
+            both = await asyncio.gather(*(roll(ctx) for _ in range(2)))
+            await ctx.step(f"roll {ctx.uuid()}", echo, n)
+            ctx.random.random()  # rolled in the entry in which the next iteration begins
+            return Continue(n + 1) if n < 30 else Break(list(both))
+
+        async def roll(ctx: Context) -> str:
+            return str(ctx.uuid())
+
+        return await ctx.loop("loop", body, 0, keep=1, prune_every=1)
+
+    rig = same_in_every_rebuild(flow, drive=Rig.run)
+
+    assert rig.snapshots > 20
+    assert rig.result[0] != rig.result[1]
+    assert len({call.rpartition("roll ")[2] for call in rig.calls}) == 31

@@ -1,8 +1,9 @@
-"""The smallest dialect there is: a machine that does what it is told, and a world that drives the kernel with it.
+"""The smallest dialect there is: a machine that does what it is told, and a world that drives the kernel.
 
-An *order* is a tuple such as ("call", "a") or ("complete", 7). Orders come as the input of a start, as the body of a
-message, or were given before for the receipt of a location: ("then", "a", [orders]). What the machine heard is its
-state. The world plays the runtime: it loads, advances, commits and executes nothing; a test gives the receipts.
+An *order* is a tuple such as ("call", "a") or ("complete", 7). Orders come as the input of a start, as the
+body of a message, or were given before for the receipt of a location: ("then", "a", [orders]). What the
+machine heard is its state. The world plays the runtime: it loads, advances and commits, and executes nothing;
+a test gives the receipts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from perdure.kernel.events import (
 from perdure.kernel.gate import Executors, Gate
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
-from perdure.kernel.kernel import Kernel, Record, Ref, offer_of
+from perdure.kernel.kernel import ENTRIES_MAX, Kernel, Record, Ref, offer_of
 from perdure.kernel.limits import Limits
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Machine
@@ -87,7 +88,7 @@ class ToldMachine:
         told = self._orders(event)
         decision: dict[str, Any] = {}
         for order in told:
-            self._obey(order, event, moment, decision)
+            self._obey(order, decision)
         self.state["heard"].append([type(event).__name__, _detail(event), moment.at, moment.entropy().hex()])
         return Decision(**decision)
 
@@ -109,17 +110,11 @@ class ToldMachine:
             case _:
                 raise AssertionError(f"no machine is told of {event}")
 
-    def _obey(self, order: Order, event: Event, moment: Moment, decision: dict[str, Any]) -> None:
+    def _obey(self, order: Order, decision: dict[str, Any]) -> None:
         match order:
-            case ["call", location, *rest]:
-                options = rest[0] if rest else {}
-                self._open(Call(self._renamed(location), **options), decision)
-            case ["timer", location, due]:
-                self._open(Timer(self._renamed(location), due), decision)
-            case ["wait", location, due]:
-                self._open(Wait(self._renamed(location), ("m",), due), decision)
-            case ["child", location, workflow, key, orders, *rest]:
-                self._open(Child(location, workflow, key, encode(orders), bool(rest)), decision)
+            case ["call" | "timer" | "wait" | "child" as kind, str(location), *rest]:
+                effect = self._effect(kind, self.workflow.renamed.get(location, location), rest)
+                self._add(decision, "open", effect)
             case ["withdraw", location, *rest]:
                 self._add(decision, "withdraw", self.intent(location, rest[0] if rest else 1))
             case ["send", workflow, key, orders, *rest]:
@@ -131,37 +126,42 @@ class ToldMachine:
                 self._add(decision, "publish", (name, encode(value)))
             case ["reply", refused]:
                 decision["reply"] = Reply(refused)
+            case ["then", location, orders]:
+                where = location if location in ("cancel", "retry", "skip") else self.intent(location).hex()
+                self.state["then"][where] = orders
+            case _:
+                self._stop(order, decision)
+
+    def _stop(self, order: Order, decision: dict[str, Any]) -> None:
+        match order:
             case ["stuck", location]:
                 decision["stuck"] = Stuck(Failure("Undecided", "asks a person"), location)
             case ["end", status]:
                 decision["outcome"] = Outcome(Status(status))
             case ["complete", value]:
                 decision["outcome"] = Outcome(Status.COMPLETED, encode(value))
-            case ["then", location, orders]:
-                where = (
-                    location if location in ("cancel", "retry", "skip") else self.intent(location, 1).hex()
-                )
-                self.state["then"][where] = orders
             case ["break", name]:
                 if name in self.workflow.broken:
                     raise RuntimeError(f"{name} is broken")
             case ["raise", text]:
                 raise RuntimeError(text)
-            case ["note"]:
-                pass
-            case ["decide", field, value]:  # anything, also what no decision may hold
-                decision[field] = value
             case _:
-                raise AssertionError(f"no such order: {order}")
+                assert order == ["note"], f"no such order: {order}"
 
-    def _open(self, effect: Effect, decision: dict[str, Any]) -> None:
-        self._add(decision, "open", effect)
+    def _effect(self, kind: str, location: str, rest: list[Any]) -> Effect:
+        match kind, rest:
+            case "call", _:
+                return Call(location, **(rest[0] if rest else {}))
+            case "timer", [due]:
+                return Timer(location, due)
+            case "wait", [due]:
+                return Wait(location, ("m",), due)
+            case _:
+                workflow, key, orders, *detached = rest
+                return Child(location, workflow, key, encode(orders), bool(detached))
 
     def _add(self, decision: dict[str, Any], field: str, value: object) -> None:
         decision[field] = (*decision.get(field, ()), value)
-
-    def _renamed(self, location: str) -> str:
-        return self.workflow.renamed.get(location, location)
 
     def intent(self, location: str, attempt: int = 1) -> bytes:
         workflow, key, generation = self.state["name"]
@@ -202,7 +202,7 @@ class Journal(list[JournalRow]):
 
 
 class World:
-    """One shard with a store in memory. `rows` are durable; a restart begins from them and from nothing else."""
+    """One shard with a store in memory. A restart begins from its rows and from nothing else."""
 
     def __init__(self, *workflows: Told, gate: Gate | None = None, checked: bool = True) -> None:
         self.workflows = workflows or (Told(),)
@@ -238,7 +238,7 @@ class World:
             salt=bytes([self.lives]),
         )
 
-    # ---- in --------------------------------------------------------------------------------------------------
+    # ---- in ----------------------------------------
 
     def offer(self, to: Ref, event: Event, *, ticket: object = None) -> object:
         """Offer an event; the answer will be in `answers` under the ticket that is returned."""
@@ -273,7 +273,7 @@ class World:
     def _ref(self, to: Ref | str) -> Ref:
         return Address("told", to) if isinstance(to, str) else to
 
-    # ---- the runtime -----------------------------------------------------------------------------------------
+    # ---- the runtime ----------------------------------------
 
     def load(self) -> None:
         for ref in list(self.kernel.wanted):
@@ -304,12 +304,9 @@ class World:
         """Everything that can be delivered now, closed and ready to commit."""
         batch = batch if batch is not None else self.batch()
         self.load()
-        while self.kernel.ready:
-            before = len(batch.journal)
+        while self.kernel.ready and len(batch.journal) < ENTRIES_MAX:
             self.kernel.advance(batch, self.now)
             self.load()
-            if len(batch.journal) == before and self.kernel.ready and len(batch.journal) >= 1000:
-                break
         self.kernel.close(batch)
         return batch
 
@@ -358,7 +355,7 @@ class World:
         raise AssertionError("the world does not come to rest")
 
     def restart(self, *, alive: Collection[bytes] = (), alone: bool = True, recover: bool = True) -> World:
-        """The process died: only the rows are left. `alive` calls survived (a failed commit kills no call)."""
+        """The process died: only the rows are left, and `alive` calls (a failed commit kills none)."""
         self.lives += 1
         self.kernel = self._new_kernel()
         self.running = {id: running for id, running in self.running.items() if id in alive}
@@ -384,7 +381,7 @@ class World:
                 self.kernel.offer(Offer(row.instance, Received(row.intent, Receipt(status))))
         return self
 
-    # ---- what a test asks --------------------------------------------------------------------------------------
+    # ---- what a test asks ----------------------------------------
 
     def id(self, key: str, workflow: str = "told") -> int:
         """The id of the last generation, durable or not."""
@@ -432,7 +429,7 @@ class World:
         """Every call that executors were given: `key location delivery`."""
         return [f"{p.address.key} {p.effect.location} {p.delivery}" for p in self.started]
 
-    # ---- live state is folded state ------------------------------------------------------------------------------
+    # ---- live state is folded state ----------------------------------------
 
     def look(self, row: JournalRow) -> None:
         """After every entry: what is in memory is what the rows say, with and without a snapshot."""

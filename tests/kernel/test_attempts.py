@@ -1,8 +1,7 @@
-"""Attempts and deliveries are recorded before they run, so that nothing that kills its process is tried for ever."""
-
-from tests.kernel.machines import World
+"""Attempts and deliveries are recorded before they run: what kills its process is not tried for ever."""
 
 from perdure.kernel.events import Parked, Received, Redelivered
+from tests.kernel.machines import World
 
 
 def test_a_call_is_durable_before_an_executor_sees_it():
@@ -124,7 +123,9 @@ def test_a_call_that_this_life_opened_is_not_recovered():
 
 def test_timers_waits_and_children_are_not_recovered():
     world = World()
-    world.start("p", ("timer", "t", 9_000), ("wait", "w", 9_000), ("child", "c", "told", "kid", [("call", "k")]))
+    world.start(
+        "p", ("timer", "t", 9_000), ("wait", "w", 9_000), ("child", "c", "told", "kid", [("call", "k")])
+    )
     world.run().restart()
     world.run()
 
@@ -134,13 +135,9 @@ def test_timers_waits_and_children_are_not_recovered():
 def test_a_redelivery_for_a_closed_call_is_stale():
     world = World()
     world.start("a", ("call", "x"), ("wait", "w", None))
-    world.run().restart()
-    world.kernel._ready.clear()
-    world.kernel.instances()[world.id("a")].queued = False
-    intent = world.intent("a", "x")
-    world.kernel.instances()[world.id("a")].mailbox.clear()
+    world.run()
     world.answer("a", "x")
-    world.offer(world.id("a"), Redelivered(intent))
+    world.offer(world.id("a"), Redelivered(world.intent("a", "x")))
     world.run()
 
     assert world.calls() == ["a x 1"] and world.kernel.counts["stale"] == 1

@@ -1,16 +1,19 @@
 """Children, sends and facts: one transaction with their cause."""
 
-from tests.kernel.machines import Told, World
+from collections.abc import Sequence
 
 from perdure.codec import decode
+from perdure.kernel.decision import Decision, Fact
 from perdure.kernel.events import Address, CancelAsked, Message, Received, Started
 from perdure.kernel.gate import Executors
+from perdure.kernel.mailbox import Offer
 from perdure.kernel.routing import Subscription
+from tests.kernel.machines import Told, World
 
 WAIT = [("wait", "w", None)]
 
 
-def child(location: str, key: str, orders: list[object], *rest: object) -> tuple[object, ...]:
+def child(location: str, key: str, orders: Sequence[object], *rest: object) -> tuple[object, ...]:
     return ("child", location, "told", key, orders, *rest)
 
 
@@ -69,6 +72,16 @@ def test_a_detached_child_answers_when_it_has_started_and_outlives_its_parent():
     assert isinstance(received, Received) and received.receipt.value is not None
     assert decode(received.receipt.value) == "kid"
     assert world.status("p") == "completed" and world.status("kid") == "waiting"
+
+
+def test_the_end_of_a_detached_child_concerns_nobody():
+    world = World()
+    world.start("p", child("c", "kid", WAIT, "detached"), ("wait", "w", None))
+    world.run()
+    world.tell("kid", ("complete", 1))
+    world.run()
+
+    assert world.heard("p") == ["Started", "Received ok"] and not world.kernel.counts["stale"]
 
 
 def test_a_detached_child_that_breaks_at_once_has_started_all_the_same():
@@ -130,7 +143,9 @@ def test_the_end_of_a_parent_cancels_its_family_and_no_detached_child():
 
 def test_a_child_may_clean_up_before_it_is_cancelled():
     world = World()
-    world.start("p", child("c", "kid", [("call", "k"), ("then", "cancel", [("withdraw", "k"), ("call", "undo")])]))
+    world.start(
+        "p", child("c", "kid", [("call", "k"), ("then", "cancel", [("withdraw", "k"), ("call", "undo")])])
+    )
     world.run()
     world.cancel("p")
     world.run()
@@ -194,7 +209,7 @@ def test_the_start_of_a_child_that_comes_twice_is_the_same_child():
     world.run()
     start = world.entries("kid")[0].event
     assert isinstance(start, Started)
-    world.offer(Address("told", "kid"), start)
+    world.kernel.offer(Offer(Address("told", "kid"), start))
     world.run()
 
     assert world.heard("p") == ["Started"], "a parent was told that its own child is in its way"
@@ -214,7 +229,7 @@ def test_a_child_has_entropy_of_its_own_that_follows_from_its_parent():
     assert seeds == [again.instance(key).seed for key in ("p", "kid", "kid2")]
 
 
-# ---- messages ----------------------------------------------------------------------------------------------------
+# ---- messages ----------------------------------------
 
 
 def test_a_message_to_another_instance_is_delivered_in_the_same_batch_with_its_sender():
@@ -255,7 +270,7 @@ def test_a_message_to_oneself_comes_after_what_was_there_before():
     assert world.heard("a") == ["Started", "Message first", "Message m"]
 
 
-# ---- facts -------------------------------------------------------------------------------------------------------
+# ---- facts ----------------------------------------
 
 
 def test_a_fact_goes_to_its_subscribers_in_the_order_of_the_subscriptions():
@@ -278,7 +293,9 @@ def test_a_fact_goes_to_its_subscribers_in_the_order_of_the_subscriptions():
 
 def test_an_unrouted_fact_is_recorded_and_counted():
     world = World(Told(subscriptions=(Subscription("paid", "id"),)))
-    world.start("a", ("announce", "unheard", 1), ("announce", "paid", {"id": 7}), ("announce", "paid", 3), *WAIT)
+    world.start(
+        "a", ("announce", "unheard", 1), ("announce", "paid", {"id": 7}), ("announce", "paid", 3), *WAIT
+    )
     world.run()
 
     assert world.kernel.counts["unrouted"] == 3
@@ -289,8 +306,6 @@ def test_a_fact_whose_body_cannot_be_read_is_for_nobody():
     class Odd(Told):
         def machine(self, address, snapshot):
             machine = super().machine(address, snapshot)
-            from perdure.kernel.decision import Decision, Fact
-
             machine.deliver = lambda event, moment: Decision(  # type: ignore[method-assign]
                 announce=(Fact("paid", b"\xff"),)
             )
@@ -305,7 +320,10 @@ def test_a_fact_whose_body_cannot_be_read_is_for_nobody():
 
 def test_a_family_can_wait_for_slots():
     world = World(gate=Executors({"inline": 1}))
-    world.start("p", *[child(f"c#{n}", f"kid{n}", [("call", "k"), ("then", "k", [("complete", 1)])]) for n in range(4)])
+    world.start(
+        "p",
+        *[child(f"c#{n}", f"kid{n}", [("call", "k"), ("then", "k", [("complete", 1)])]) for n in range(4)],
+    )
     world.run()
     for n in range(4):
         world.answer(f"kid{n}", "k")

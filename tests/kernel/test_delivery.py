@@ -2,16 +2,16 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kernel.machines import Told, ToldMachine, World
 
 from perdure.codec import encode
-from perdure.kernel.events import Address, Message, Parked, Received, Redelivered, Released
+from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Released
 from perdure.kernel.identity import Identity
 from perdure.kernel.kernel import ENTRIES_MAX
 from perdure.kernel.mailbox import Accepted, Refused, Stale
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import DONE, Receipt
 from perdure.kernel.replay import rebuild
+from tests.kernel.machines import Told, ToldMachine, World
 
 
 def test_a_message_with_an_id_that_was_seen_is_dropped_and_acknowledged():
@@ -108,7 +108,7 @@ def test_a_receipt_for_another_generation_is_stale():
 
 def test_receipts_for_nobody_and_kernel_events_for_nobody_are_stale():
     world = World()
-    events = [Received(b"i", DONE), Redelivered(b"i"), Parked(b"i"), Released(b"i")]
+    events: list[Event] = [Received(b"i", DONE), Redelivered(b"i"), Parked(b"i"), Released(b"i")]
     tickets = [world.offer(99, event) for event in events]
 
     world.run()
@@ -151,7 +151,8 @@ def test_the_same_key_and_input_is_the_same_instance():
     id = world.id("a")
     assert world.answers[first] == Accepted(id, Address("told", "a"))
     assert world.answers[again] == world.answers[later] == Accepted(id, Address("told", "a"), fresh=False)
-    assert isinstance(world.answers[other], Refused) and world.answers[other].code == "key-in-use"
+    refused = world.answers[other]
+    assert isinstance(refused, Refused) and refused.code == "key-in-use"
     assert world.heard("a") == ["Started"]
 
 
@@ -178,7 +179,7 @@ def test_nothing_is_answered_or_published_before_the_commit():
     assert world.started[0].work == "work of x"
 
 
-# ---- order -----------------------------------------------------------------------------------------------------
+# ---- order ----------------------------------------
 
 
 def test_an_instance_with_a_thousand_events_delays_a_peer_by_one_delivery():
@@ -192,7 +193,11 @@ def test_an_instance_with_a_thousand_events_delays_a_peer_by_one_delivery():
 
     batch = world.build()
 
-    assert [row.instance for row in batch.journal[:3]] == [world.id("busy"), world.id("peer"), world.id("busy")]
+    assert [row.instance for row in batch.journal[:3]] == [
+        world.id("busy"),
+        world.id("peer"),
+        world.id("busy"),
+    ]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3)), max_size=40))
@@ -273,7 +278,7 @@ def test_the_same_offers_make_the_same_bytes():
     assert len(one.journal) > 12
 
 
-# ---- time and entropy ------------------------------------------------------------------------------------------
+# ---- time and entropy ----------------------------------------
 
 
 def test_time_never_goes_back_when_the_clock_does():
@@ -336,7 +341,7 @@ def test_intents_and_idempotency_keys_differ_where_they_must():
     assert len(set(keys)) == len(keys)
 
 
-# ---- ends ------------------------------------------------------------------------------------------------------
+# ---- ends ----------------------------------------
 
 
 def test_a_cancel_is_recorded_once_and_is_never_overwritten_by_a_run_in_flight():

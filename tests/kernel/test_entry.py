@@ -1,4 +1,4 @@
-"""The format of a journal body: every event and every effect comes back equal, and a flipped bit is noticed."""
+"""The format of a journal body: every event and effect comes back equal, a flipped bit is noticed."""
 
 from typing import Any
 
@@ -66,7 +66,15 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
 LOCATIONS = st.tuples(TEXT.map(escape), st.integers(0, 99)).map(lambda pair: f"{pair[0]}/~{pair[1]}/x")
 EFFECTS = st.one_of(
     st.builds(Call, LOCATIONS),
-    st.builds(Call, LOCATIONS, st.integers(1, 9), TEXT, st.none() | NANOSECONDS, st.integers(1, 9), st.none() | BYTES),
+    st.builds(
+        Call,
+        LOCATIONS,
+        st.integers(1, 9),
+        TEXT,
+        st.none() | NANOSECONDS,
+        st.integers(1, 9),
+        st.none() | BYTES,
+    ),
     st.builds(Timer, LOCATIONS, NANOSECONDS),
     st.builds(Wait, LOCATIONS, st.lists(TEXT, max_size=3).map(tuple), st.none() | NANOSECONDS),
     st.builds(Child, LOCATIONS, TEXT, TEXT, BYTES, st.booleans()),
@@ -86,7 +94,8 @@ DECISIONS = st.builds(
     some(st.tuples(TEXT, BYTES)),
     st.none() | st.builds(Reply, TEXT, st.none() | BYTES),
     st.none() | st.builds(Stuck, FAILURES, TEXT, st.booleans()),
-    st.none() | st.builds(Outcome, st.sampled_from(sorted(TERMINAL)), st.none() | BYTES, st.none() | FAILURES),
+    st.none()
+    | st.builds(Outcome, st.sampled_from(sorted(TERMINAL)), st.none() | BYTES, st.none() | FAILURES),
     some(TEXT),
 )
 

@@ -1,10 +1,9 @@
 """The gate: allow, defer, deny. What is deferred is held, not lost; the oldest goes first."""
 
-from tests.kernel.machines import Told, World
-
-from perdure.kernel.effects import Timer
-from perdure.kernel.events import Received
+from perdure.kernel.effects import Call, Timer
+from perdure.kernel.events import Received, Released
 from perdure.kernel.gate import ALLOW, SLOT, Deny, Executors
+from tests.kernel.machines import Told, World
 
 
 def narrow(slots: int = 1) -> World:
@@ -20,10 +19,6 @@ def holding(*keys: str, slots: int = 1) -> World:
 
 def test_the_gate_of_an_engine_allows_defers_and_denies():
     gate = Executors({"inline": 2, "free": None})
-    call = World().workflows[0]
-    assert call.name == "told"
-
-    from perdure.kernel.effects import Call
 
     assert gate.judge(Call("x"), {"inline": 1}) == ALLOW
     assert gate.judge(Call("x"), {"inline": 2}) == SLOT
@@ -55,9 +50,6 @@ def test_a_slot_that_becomes_free_belongs_to_the_oldest_and_not_to_who_asks_next
     world = holding("a", "b")
     world.start("late", ("call", "x"))
     world.answer("a", "x")
-    world.load()
-    batch = world.build()
-    world.commit(batch)
 
     assert world.run().calls() == ["a x 1", "b x 1"]
     assert [intent.held for intent in world.instance("late").open.values()] == [True]
@@ -95,16 +87,14 @@ def test_held_calls_survive_a_restart():
     assert world.calls() == ["a x 1", "a x 2", "b x 1", "c x 1"]
 
 
-def test_held_calls_go_on_after_a_restart_though_nothing_else_happens():
+def test_held_calls_go_on_after_a_restart_though_nothing_else_happens(monkeypatch):
     world = holding("a", "b")
     world.answer("a", "x")
-    batch = world.build()
-    while batch.publications:  # the receipt is durable, the release is not
-        batch.publications.clear()
-    only = world.batch()
-    only.journal.extend(batch.journal[:1])
-    only.heads = {world.id("a"): batch.heads[world.id("a")]}
-    world.commit(only)
+    monkeypatch.setattr("perdure.kernel.kernel.ENTRIES_MAX", 1)
+    batch = world.batch()
+    world.kernel.advance(batch, world.now)  # the receipt; there is no room for the release
+    monkeypatch.undo()
+    world.commit(batch)
     world.restart()
 
     world.run()
@@ -140,21 +130,31 @@ def test_a_denied_call_is_answered_with_an_error_and_never_published():
     assert not world.started and world.status("a") == "failed"
 
 
-def test_a_denied_call_is_answered_once_though_the_process_dies():
+def test_a_denied_call_is_answered_once_though_the_process_dies(monkeypatch):
+    monkeypatch.setattr("perdure.kernel.kernel.ENTRIES_MAX", 1)
     world = World()
     world.start("a", ("call", "x", {"executor": "moon"}), ("wait", "w", None))
-    batch = world.batch()
     world.load()
-    world.kernel._ready[0].queued = True
-    instance = world.kernel._ready.popleft()
-    world.kernel._take(instance, instance.mailbox.popleft(), batch)
+    batch = world.batch()
+    world.kernel.advance(batch, world.now)
     world.kernel.close(batch)
-    assert len(batch.inbox_added) == 1
     world.commit(batch)
+    assert len(world.inbox) == 1
 
+    monkeypatch.undo()
     world.restart().run()
 
     assert world.heard("a") == ["Started", "Received error"] and not world.inbox
+
+
+def test_a_call_is_released_once():
+    world = holding("a", "b")
+    world.answer("a", "x")
+    world.run()
+    world.offer(world.id("b"), Released(world.intent("b", "x")))
+    world.run()
+
+    assert world.calls() == ["a x 1", "b x 1"] and world.kernel.counts["stale"] == 1
 
 
 def test_a_stuck_instance_holds_no_slot():

@@ -1,10 +1,10 @@
 """Limits: beyond one of them the decision is refused whole, and nothing of it happens."""
 
 import pytest
-from tests.kernel.machines import Told, World
 
 from perdure.kernel.gate import Executors
 from perdure.kernel.limits import Limits
+from tests.kernel.machines import Told, World
 
 LIMITS = Limits(effects=3, messages=3, bytes=5_000)
 WAIT = ("wait", "w", None)

@@ -1,11 +1,11 @@
 """What is in memory: loaded when wanted, dropped when idle, never ahead of or behind the journal."""
 
-from tests.kernel.machines import World
-
 from perdure.codec import encode
 from perdure.kernel.events import Address, CancelAsked, Message, Received
-from perdure.kernel.mailbox import Accepted, Offer, Refused, Stale
+from perdure.kernel.kernel import Ref
+from perdure.kernel.mailbox import Accepted, Refused, Stale
 from perdure.kernel.receipt import DONE
+from tests.kernel.machines import World
 
 WAIT = ("wait", "w", None)
 A = Address("told", "a")
@@ -120,7 +120,7 @@ def test_the_next_batch_is_built_while_one_is_being_committed():
     assert world.stopped == [world.intent("a", "x")]
 
 
-# ---- names and ids -----------------------------------------------------------------------------------------------
+# ---- names and ids ----------------------------------------
 
 
 def three_generations() -> World:
@@ -237,23 +237,25 @@ def test_a_new_generation_may_start_while_the_end_of_the_last_is_being_committed
     assert world.instance("a").generation == 2 and world.heard("a") == ["Started", "Message m"]
 
 
-def test_two_starts_behind_a_refused_message_make_one_instance():
+def test_two_starts_behind_a_refused_message_make_one_instance(monkeypatch):
+    monkeypatch.setattr("perdure.kernel.kernel.ENTRIES_MAX", 1)
     world = World()
-    world.tell("a", ("note",))
-    world.start("a", WAIT)
+    for key in ("a", "b"):
+        world.tell(key, ("note",))
+        world.start(key, WAIT)
     world.load()
     batch = world.batch()
-    instance = world.kernel._ready.popleft()
-    instance.queued = False
-    world.kernel._take(instance, instance.mailbox.popleft(), batch)
-    world.kernel._make_ready(instance)
-    again = world.start("a", WAIT)
+    world.kernel.advance(
+        batch, world.now
+    )  # both messages are refused, one instance is started, one start waits
+    again = [world.start(key, WAIT) for key in ("a", "b")]
+    monkeypatch.undo()
     world.build(batch)
     world.commit(batch)
     world.run()
 
-    assert len(world.heads) == 1
-    assert isinstance(world.answers[again], Accepted) and not world.answers[again].fresh
+    assert len(world.heads) == 2
+    assert [answer.fresh for t in again if isinstance(answer := world.answers[t], Accepted)] == [False, False]
 
 
 def test_events_for_a_name_and_for_an_id_keep_their_order_while_the_instance_is_away():
@@ -262,7 +264,8 @@ def test_events_for_a_name_and_for_an_id_keep_their_order_while_the_instance_is_
     world.run()
     id = world.id("a")
     world.kernel.evict(0, world.kernel.seq)
-    for n, to in enumerate((A, id, A, id, id, A)):
+    refs: list[Ref] = [A, id, A, id, id, A]
+    for n, to in enumerate(refs):
         world.offer(to, Message(f"m{n}", encode([])))
     world.run()
 
@@ -275,7 +278,8 @@ def test_events_keep_their_order_when_the_answers_of_the_store_come_one_by_one()
     world.run()
     id = world.id("a")
     world.kernel.evict(0, world.kernel.seq)
-    for n, to in enumerate((A, id, A)):
+    refs: list[Ref] = [A, id, A]
+    for n, to in enumerate(refs):
         world.offer(to, Message(f"m{n}", encode([])))
     world.kernel.adopt(id, world.record(id))
     world.offer(A, Message("m3", encode([])))
@@ -294,7 +298,9 @@ def test_a_late_answer_of_the_store_does_not_replace_what_is_in_memory():
     world.offer(id, Message("m1", encode([])))
     world.offer(A, Message("m2", encode([])))
     world.kernel.adopt(id, old)
-    world.commit(world.batch() if not world.kernel.ready else world.build())
+    batch = world.batch()
+    world.kernel.advance(batch, world.now)
+    world.commit(batch)
     world.kernel.adopt(A, old)
     world.offer(A, Message("m3", encode([])))
     world.run()
@@ -314,7 +320,7 @@ def test_the_runtime_can_tell_that_an_answer_of_the_store_is_older_than_what_lef
     assert world.kernel.forgotten_seq > asked
 
 
-# ---- leaks -------------------------------------------------------------------------------------------------------
+# ---- leaks ----------------------------------------
 
 
 def test_memory_is_empty_again_when_nobody_is_left():
@@ -332,7 +338,14 @@ def test_memory_is_empty_again_when_nobody_is_left():
     kernel = world.kernel
     kernel.evict(0, kernel.seq)
 
-    leftovers = (kernel._by_id, kernel._by_address, kernel._absent, kernel._ready, kernel._caused, kernel.wanted)
+    leftovers = (
+        kernel._by_id,
+        kernel._by_address,
+        kernel._absent,
+        kernel._ready,
+        kernel._caused,
+        kernel.wanted,
+    )
     assert not any(leftovers)
     assert not kernel._running_ids and not kernel._held_ids and not kernel._orphans
     assert not any(kernel._running.values()) and len(kernel.counts) < 10
@@ -370,4 +383,4 @@ def test_an_offer_is_acknowledged_only_once_though_it_is_shelved():
     world.run()  # the world refuses a second answer
 
     assert world.heard("a")[-1] == "Message m"
-    assert not [offer for offer in world.kernel.undelivered() if isinstance(offer, Offer)]
+    assert not list(world.kernel.undelivered())

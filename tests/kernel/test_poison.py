@@ -1,7 +1,6 @@
 """Poison does not spread: a machine that raises stops its own instance, with its event kept."""
 
 import pytest
-from tests.kernel.machines import Told, World
 
 from perdure.kernel.decision import Outcome
 from perdure.kernel.effects import Call
@@ -9,6 +8,7 @@ from perdure.kernel.events import Message, Started
 from perdure.kernel.kernel import failure_of
 from perdure.kernel.mailbox import Accepted, Refused
 from perdure.kernel.status import Status
+from tests.kernel.machines import Told, World
 
 
 def broken_world() -> World:
@@ -115,7 +115,14 @@ def test_events_for_a_stuck_instance_are_inbox_rows_and_come_in_order_after_it_g
     world.retry("sick")
     world.run()
 
-    assert world.heard("sick") == ["Started", "Message m", "Message m0", "Message m1", "Message m2", "Received ok"]
+    assert world.heard("sick") == [
+        "Started",
+        "Message m",
+        "Message m0",
+        "Message m1",
+        "Message m2",
+        "Received ok",
+    ]
     assert not world.inbox
 
 
@@ -239,12 +246,14 @@ def test_a_start_of_a_stuck_key_is_answered_at_once():
     same, other = world.start("a", ("raise", "no")), world.start("a", ("note",))
     world.run()
 
-    assert isinstance(world.answers[same], Accepted) and not world.answers[same].fresh
-    assert isinstance(world.answers[other], Refused) and world.answers[other].code == "key-in-use"
+    found, refused = world.answers[same], world.answers[other]
+
+    assert isinstance(found, Accepted) and not found.fresh
+    assert isinstance(refused, Refused) and refused.code == "key-in-use"
     assert not world.inbox
 
 
-# ---- decisions that no journal may hold --------------------------------------------------------------------------
+# ---- decisions that no journal may hold ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -298,7 +307,8 @@ def test_what_is_no_decision_stops_its_instance_and_nobody_else(answer):
                     return decision
                 if isinstance(answer, Outcome):
                     return type(decision)(outcome=answer)
-                return type(decision)(open=(answer,)) if isinstance(answer, Call) or type(answer) is object else answer
+                is_effect = isinstance(answer, Call) or type(answer) is object
+                return type(decision)(open=(answer,)) if is_effect else answer
 
             machine.deliver = odd  # type: ignore[method-assign]
             return machine

@@ -1,12 +1,12 @@
-"""Random lives of random families: after every entry the world compares memory with the journal (`World.look`)."""
+"""Random lives: after every entry the world compares memory with the journal (see `World.look`)."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.kernel.machines import World
 
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Parked, Received
@@ -14,6 +14,7 @@ from perdure.kernel.gate import Executors
 from perdure.kernel.mailbox import Offer
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.status import LEGAL, TERMINAL, Status
+from tests.kernel.machines import World
 
 KEYS = ["a", "b", "c"]
 LOCATIONS = ["x", "y/~1", "y/~2", "z#3"]
@@ -21,7 +22,9 @@ keys, locations = st.sampled_from(KEYS), st.sampled_from(LOCATIONS)
 dues = st.integers(0, 20_000)
 
 simple = st.one_of(
-    st.tuples(st.just("call"), locations, st.just({}) | st.just({"attempt": 2}) | st.just({"deliveries_max": 1})),
+    st.tuples(
+        st.just("call"), locations, st.just({}) | st.just({"attempt": 2}) | st.just({"deliveries_max": 1})
+    ),
     st.tuples(st.just("timer"), locations, dues),
     st.tuples(st.just("wait"), locations, st.none() | dues),
     st.tuples(st.just("withdraw"), locations),
@@ -37,7 +40,9 @@ nested = st.one_of(
     simple,
     st.tuples(st.just("call"), locations, st.just({"executor": "moon"})),
     st.tuples(st.just("child"), locations, st.just("told"), keys, st.lists(simple, max_size=2)),
-    st.tuples(st.just("child"), locations, st.just("told"), keys, st.lists(simple, max_size=2), st.just("free")),
+    st.tuples(
+        st.just("child"), locations, st.just("told"), keys, st.lists(simple, max_size=2), st.just("free")
+    ),
     st.tuples(
         st.just("then"),
         st.sampled_from([*LOCATIONS, "retry", "skip", "cancel"]),
@@ -48,7 +53,7 @@ orders = st.lists(nested, max_size=3)
 
 
 class Lives(RuleBasedStateMachine):
-    """Anything may happen to three keys; the process may die at any moment, with or without the last batch."""
+    """Anything may happen to three keys; the process may die at any moment, with its last batch."""
 
     world: World
 
@@ -132,7 +137,7 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def only_legal_changes_happen(self) -> None:
         for statuses in self.world.statuses.values():
-            for before, after in zip(statuses, statuses[1:], strict=False):
+            for before, after in pairwise(statuses):
                 assert after in LEGAL[before], (before, after)
 
     @invariant()
@@ -153,7 +158,7 @@ class Lives(RuleBasedStateMachine):
         assert len(generations) == len(set(generations))
 
     def teardown(self) -> None:
-        """At rest nothing is lost: every open call runs or waits for a slot, every child intent has its child."""
+        """At rest nothing is lost: every open call runs or waits for a slot."""
         if not hasattr(self, "world"):
             return
         self._finish()

@@ -1,7 +1,6 @@
 """Replay: the journal alone rebuilds an instance, and a machine that changed its mind is noticed."""
 
 import pytest
-from tests.kernel.machines import Told, World
 
 from perdure.errors import Divergence
 from perdure.kernel.apply import SEEN_MAX, apply
@@ -10,6 +9,7 @@ from perdure.kernel.entry import Entry
 from perdure.kernel.events import Address, Message, Retried
 from perdure.kernel.instance import Instance
 from perdure.kernel.replay import fold, rebuild
+from tests.kernel.machines import Told, World
 
 
 def test_a_changed_mind_is_a_divergence_with_both_sides_and_the_location():

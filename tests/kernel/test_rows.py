@@ -1,10 +1,9 @@
 """The rows of a batch: heads, open work, published values, snapshots."""
 
-from tests.kernel.machines import World
-
 from perdure.codec import decode
 from perdure.kernel.batch import Batch
 from perdure.kernel.kernel import decode_outcome
+from tests.kernel.machines import World
 
 WAIT = ("wait", "w", None)
 

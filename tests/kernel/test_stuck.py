@@ -1,10 +1,9 @@
 """An instance that stops itself needs a person: retry, skip or cancel."""
 
-from tests.kernel.machines import World
-
 from perdure.kernel.events import Received
 from perdure.kernel.mailbox import Accepted, Refused
 from perdure.kernel.receipt import DONE
+from tests.kernel.machines import World
 
 
 def stuck_world() -> World:
@@ -150,7 +149,18 @@ def test_a_stale_receipt_of_a_stuck_instance_is_not_kept():
     assert not world.inbox and world.kernel.counts["stale"] == 1
 
 
-def test_a_timer_of_a_stuck_instance_fires_when_it_goes_on(monkeypatch):
+def test_what_waited_longest_comes_first_when_it_goes_on():
+    world = stuck_world()
+    world.tell("a", ("note",), name="first")
+    world.run()
+    world.skip("a", "charge")
+    world.tell("a", ("note",), name="second")
+    world.run()
+
+    assert world.heard("a")[2:] == ["Skipped", "Message first", "Message second"]
+
+
+def test_a_timer_of_a_stuck_instance_fires_when_it_goes_on():
     world = World()
     world.start("a", ("timer", "t", 2_000), ("stuck", "here"))
     world.run()

@@ -208,20 +208,18 @@ class FailingStore(MemoryStore):
 
 
 def shard_on(store: MemoryStore, *workflows: perdure.Flow) -> tuple[Shard, LocalDoor]:  # type: ignore[type-arg]
-    doors: list[LocalDoor] = []
+    door = LocalDoor(store)
     shard = Shard(
         store,
         SystemClock(asyncio.get_running_loop()),
         [InlineExecutor()],
         workflows,
         owner="test",
-        ended=lambda *end: doors[0].ended(*end),
-        fallen=lambda error: doors[0].fallen(error),
-        reloaded=lambda: doors[0].look_again(),
+        listener=door,
     )
-    doors.append(LocalDoor(shard, store))
+    door.lead_to(shard)
     shard.open()
-    return shard, doors[0]
+    return shard, door
 
 
 async def start_by_hand(door: LocalDoor, key: str, value: int) -> int:

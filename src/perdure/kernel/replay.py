@@ -68,18 +68,19 @@ def _divergence(
 ) -> Divergence:
     then, found = _first_difference(entry.decision, current)
     effect = found if isinstance(found, Effect) else None
-    either = then or found
     return Divergence(
         instance=str(instance.address),
         entry=entry.number,
         recorded=_name(then) or _ending(entry.decision),
         current=_name(found) or _ending(current),
-        location=either.location if isinstance(either, Effect) else either.partition(" ")[2] if either else "",
+        location=_location(then or found),
         source=workflow.where(machine, effect),
     )
 
 
-def _first_difference(recorded: Decision, current: Decision) -> tuple[Effect | str | None, Effect | str | None]:
+def _first_difference(
+    recorded: Decision, current: Decision
+) -> tuple[Effect | str | None, Effect | str | None]:
     """The first operation that is not the same: an effect, a note, or None where there is no more."""
     for then, now in (
         *zip_longest(recorded.open, current.open),
@@ -88,6 +89,10 @@ def _first_difference(recorded: Decision, current: Decision) -> tuple[Effect | s
         if _name(then) != _name(now):
             return then, now
     return None, None
+
+
+def _location(operation: Effect | str | None) -> str:
+    return operation.location if isinstance(operation, Effect) else (operation or "").partition(" ")[2]
 
 
 def _name(effect: Effect | str | None) -> str:

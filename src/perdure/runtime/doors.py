@@ -26,11 +26,14 @@ POLL_SECONDS: Final = 0.02
 class LocalDoor:
     """Offers events to the shard of this process, and hears of each end."""
 
-    def __init__(self, shard: Shard, queries: Queries) -> None:
-        self._shard = shard
+    def __init__(self, queries: Queries) -> None:
         self.queries = queries
+        self._shard: Shard | None = None
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
         self._fallen: Exception | None = None
+
+    def lead_to(self, shard: Shard) -> None:
+        self._shard = shard
 
     async def put(self, to: Ref, event: Event) -> int:
         if self._fallen is not None:
@@ -45,6 +48,7 @@ class LocalDoor:
             else:
                 heard.set_result(answer)
 
+        assert self._shard is not None, "a door opens on a shard"
         self._shard.offer(to, event, hear)
         answer = await heard
         if isinstance(answer, Refused):
@@ -91,7 +95,7 @@ class LocalDoor:
             if wanted in (0, instance) and not waiter.done():
                 waiter.set_exception(InstanceStuck(str(address), stuck.error, stuck.location))
 
-    def look_again(self) -> None:
+    def reloaded(self) -> None:
         for waiters in self._waiters.values():
             for _, waiter in waiters:
                 if not waiter.done():

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from perdure.errors import EngineClosed, Fenced, StoreError
 from perdure.kernel.batch import Batch, Publication, WorkRow
@@ -48,6 +48,22 @@ Heard = Callable[[Answer | Exception], None]
 """How a caller hears: the kernel's answer once it is durable, or why there is none."""
 
 
+class Listener(Protocol):
+    """Who hears of what has become durable: the door for callers of this process, or a simulation."""
+
+    def ended(self, instance: int, address: Address, outcome: Outcome) -> None: ...
+
+    def stuck(self, instance: int, address: Address, stuck: Stuck) -> None: ...
+
+    def fallen(self, error: Exception) -> None:
+        """Another owner took over: nothing will be heard from this shard any more."""
+        ...
+
+    def reloaded(self) -> None:
+        """Memory was dropped and loaded again: look for yourself whether something ended meanwhile."""
+        ...
+
+
 class Running:
     """A call in the hands of an executor."""
 
@@ -69,11 +85,8 @@ class Shard:
         workflows: Iterable[Workflow],
         *,
         owner: str,
+        listener: Listener,
         cache: int = 4096,
-        ended: Callable[[int, Address, Outcome], None] = lambda *_: None,
-        stuck: Callable[[int, Address, Stuck], None] = lambda *_: None,
-        fallen: Callable[[Exception], None] = lambda _: None,
-        reloaded: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -81,10 +94,7 @@ class Shard:
         self._workflows = list(workflows)
         self._owner = owner
         self._cache = cache
-        self._ended = ended
-        self._stuck = stuck
-        self._fallen = fallen
-        self._reloaded = reloaded
+        self._listener = listener
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(0, 0)
         self.running: dict[bytes, Running] = {}
@@ -151,7 +161,7 @@ class Shard:
         self._read_inbox()
         self._watch()
         self._schedule()
-        self._reloaded()  # a commit that was reported as failed may have ended instances nobody heard of
+        self._listener.reloaded()  # a commit that was reported as failed may have ended instances nobody heard of
 
     def _crash(self, error: Exception) -> None:
         """A failed commit: memory may be ahead of the journal, so it is dropped and loaded again."""
@@ -188,7 +198,7 @@ class Shard:
         self._suspects.clear()
         for intent in list(self.running):
             self._stop_call(intent)
-        self._fallen(error)
+        self._listener.fallen(error)
 
     def _tell_callers(self, error: Exception) -> None:
         self._suspects.clear()  # before they hear that their deliveries are off
@@ -309,10 +319,10 @@ class Shard:
             else:
                 _hear(ticket, answer)
         for id, address, outcome in batch.ended:
-            self._ended(id, address, outcome)
+            self._listener.ended(id, address, outcome)
         for id, address, stuck in batch.stuck:
             log.warning("%s is stuck: %s", address, stuck.error)
-            self._stuck(id, address, stuck)
+            self._listener.stuck(id, address, stuck)
 
     def _start_call(self, publication: Publication) -> None:
         effect = publication.effect
@@ -445,7 +455,6 @@ class Shard:
         self._stop_alarm()
         for offer in [*self._early, *self.kernel.undelivered()]:
             _hear(offer.ticket, EngineClosed("the engine was closed before this was recorded"))
-        self.kernel.dispose()
         self.kernel.dispose()
         self._store.release()
 

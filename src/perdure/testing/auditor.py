@@ -117,7 +117,7 @@ class Auditor(_Fold):
         self._check(differences(rebuilt, stored))
 
     def refused(self, process: int, error: Exception) -> None:
-        """A batch was not fenced, and contradicts what is durable: its process went on from something else."""
+        """A batch is not fenced and contradicts what is durable: its process went on from something else."""
         raise Violation(f"the store must refuse a batch of process {process}: {error}")
 
     def _check(self, problems: list[str]) -> None:

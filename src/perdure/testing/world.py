@@ -21,7 +21,7 @@ from typing import Any, Final
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import StoreError
 from perdure.kernel.apply import input_hash
-from perdure.kernel.decision import Outcome
+from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Retried, Skipped, Started
 from perdure.kernel.kernel import Ref, inbox_row
 from perdure.kernel.mailbox import Accepted, Answer, Refused
@@ -75,9 +75,8 @@ class Process:
             self.executors,
             world.workflows.values(),
             owner=f"process {number}",
+            listener=self,
             cache=world.faults.cache,
-            ended=self._ended,
-            fallen=self._fallen,
         )
 
     def tell(self, text: str) -> None:
@@ -119,18 +118,28 @@ class Process:
                 self.die()
                 self.world.process_died(self)
 
-        def idle() -> None:
+        def settled() -> None:
             clock.after(0, release, self.life)
+
+        def idle() -> None:
+            shard.park()
+            shard.when_settled(settled)
 
         shard.drain(idle)
         clock.after(30 * MILLISECOND, shard.park, self.life)
         clock.after(300 * MILLISECOND, release, self.life)
 
-    def _ended(self, instance: int, address: Address, outcome: Outcome) -> None:
+    def ended(self, instance: int, address: Address, outcome: Outcome) -> None:
         self.tell(f"says that {address} has {outcome.status}")
         self.world.auditor.told_end(instance, address, outcome.status)
 
-    def _fallen(self, error: Exception) -> None:
+    def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
+        self.tell(f"says that {address} is stuck: {stuck.error}")
+
+    def reloaded(self) -> None:
+        self.tell("has loaded everything")
+
+    def fallen(self, error: Exception) -> None:
         self.tell("has fallen")
         self.world.counts["zombies fallen"] += 1
         self.die()
