@@ -71,9 +71,7 @@ def _pass(workload: Workload, system: str, place: Path) -> Pass | None:
 def _chosen(options: argparse.Namespace) -> list[Workload]:
     """Names are beginnings: `W7` is both parts of it."""
     if options.names:
-        chosen = [
-            w for name, w in BY_NAME.items() if name.lower().startswith(tuple(map(str.lower, options.names)))
-        ]
+        chosen = [w for name, w in BY_NAME.items() if name.lower().startswith(tuple(map(str.lower, options.names)))]
         if not chosen:
             sys.exit(f"no workload is named {' '.join(options.names)}; there are: {', '.join(BY_NAME)}")
         return chosen
@@ -82,16 +80,12 @@ def _chosen(options: argparse.Namespace) -> list[Workload]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Measure perdure against the floor of SQLite."
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure perdure against the floor of SQLite.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, such as W2 (default: W1 to W7)")
     parser.add_argument("--quick", action="store_true", help="W1 to W3, 3 passes: under a minute")
     parser.add_argument("--growth", action="store_true", help="W8 as well: how costs grow")
     parser.add_argument("--passes", type=int, help="how often (default 5)")
-    parser.add_argument(
-        "--dir", help="where databases are made: names the disk (default: build/bench of the checkout)"
-    )
+    parser.add_argument("--dir", help="where databases are made: names the disk (default: build/bench of the checkout)")
     parser.add_argument("--json", action="store_true", help="every measure of every pass, as JSON")
     options = parser.parse_args()
     options.passes = options.passes or (3 if options.quick else 5)

@@ -114,9 +114,7 @@ def main() -> None:
     print(f"\nthe large value: {len(encode(large)):,} bytes, as JSON {len(json.dumps(large)):,}")
 
 
-def _table(
-    values: dict[str, Any], functions: list[Callable[[Any], Any]], mark: Callable[[Any, Any], str]
-) -> None:
+def _table(values: dict[str, Any], functions: list[Callable[[Any], Any]], mark: Callable[[Any, Any], str]) -> None:
     print(f"{'':20}" + "".join(f"{function.__name__:>18}" for function in functions))
     for name, value in values.items():
         times = _microseconds(*(functools.partial(function, value) for function in functions))

@@ -28,9 +28,7 @@ async def _some_bytes() -> bytes:
 
 
 @asynccontextmanager
-async def engine(
-    place: Path, workflows: Iterable[Any], *, settled: bool = True
-) -> AsyncIterator[perdure.Engine]:
+async def engine(place: Path, workflows: Iterable[Any], *, settled: bool = True) -> AsyncIterator[perdure.Engine]:
     async with perdure.open(place / DATABASE, workflows=[*workflows, fill]) as opened:
         if settled:
             await settle(opened, place / DATABASE)

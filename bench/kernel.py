@@ -108,9 +108,7 @@ def whole_steps(workflow: Any, instances: int) -> float:
             f"{len(batch.publications)} steps of {instances} were opened",
         )
         for publication in batch.publications.values():
-            kernel.offer(
-                Offer(publication.instance, Received(publication.intent, RECEIPT), publication.intent)
-            )
+            kernel.offer(Offer(publication.instance, Received(publication.intent, RECEIPT), publication.intent))
             done += 1
         batch = _turn(kernel)
     seconds = time.process_time() - began

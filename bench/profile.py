@@ -31,9 +31,7 @@ PLACE: Final = Path(__file__).parents[1] / "build" / "bench"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.profile", description="Where the time of a workload goes."
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench.profile", description="Where the time of a workload goes.")
     parser.add_argument("name", choices=sorted(BY_NAME))
     parser.add_argument("--by", choices=("tottime", "cumtime", "ncalls"), default="tottime")
     parser.add_argument("--cpu", action="store_true", help="count processor time of this thread only")

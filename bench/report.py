@@ -84,9 +84,7 @@ def _bar(figure: Figure, value: float | None) -> str:
 def busy(floors: Sequence[Pass], load: float) -> str:
     """A warning, when the load at the beginning or the floor itself says that others used the machine."""
     if load > (os.cpu_count() or 1):
-        return (
-            f"The load was {load:.1f} when this began: others used this machine. Do not quote these numbers."
-        )
+        return f"The load was {load:.1f} when this began: others used this machine. Do not quote these numbers."
     rates = [one.measures["commits"] for one in floors]
     if max(rates) < BUSY * min(rates):
         return ""

@@ -37,9 +37,7 @@ async def parallel(ctx: perdure.Context) -> None:
     winner, value = await ctx.race("carriers", rivals)  # the slow step is cancelled at once
     print(f"race: {winner} won with {value}")
 
-    print(
-        "map:", await ctx.map("squares", lambda n: ctx.step("square", square, n), [1, 2, 3, 4], concurrency=2)
-    )
+    print("map:", await ctx.map("squares", lambda n: ctx.step("square", square, n), [1, 2, 3, 4], concurrency=2))
 
 
 if __name__ == "__main__":

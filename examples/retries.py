@@ -28,9 +28,7 @@ async def check_address(address: str) -> None:
 
 @perdure.flow
 async def delivery(ctx: perdure.Context, order_id: int) -> str:
-    parcel = await book(
-        order_id
-    )  # inside a flow, calling a decorated step is ctx.step("book", book, order_id)
+    parcel = await book(order_id)  # inside a flow, calling a decorated step is ctx.step("book", book, order_id)
     try:
         await check_address("nowhere")
     except perdure.StepFailed as failed:

@@ -73,9 +73,7 @@ async def _seconds(opened: perdure.Engine, steps: int) -> float:
     entries = opened.counts["entries"] - before.get("entries", 0)
     commits = opened.counts["commits"] - before.get("commits", 0)
     verify(entries == steps + 1, f"{steps} steps made {entries} entries")
-    verify(
-        commits == steps + 1, f"{steps} steps in a row made {commits} commits: one was not durable in time"
-    )
+    verify(commits == steps + 1, f"{steps} steps in a row made {commits} commits: one was not durable in time")
     return seconds
 
 

@@ -60,9 +60,7 @@ def on_perdure(place: Path) -> Measures:
         "the flows gave other results than they should",
     )
     verify(len(after) == steps, f"{len(after)} of {steps} steps were executed")
-    verify(
-        repeated <= before.total() - recorded, f"{repeated} steps ran again, though {recorded} were recorded"
-    )
+    verify(repeated <= before.total() - recorded, f"{repeated} steps ran again, though {recorded} were recorded")
     return {
         "open": opened,
         "seconds": seconds,

@@ -83,9 +83,7 @@ def _memory() -> Measures:
     if not status.exists():
         return {}
     lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-    return {
-        name: int(lines[field].split()[0]) * 1024 for name, field in (("rss", "VmRSS"), ("peak", "VmHWM"))
-    }
+    return {name: int(lines[field].split()[0]) * 1024 for name, field in (("rss", "VmRSS"), ("peak", "VmHWM"))}
 
 
 WORKLOAD = Workload(

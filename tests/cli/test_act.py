@@ -24,10 +24,7 @@ def test_start_prints_the_key_and_the_engine_runs_it(known):
     eventually(lambda: known.perdure("show", key).exit_code == 0)
     eventually(lambda: known.json("show", f"order/{key}")["status"] == "completed")
     assert started.stderr == ""
-    assert (
-        known.perdure("send", "approval/a", "decision", '{"ok": true}').stdout
-        == "sent decision to approval/a\n"
-    )
+    assert known.perdure("send", "approval/a", "decision", '{"ok": true}').stdout == "sent decision to approval/a\n"
     assert known.ended(engine) == (0, '{\n  "ok": true\n}\n')
 
 

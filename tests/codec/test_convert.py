@@ -136,9 +136,7 @@ trees = st.recursive(
     st.builds(Tree, text), lambda inner: st.builds(Tree, text, st.lists(inner, max_size=3)), max_leaves=6
 )
 pairs = st.recursive(st.builds(Pair, st.integers()), lambda inner: st.builds(Pair, st.integers(), inner))
-people = st.builds(
-    Person, name=text, born=st.dates(), tags=st.sets(text, max_size=3), color=st.none() | colors
-)
+people = st.builds(Person, name=text, born=st.dates(), tags=st.sets(text, max_size=3), color=st.none() | colors)
 ints = st.integers()
 
 ROUND_TRIPS: list[tuple[Any, st.SearchStrategy[Any]]] = [
@@ -224,9 +222,7 @@ def test_every_value_comes_back_from_its_record(annotation, values):
     there_and_back()
 
 
-@pytest.mark.parametrize(
-    "values", [points, colors, trees, people, st.sets(points), st.builds(Money, ints), pairs]
-)
+@pytest.mark.parametrize("values", [points, colors, trees, people, st.sets(points), st.builds(Money, ints), pairs])
 def test_without_annotation_every_known_value_has_a_plain_form(values):
     @given(values)
     def plain(value):
@@ -384,9 +380,7 @@ def test_json_may_use_text_for_what_json_lacks():
     }
     assert from_json("2024-01-01", date | str) == "2024-01-01"
     assert from_json("2024-01-01", date | None) == date(2024, 1, 1)
-    assert from_json({"name": "Ada", "born": "1815-12-10"}, Person) == Person(
-        name="Ada", born=date(1815, 12, 10)
-    )
+    assert from_json({"name": "Ada", "born": "1815-12-10"}, Person) == Person(name="Ada", born=date(1815, 12, 10))
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,7 @@ class Item:
     price: Decimal
 
 
-async def order(
-    ctx: Any, order_id: str, cents: int, note: str | None = None, *, day: date = date(2024, 1, 1)
-) -> Item:
+async def order(ctx: Any, order_id: str, cents: int, note: str | None = None, *, day: date = date(2024, 1, 1)) -> Item:
     raise NotImplementedError
 
 
@@ -85,9 +83,7 @@ def test_rest_arguments_are_recorded_and_given_back():
     plain = decode(encode(TOTAL.bind(items, {"factor": 2, "x": 1, "y": 2})))
 
     assert TOTAL.call_args(plain) == (items, {"factor": 2, "x": 1, "y": 2})
-    assert TOTAL.bind_plain([{"name": "a", "price": "1.10"}, {"name": "b", "price": 2}]) == TOTAL.bind(
-        items, {}
-    )
+    assert TOTAL.bind_plain([{"name": "a", "price": "1.10"}, {"name": "b", "price": 2}]) == TOTAL.bind(items, {})
     with pytest.raises(NotConvertible, match=r"\$\.items\[1\]"):
         TOTAL.bind((items[0], 3), {})
     with pytest.raises(NotConvertible, match=r"\$\.named\.z"):

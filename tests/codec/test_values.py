@@ -149,9 +149,7 @@ def test_a_float_is_as_short_as_keeps_it(value):
     data = encode(value)
 
     assert repr(decode(data)) == repr(value)
-    assert len(data) - 3 == next(
-        size for size, fits in ((3, half(value)), (5, single(value)), (9, True)) if fits
-    )
+    assert len(data) - 3 == next(size for size, fits in ((3, half(value)), (5, single(value)), (9, True)) if fits)
 
 
 def half(value):

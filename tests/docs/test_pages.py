@@ -36,9 +36,7 @@ def test_every_page_can_be_reached_from_the_readme():
     while ahead:
         page = ahead.pop()
         reached.add(page)
-        targets = [
-            (page.parent / link.partition("#")[0]).resolve() for link in links(page) if "://" not in link
-        ]
+        targets = [(page.parent / link.partition("#")[0]).resolve() for link in links(page) if "://" not in link]
         ahead += [target for target in targets if target.suffix == ".md" and target not in reached]
 
     assert {name_of(page) for page in PAGES} <= {name_of(page) for page in reached}
@@ -106,9 +104,7 @@ def test_every_method_of_handle_and_client_is_in_the_reference(kind: type):
 @pytest.mark.parametrize("function", [perdure.open, perdure.connect, perdure.run], ids=lambda f: f.__name__)
 def test_every_parameter_of_open_connect_and_run_is_in_the_reference_with_its_default(function):
     heading = next(
-        line
-        for line in FLOWS.read_text().splitlines()
-        if line.startswith(f"### `perdure.{function.__name__}(")
+        line for line in FLOWS.read_text().splitlines() if line.startswith(f"### `perdure.{function.__name__}(")
     )
 
     for parameter in inspect.signature(function).parameters.values():

@@ -85,9 +85,7 @@ def story(make: Callable[[], Executor], tell: Callable[[Desk], Coroutine[Any, An
             await desk.executor.close()
         assert not complaints
         assert desk.threads <= {threading.current_thread()}, "a receipt came on another thread"
-        assert len({intent for intent, _ in desk.receipts}) == len(desk.receipts), (
-            "two receipts for one start"
-        )
+        assert len({intent for intent, _ in desk.receipts}) == len(desk.receipts), "two receipts for one start"
 
     asyncio.run(run())
 

@@ -29,9 +29,7 @@ def pid() -> int:
 
 def later(item: Item, *more: Item, days: int = 1, **named: Item) -> list[Item]:
     items = [item, *more, *named.values()]
-    return [
-        Item(each.name.upper(), date(each.day.year, each.day.month, each.day.day + days)) for each in items
-    ]
+    return [Item(each.name.upper(), date(each.day.year, each.day.month, each.day.day + days)) for each in items]
 
 
 @perdure.step(retries=0)

@@ -71,9 +71,7 @@ def test_a_result_that_cannot_be_recorded_is_an_error_without_a_retry():
     story(ThreadExecutor, tell)
 
 
-@pytest.mark.parametrize(
-    "kind", [ValueError, SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit]
-)
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit])
 def test_whatever_the_function_raises_is_an_error_receipt(kind):
     def fail() -> None:
         raise kind("no")

@@ -31,9 +31,7 @@ class Stage:
         self._crashes = 0
 
     @asynccontextmanager
-    async def open(
-        self, *workflows: Any, replay: bool = True, **options: Any
-    ) -> AsyncIterator[perdure.Engine]:
+    async def open(self, *workflows: Any, replay: bool = True, **options: Any) -> AsyncIterator[perdure.Engine]:
         async with perdure.open(
             self.url, workflows=workflows, cache=self.cache, drain=options.pop("drain", 0.0), **options
         ) as engine:
@@ -62,9 +60,7 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
         machine = known[head.workflow].machine(f"{head.workflow}/{head.key}", None)
         for entry, event in deliveries(entries):
             moment = Moment(entry.at, started.seed, entry.number)
-            if entry.decision.stuck is None and not (
-                entry.decision.outcome and event_is_cancel_of_stuck(entries)
-            ):
+            if entry.decision.stuck is None and not (entry.decision.outcome and event_is_cancel_of_stuck(entries)):
                 decided = machine.deliver(event, moment)
                 assert decided == entry.decision, f"{head.workflow}/{head.key}, entry {entry.number}"
         machine.dispose()

@@ -147,14 +147,10 @@ class Rig:
 
     def _perform(self, effect: Effect) -> Receipt:
         if not isinstance(effect, Call):
-            return (
-                DONE if not hasattr(effect, "names") else Receipt("timeout", error=Failure("Timeout", "late"))
-            )
+            return DONE if not hasattr(effect, "names") else Receipt("timeout", error=Failure("Timeout", "late"))
         self.calls.append(effect.location)
         work = self.machine.work(effect.location)
-        assert isinstance(work, Work), (
-            f"{effect.location}: a rebuilt machine has lost the work of an open step"
-        )
+        assert isinstance(work, Work), f"{effect.location}: a rebuilt machine has lost the work of an open step"
         try:
             value = finished(work.function(*work.args, **work.kwargs))
         except Exception as error:

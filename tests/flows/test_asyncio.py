@@ -387,9 +387,7 @@ def test_the_order_of_tasks_in_sets_is_equal_in_every_process() -> None:
     for junk in (0, 1000, 33_333):
         code = ORDER.format(root=str(ROOT), src=os.path.dirname(os.path.dirname(perdure.__file__)), junk=junk)
         environment = {**os.environ, "PYTHONHASHSEED": str(junk + 1)}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         told.add(done.stdout)
 
     assert len(told) == 1

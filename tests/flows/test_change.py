@@ -97,9 +97,7 @@ CHANGES: dict[str, tuple[Body, str, str]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_changed_operation_makes_the_instance_stuck_before_anything_runs(
-    disk: Stage, change: str
-) -> None:
+async def test_a_changed_operation_makes_the_instance_stuck_before_anything_runs(disk: Stage, change: str) -> None:
     body, then, now = CHANGES[change]
     old, new = perdure.flow(name="f")(recorded), perdure.flow(name="f")(body)
     async with disk.open(old) as engine:

@@ -124,9 +124,7 @@ def test_loser_cancelled() -> None:
 
     def drive(rig: Rig) -> Any:
         rig.answer("race/winner/quick")
-        assert sorted(rig.locations) == ["after", "race/loser/clean up"], (
-            "the race does not wait for the loser"
-        )
+        assert sorted(rig.locations) == ["after", "race/loser/clean up"], "the race does not wait for the loser"
         rig.answer("after")
         assert rig.locations == ["race/loser/clean up", "&cleanup"], "the flow ends after its clean-up"
         return rig.run()
@@ -155,7 +153,7 @@ def test_a_loser_that_does_not_let_go_is_cut_in_the_end() -> None:
     assert same_in_every_rebuild(flow, drive=drive).result == "done"
 
 
-def test_a_million_races_leave_no_losers_in_memory() -> None:
+def test_races_leave_no_losers_in_memory() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> None:
         for _ in range(300):
@@ -189,9 +187,7 @@ def test_all_fail() -> None:
 def test_a_branch_that_fails_does_not_end_the_race() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> list[Any]:
-        return list(
-            await ctx.race("r", {"bad": lambda: ctx.step("s", fail, "no"), "good": lambda: ctx.sleep("z", 9)})
-        )
+        return list(await ctx.race("r", {"bad": lambda: ctx.step("s", fail, "no"), "good": lambda: ctx.sleep("z", 9)}))
 
     assert same_in_every_rebuild(flow, drive=Rig.run).result == ["good", None]
 

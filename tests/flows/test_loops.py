@@ -139,9 +139,7 @@ async def everything(ctx: Context, rounds: int) -> list[Any]:
                 "mail": lambda: mail(ctx),
             },
         )
-        winner, _ = await ctx.race(
-            "race", {"slow": lambda: ctx.sleep("slow", 9), "fast": lambda: ctx.sleep("fast", 1)}
-        )
+        winner, _ = await ctx.race("race", {"slow": lambda: ctx.sleep("slow", 9), "fast": lambda: ctx.sleep("fast", 1)})
         try:
             async with asyncio.timeout(1):
                 await ctx.receive("never")
@@ -266,9 +264,7 @@ def test_a_loop_that_talks_to_the_outside_is_rebuilt_from_the_whole_journal() ->
             queue.put_nowait(await ctx.step("make", echo, n))
             return Continue(n + 1) if n < 29 else Break(None)
 
-        await ctx.join(
-            "both", {"loop": lambda: ctx.loop("loop", body, 0, keep=1, prune_every=1), "use": consume}
-        )
+        await ctx.join("both", {"loop": lambda: ctx.loop("loop", body, 0, keep=1, prune_every=1), "use": consume})
         return found
 
     rig = same_in_every_rebuild(flow, drive=Rig.run)

@@ -123,9 +123,7 @@ def test_a_call_that_this_life_opened_is_not_recovered():
 
 def test_timers_waits_and_children_are_not_recovered():
     world = World()
-    world.start(
-        "p", ("timer", "t", 9_000), ("wait", "w", 9_000), ("child", "c", "told", "kid", [("call", "k")])
-    )
+    world.start("p", ("timer", "t", 9_000), ("wait", "w", 9_000), ("child", "c", "told", "kid", [("call", "k")]))
     world.run().restart()
     world.run()
 

@@ -143,9 +143,7 @@ def test_the_end_of_a_parent_cancels_its_family_and_no_detached_child():
 
 def test_a_child_may_clean_up_before_it_is_cancelled():
     world = World()
-    world.start(
-        "p", child("c", "kid", [("call", "k"), ("then", "cancel", [("withdraw", "k"), ("call", "undo")])])
-    )
+    world.start("p", child("c", "kid", [("call", "k"), ("then", "cancel", [("withdraw", "k"), ("call", "undo")])]))
     world.run()
     world.cancel("p")
     world.run()
@@ -293,9 +291,7 @@ def test_a_fact_goes_to_its_subscribers_in_the_order_of_the_subscriptions():
 
 def test_an_unrouted_fact_is_recorded_and_counted():
     world = World(Told(subscriptions=(Subscription("paid", "id"),)))
-    world.start(
-        "a", ("announce", "unheard", 1), ("announce", "paid", {"id": 7}), ("announce", "paid", 3), *WAIT
-    )
+    world.start("a", ("announce", "unheard", 1), ("announce", "paid", {"id": 7}), ("announce", "paid", 3), *WAIT)
     world.run()
 
     assert world.kernel.counts["unrouted"] == 3

@@ -94,8 +94,7 @@ DECISIONS = st.builds(
     some(st.tuples(TEXT, BYTES)),
     st.none() | st.builds(Reply, TEXT, st.none() | BYTES),
     st.none() | st.builds(Stuck, FAILURES, TEXT, st.booleans()),
-    st.none()
-    | st.builds(Outcome, st.sampled_from(sorted(TERMINAL)), st.none() | BYTES, st.none() | FAILURES),
+    st.none() | st.builds(Outcome, st.sampled_from(sorted(TERMINAL)), st.none() | BYTES, st.none() | FAILURES),
     some(TEXT),
 )
 

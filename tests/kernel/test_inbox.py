@@ -158,9 +158,7 @@ def test_an_engine_without_the_workflow_leaves_the_inbox_alone():
     world.run()
     answer = world.answers[ticket]
     assert isinstance(answer, Refused) and answer.code == "unknown-workflow"
-    assert len(world.inbox) == 2, (
-        "what was posted and what was sent waits for an engine that has the workflow"
-    )
+    assert len(world.inbox) == 2, "what was posted and what was sent waits for an engine that has the workflow"
 
     world.workflows = all_workflows
     world.restart().run()

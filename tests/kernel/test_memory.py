@@ -245,9 +245,7 @@ def test_two_starts_behind_a_refused_message_make_one_instance(monkeypatch):
         world.start(key, WAIT)
     world.load()
     batch = world.batch()
-    world.kernel.advance(
-        batch, world.now
-    )  # both messages are refused, one instance is started, one start waits
+    world.kernel.advance(batch, world.now)  # both messages are refused, one instance is started, one start waits
     again = [world.start(key, WAIT) for key in ("a", "b")]
     monkeypatch.undo()
     world.build(batch)

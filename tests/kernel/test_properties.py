@@ -22,9 +22,7 @@ keys, locations = st.sampled_from(KEYS), st.sampled_from(LOCATIONS)
 dues = st.integers(0, 20_000)
 
 simple = st.one_of(
-    st.tuples(
-        st.just("call"), locations, st.just({}) | st.just({"attempt": 2}) | st.just({"deliveries_max": 1})
-    ),
+    st.tuples(st.just("call"), locations, st.just({}) | st.just({"attempt": 2}) | st.just({"deliveries_max": 1})),
     st.tuples(st.just("timer"), locations, dues),
     st.tuples(st.just("wait"), locations, st.none() | dues),
     st.tuples(st.just("withdraw"), locations),
@@ -40,9 +38,7 @@ nested = st.one_of(
     simple,
     st.tuples(st.just("call"), locations, st.just({"executor": "moon"})),
     st.tuples(st.just("child"), locations, st.just("told"), keys, st.lists(simple, max_size=2)),
-    st.tuples(
-        st.just("child"), locations, st.just("told"), keys, st.lists(simple, max_size=2), st.just("free")
-    ),
+    st.tuples(st.just("child"), locations, st.just("told"), keys, st.lists(simple, max_size=2), st.just("free")),
     st.tuples(
         st.just("then"),
         st.sampled_from([*LOCATIONS, "retry", "skip", "cancel"]),

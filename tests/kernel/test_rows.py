@@ -1,6 +1,7 @@
 """The rows of a batch: heads, open work, published values, snapshots."""
 
 from perdure.codec import decode
+from perdure.kernel import snapshot
 from perdure.kernel.batch import Batch
 from perdure.kernel.kernel import decode_outcome
 from tests.kernel.machines import World
@@ -186,3 +187,19 @@ def test_a_batch_knows_whether_it_has_something_to_write_or_to_say():
 
     batch.inbox_removed.append(b"x")
     assert batch.writes
+
+
+def test_a_snapshot_remembers_everything_that_apply_folds():
+    world = World()
+    undo = ("then", "cancel", [("withdraw", "x"), ("publish", "p", 1)])
+    world.start("a", ("call", "x"), ("call", "y"), undo)
+    world.tell("a", ("note",), id="seen")
+    world.run()
+    world.cancel("a")
+    world.run()
+    live = world.instance("a")
+
+    row = snapshot.take(live)
+
+    assert row is not None and live.cancelled and live.seen and live.published and live.open
+    assert snapshot.restore(row).state() == live.state()

@@ -1,6 +1,6 @@
 """An instance that stops itself needs a person: retry, skip or cancel."""
 
-from perdure.kernel.events import Received
+from perdure.kernel.events import Received, Redelivered
 from perdure.kernel.mailbox import Accepted, Refused
 from perdure.kernel.receipt import DONE
 from tests.kernel.machines import World
@@ -191,3 +191,20 @@ def test_what_it_is_stuck_at_is_not_lost_with_a_snapshot(monkeypatch):
     world.run()
 
     assert isinstance(world.answers[ticket], Accepted)
+
+
+def test_a_redelivery_that_finds_the_instance_stuck_is_made_up_for_when_it_goes_on():
+    world = World()
+    world.start("a", ("call", "x"), ("then", "skip", [("note",)]))
+    world.run().restart(recover=False)
+    world.tell("a", ("stuck", "here"))
+    world.load()
+    for *_, instance, intent in world.kernel.recover(world.id("a"), ()):
+        world.offer(instance, Redelivered(intent))
+    world.run()
+    assert world.status("a") == "stuck" and world.calls() == ["a x 1"]
+
+    world.skip("a", "here")
+    world.run()
+
+    assert world.calls() == ["a x 1", "a x 2"]

@@ -1,6 +1,7 @@
-"""The process that `test_kill.py` kills: it keeps fifty flows running until all of them are done."""
+"""The process that `test_kill.py` kills: it keeps fifty flows running."""
 
 import asyncio
+import itertools
 import os
 import sys
 
@@ -58,23 +59,26 @@ async def company(url: str, ledger: str) -> None:
         assert [await walker.result() for walker in walkers] == [sum(range(STEPS))] * 20
 
 
-async def main(url: str, ledger: str, flows: int) -> None:
+async def main(url: str, ledger: str, *, more: bool) -> None:
+    """Keep fifty flows running: those that an earlier life has left, and new ones for ever, or only the former."""
     async with perdure.open(url, workflows=[walk]) as engine:
         print("ready", flush=True)
-        slots = asyncio.Semaphore(RUNNING)
+        newest = await engine.instances(limit=1)
+        following = itertools.count(int(newest[0].key[1:]) + 1 if newest else 0)
+        left = [summary.key for summary in await engine.instances(status="running", limit=2 * RUNNING)]
+        assert len(left) <= RUNNING
 
-        async def one(number: int) -> int:
-            async with slots:
-                handle = await engine.start(walk, ledger, key=f"w{number}")
-                return int(await handle.result())
+        async def keep_one(key: str | None) -> None:
+            while key is not None or more:
+                if key is None:
+                    key = f"w{next(following)}"
+                    await engine.start(walk, ledger, key=key)
+                assert await engine.handle(walk, key).result() == sum(range(STEPS))
+                key = None
 
-        results = await asyncio.gather(*(one(number) for number in range(flows)))
-        assert results == [sum(range(STEPS))] * flows
-    print("done", flush=True)
+        await asyncio.gather(*(keep_one(key) for key in [*left, *[None] * (RUNNING - len(left))]))
 
 
 if __name__ == "__main__":
-    if sys.argv[3] == "company":
-        asyncio.run(company(sys.argv[1], sys.argv[2]))
-    else:
-        asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    url, ledger, what = sys.argv[1:]
+    asyncio.run(company(url, ledger) if what == "company" else main(url, ledger, more=what == "for ever"))

@@ -49,9 +49,7 @@ def store_commits(store: SqliteStore, size: int) -> Callable[[int], None]:
     def run(times: int) -> None:
         for _ in range(times):
             batch = Batch()
-            batch.journal = [
-                JournalRow(seq, seq % 50, seq, BODY) for seq, _ in zip(numbers, range(size), strict=False)
-            ]
+            batch.journal = [JournalRow(seq, seq % 50, seq, BODY) for seq, _ in zip(numbers, range(size), strict=False)]
             store.commit(batch, fail)
 
     return run

@@ -28,9 +28,7 @@ def test_migrations_end_at_the_schema():
 
 
 def test_there_is_one_migration_for_each_version():
-    names = sorted(
-        file.name for file in PACKAGE.joinpath("migrations").iterdir() if file.name.endswith(".sql")
-    )
+    names = sorted(file.name for file in PACKAGE.joinpath("migrations").iterdir() if file.name.endswith(".sql"))
 
     assert names == [f"{number:04}.sql" for number in range(1, schema.VERSION + 1)]
 

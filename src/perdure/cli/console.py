@@ -104,9 +104,7 @@ def _shared(db: Database) -> list[click.Parameter]:
         "optional": "Check this database too: path of a SQLite file, or sqlite:///path.",
         "memory": "Keep the run in this SQLite file, so that it survives.  [default: nothing is kept]",
     }
-    default: dict[str, Any] = (
-        {"default": ":memory:"} if db == "memory" else {}
-    )  # click tells None from nothing
+    default: dict[str, Any] = {"default": ":memory:"} if db == "memory" else {}  # click tells None from nothing
     return [
         click.Option(
             ["--db"],

@@ -45,11 +45,7 @@ class Reasons:
         status = self._look.state.status
         if status in TERMINAL:
             return [self._ended()]
-        reasons = (
-            [self._stuck()]
-            if status is Status.STUCK
-            else [await self._open(each) for each in self._look.waiting]
-        )
+        reasons = [self._stuck()] if status is Status.STUCK else [await self._open(each) for each in self._look.waiting]
         if self._look.state.cancelled:
             reasons.insert(0, Reason("cancel", "It was asked to cancel, and is cleaning up."))
         return [*reasons, *await self._engine(), *await self._undelivered()]
@@ -70,9 +66,7 @@ class Reasons:
                 return Reason(kind, f"It waits for the {kind} {open.location}{self._since(open)}.", "", open)
 
     def _step(self, open: Waiting) -> Reason:
-        nth = f"attempt {open.attempt}" + (
-            f", run {open.delivery} after a crash" if open.delivery > 1 else ""
-        )
+        nth = f"attempt {open.attempt}" + (f", run {open.delivery} after a crash" if open.delivery > 1 else "")
         if open.held:
             text = f"The step {open.location} waits for a free place in the executor {open.what}"
             return Reason("held", f"{text}{self._since(open)}.", "", open)
@@ -95,11 +89,7 @@ class Reasons:
     def _message(self, open: Waiting) -> Reason:
         names = open.what.split(", ") if open.what else []
         wanted = " or ".join(names) if names else "of any name"
-        deadline = (
-            f", at most until {local(open.due)} ({until(open.due, self._now)})"
-            if open.due is not None
-            else ""
-        )
+        deadline = f", at most until {local(open.due)} ({until(open.due, self._now)})" if open.due is not None else ""
         send = self._console.command("send", self._look.id, names[0] if names else "NAME", "{}")
         return Reason("wait", f"It waits for a message {wanted}{self._since(open)}{deadline}.", send, open)
 
@@ -108,9 +98,7 @@ class Reasons:
         head = await self._queries.head(Address(workflow, key))
         status = "is about to start" if head is None else f"is {head.status}"
         todo = self._console.command("why", open.what)
-        return Reason(
-            "child", f"It waits for its child {open.what}, which {status}{self._since(open)}.", todo, open
-        )
+        return Reason("child", f"It waits for its child {open.what}, which {status}{self._since(open)}.", todo, open)
 
     def _since(self, open: Waiting) -> str:
         return f" since {span((self._now - open.since).total_seconds())}"
@@ -138,9 +126,7 @@ class Reasons:
         workflow = self._look.summary.workflow
         if owner is None:
             text = f"No engine runs on {self._console.db}: nothing moves until one does."
-            return [
-                Reason("no-engine", text, "perdure.open(...) in your program, or `perdure run`, runs one")
-            ]
+            return [Reason("no-engine", text, "perdure.open(...) in your program, or `perdure run`, runs one")]
         if workflow not in {name for name, _ in await self._queries.workflows()}:
             text = f"The engine that runs, {owner}, does not know the workflow {workflow!r}."
             return [Reason("unknown-workflow", text, "register it: perdure.open(url, workflows=[...])")]
@@ -164,9 +150,7 @@ class Reasons:
         state, when = self._look.state, ago(self._look.summary.changed_at, self._now)
         match state.status:
             case Status.COMPLETED:
-                return Reason(
-                    "completed", f"It completed {when}, with the result {short(self._look.result)}."
-                )
+                return Reason("completed", f"It completed {when}, with the result {short(self._look.result)}.")
             case Status.CANCELLED:
                 reason = self._look.error.message if self._look.error is not None else ""
                 return Reason("cancelled", f"It was cancelled {when}" + (f": {reason}" if reason else "."))

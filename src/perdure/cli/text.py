@@ -42,9 +42,7 @@ def to_json(value: Any, indent: int | None = None) -> str:
 def _plain(value: Any) -> Any:
     match value:
         case Mapping():
-            return {
-                key if isinstance(key, str) else str(_plain(key)): _plain(item) for key, item in value.items()
-            }
+            return {key if isinstance(key, str) else str(_plain(key)): _plain(item) for key, item in value.items()}
         case list() | tuple():
             return [_plain(item) for item in value]
         case float():
@@ -121,9 +119,7 @@ def told(line: Line, width: int | None = 60, values: bool = True) -> str:
         words.append(first_line(str(line.error)))
     led_to = [*line.opened]
     if line.outcome:
-        reason = (
-            f": {first_line(str(line.error))}" if line.error is not None and line.event != "cancel" else ""
-        )
+        reason = f": {first_line(str(line.error))}" if line.error is not None and line.event != "cancel" else ""
         led_to.append(styled(line.outcome) + reason)
     text = " ".join(word for word in words if word)
     return f"{text} → {', '.join(led_to)}" if led_to else text

@@ -35,16 +35,13 @@ class Signature:
         hints = hints_of(function, _enclosing(function))
         self._kinds = {parameter.name: parameter.kind for parameter in parameters}
         self._converters = {
-            parameter.name: _converter_of(parameter, hints.get(parameter.name, Any))
-            for parameter in parameters
+            parameter.name: _converter_of(parameter, hints.get(parameter.name, Any)) for parameter in parameters
         }
         self._defaults = {p.name: p.default for p in parameters if p.default is not _EMPTY}
         self._result = converter(hints.get("return", Any))
         # Most functions take named parameters only: those are bound without the machinery of `inspect`.
         self._simple = all(kind is _POSITIONAL or kind is _NAMED for kind in self._kinds.values())
-        self._positional = [
-            name for name, kind in self._kinds.items() if kind in (_POSITIONAL, _POSITIONAL_ONLY)
-        ]
+        self._positional = [name for name, kind in self._kinds.items() if kind in (_POSITIONAL, _POSITIONAL_ONLY)]
 
     @classmethod
     def of(cls, fn: Callable[..., Any], skip_first: bool = False) -> Self:
@@ -63,9 +60,7 @@ class Signature:
         except NotPlain as error:
             raise NotPlain(f"$.{name}{error.path[1:]}", error.found, error.advice) from None
         except RecursionError:
-            raise NotPlain(
-                f"$.{name}", "a value nested too deeply", "flatten it; check for a cycle"
-            ) from None
+            raise NotPlain(f"$.{name}", "a value nested too deeply", "flatten it; check for a cycle") from None
         return plain
 
     def bind_plain(self, value: Any) -> dict[str, Any]:

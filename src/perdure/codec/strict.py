@@ -184,10 +184,7 @@ def _date(content: Any) -> date:
 
 def _decimal(content: Any) -> Any:
     exponent, mantissa = _expect(list, content)
-    if (
-        abs(_expect(int, mantissa)) >= 10**DECIMAL_DIGITS_MAX
-        or abs(_expect(int, exponent)) > DECIMAL_EXPONENT_MAX
-    ):
+    if abs(_expect(int, mantissa)) >= 10**DECIMAL_DIGITS_MAX or abs(_expect(int, exponent)) > DECIMAL_EXPONENT_MAX:
         raise ValueError
     return decimal_of(exponent, mantissa)
 

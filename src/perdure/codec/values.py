@@ -270,11 +270,7 @@ def _timedelta(value: timedelta) -> bytes:
 
 def _decimal(value: Decimal) -> bytes:
     sign, digits, exponent = value.as_tuple()
-    if (
-        not isinstance(exponent, int)
-        or len(digits) > DECIMAL_DIGITS_MAX
-        or abs(exponent) > DECIMAL_EXPONENT_MAX
-    ):
+    if not isinstance(exponent, int) or len(digits) > DECIMAL_DIGITS_MAX or abs(exponent) > DECIMAL_EXPONENT_MAX:
         raise _Refused
     mantissa = int("".join(map(str, digits)))
     return b"\xc4\x82" + _int(exponent) + _int(-mantissa if sign else mantissa)
@@ -340,9 +336,7 @@ def _explain(value: Any, error: Exception) -> Exception:
         path, item, depth = trail.pop()
         if isinstance(item, dict | list | tuple):
             if depth == DEPTH_MAX:
-                return NotPlain(
-                    path, f"a value nested deeper than {DEPTH_MAX} levels", "flatten it; check for a cycle"
-                )
+                return NotPlain(path, f"a value nested deeper than {DEPTH_MAX} levels", "flatten it; check for a cycle")
             if isinstance(item, dict):
                 for name in item:
                     if refusal := _explain_key(path, name):
@@ -374,9 +368,7 @@ def _explain_scalar(path: str, item: Any) -> NotPlain | None:
     try:
         _write(item, [], 0)
     except UnicodeEncodeError:
-        return NotPlain(
-            path, "text that is not valid Unicode", "replace its lone surrogates, or record bytes"
-        )
+        return NotPlain(path, "text that is not valid Unicode", "replace its lone surrogates, or record bytes")
     except Exception:
         if isinstance(item, datetime) and item.tzinfo is None:
             return NotPlain(path, "a datetime without a time zone", "give it one, for example tzinfo=UTC")
@@ -388,9 +380,7 @@ def _explain_scalar(path: str, item: Any) -> NotPlain | None:
             return NotPlain(path, "a set", "use a sorted list, or annotate it as a set")
         if isinstance(item, bytearray | memoryview):
             return NotPlain(path, f"a {type_name(item)}", "copy it with bytes()")
-        return NotPlain(
-            path, f"a value of type {type_name(item)}", "convert it to plain data (str, int, dict...)"
-        )
+        return NotPlain(path, f"a value of type {type_name(item)}", "convert it to plain data (str, int, dict...)")
     return None
 
 

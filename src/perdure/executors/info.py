@@ -35,9 +35,7 @@ class StepInfo:
     @classmethod
     def of(cls, publication: Publication) -> StepInfo:
         effect = publication.effect
-        return cls(
-            publication.address, effect.location, effect.attempt, publication.delivery, publication.identity
-        )
+        return cls(publication.address, effect.location, effect.attempt, publication.delivery, publication.identity)
 
     @property
     def instance(self) -> str:
@@ -83,9 +81,7 @@ def ok(value: Any, returns: Any) -> Receipt:
         return Receipt("error", error=failure(unusable, retry=False))
 
 
-NO_WORK: Final = Receipt(
-    "error", error=Failure("NoWork", "the flow's code no longer asks for this step", retry=False)
-)
+NO_WORK: Final = Receipt("error", error=Failure("NoWork", "the flow's code no longer asks for this step", retry=False))
 
 
 def error(exception: BaseException) -> Receipt:
@@ -94,9 +90,7 @@ def error(exception: BaseException) -> Receipt:
 
 def failure(exception: BaseException, *, retry: bool) -> Failure:
     text = "".join(traceback.format_exception(exception))
-    return Failure(
-        type(exception).__qualname__, _unicode(_message(exception)), _unicode(text), _data(exception), retry
-    )
+    return Failure(type(exception).__qualname__, _unicode(_message(exception)), _unicode(text), _data(exception), retry)
 
 
 def _message(exception: BaseException) -> str:

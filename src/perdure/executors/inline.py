@@ -27,9 +27,7 @@ class InlineExecutor:
         else:
             answered(publication.intent, info.NO_WORK)
 
-    def perform(
-        self, intent: bytes, work: Work, about: info.StepInfo, answered: Answered
-    ) -> asyncio.Task[None]:
+    def perform(self, intent: bytes, work: Work, about: info.StepInfo, answered: Answered) -> asyncio.Task[None]:
         """Await what the work gives, as a task."""
         coroutine = self._run(intent, work, about, answered)
         task = self._tasks[intent] = self._loop.create_task(coroutine, context=self._context.copy())

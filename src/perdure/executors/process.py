@@ -125,9 +125,7 @@ class _Call:
             return info.error(error)
 
     def _died(self) -> Receipt:
-        text = (
-            f"the process that ran {decode(self.params)['call']} {self.child.end()} before it had an answer"
-        )
+        text = f"the process that ran {decode(self.params)['call']} {self.child.end()} before it had an answer"
         return Receipt("error", error=Failure("ProcessDied", text, retry=True))
 
 

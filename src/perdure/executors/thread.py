@@ -70,9 +70,7 @@ class ThreadExecutor:
         elif wanted:
             work = call.work._replace(function=lambda: result, args=(), kwargs={})
             task = self._inline.perform(call.intent, work, call.about, call.answered)
-            task.add_done_callback(
-                lambda _: _drop(result)
-            )  # stopped before its first line, it was never awaited
+            task.add_done_callback(lambda _: _drop(result))  # stopped before its first line, it was never awaited
         else:
             _drop(result)
 

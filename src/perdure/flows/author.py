@@ -116,9 +116,7 @@ class StepFunction(Generic[P, R]):
     def __get__(self, owner: None, kind: type, /) -> StepFunction[P, R]: ...
 
     @overload
-    def __get__(
-        self: StepFunction[Concatenate[Owner, Q], R], owner: Owner, kind: type, /
-    ) -> StepFunction[Q, R]: ...
+    def __get__(self: StepFunction[Concatenate[Owner, Q], R], owner: Owner, kind: type, /) -> StepFunction[Q, R]: ...
 
     def __get__(self, owner: Any, kind: type, /) -> Any:
         """A step that is a method: bound, it keeps its options."""
@@ -193,8 +191,7 @@ class Flow(Generic[P, R]):
         return (
             not same_operations(recorded, current)
             or recorded.withdraw != current.withdraw
-            or [(send.to, send.name) for send in recorded.send]
-            != [(send.to, send.name) for send in current.send]
+            or [(send.to, send.name) for send in recorded.send] != [(send.to, send.name) for send in current.send]
         )
 
     def where(self, machine: Machine, effect: Effect | None) -> str:
@@ -259,9 +256,7 @@ def flow(
         _check(function)
         called = function.__name__ if name is None else text(name, "the name of a flow")
         if "/" in called:
-            raise BadCall(
-                f"the name of a flow has no slash, found {called!r}: an instance is named workflow/key"
-            )
+            raise BadCall(f"the name of a flow has no slash, found {called!r}: an instance is named workflow/key")
         return Flow(function, called, str(version), strict_names, seconds(cleanup))
 
     return define if function is None else define(function)
@@ -274,9 +269,7 @@ def _check(function: Any) -> None:
         raise NotAFlow(f"the step {function.__name__!r}", where)
     if not inspect.iscoroutinefunction(function):
         kind = "a generator" if inspect.isasyncgenfunction(function) else "a plain function"
-        found = (
-            f"{kind} {function.__name__!r}" if code is not None else f"{type(function).__name__} {function!r}"
-        )
+        found = f"{kind} {function.__name__!r}" if code is not None else f"{type(function).__name__} {function!r}"
         raise NotAFlow(found, where)
     if code is not None and code.co_argcount == 0 and not code.co_flags & inspect.CO_VARARGS:
         raise NotAFlow(f"`async def {function.__name__}()` without a parameter for the context", where)

@@ -96,9 +96,7 @@ class Step:
     ) -> Awaitable[T]: ...
 
     @overload
-    def __call__(
-        self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Awaitable[T]: ...
+    def __call__(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
 
     def __call__(self, name: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not (isinstance(name, str) and callable(function)):  # type: ignore[redundant-expr]
@@ -129,9 +127,7 @@ async def _step(  # noqa: PLR0917  # called once, at every step
     errors: list[Failure] = []
     attempt = 1
     while True:
-        allowed = max(
-            2, options.retries + 2 - attempt
-        )  # a crash uses up an attempt; one crash is always survived
+        allowed = max(2, options.retries + 2 - attempt)  # a crash uses up an attempt; one crash is always survived
         call = Call(location, attempt, executor, timeout, allowed, params)
         operation = machine.open(call, work=work)
         assert operation.future is not None
@@ -297,9 +293,7 @@ class Context:
         if not isinstance(workflow, str):
             name, value = workflow.name, workflow.encode_input(args, kwargs)
         elif args:
-            raise BadCall(
-                f"child {workflow!r} is known here by its name only: pass keyword arguments, or the workflow"
-            )
+            raise BadCall(f"child {workflow!r} is known here by its name only: pass keyword arguments, or the workflow")
         else:
             name, value = workflow, limited(encode(to_plain(kwargs)), f"the input of {workflow}")
         location = machine.claim(name)
@@ -368,9 +362,7 @@ class Context:
             for number, item in enumerate(values)
         ]
         await self._settled(tasks)
-        errors = {
-            str(number): error for number, task in enumerate(tasks) if (error := _error(task)) is not None
-        }
+        errors = {str(number): error for number, task in enumerate(tasks) if (error := _error(task)) is not None}
         if errors:
             raise JoinFailed(name, errors)
         return [task.result() for task in tasks]
@@ -383,9 +375,7 @@ class Context:
         machine.note(verb, location)
         inside = {branch: scope.branch(location, branch) for branch in branches}  # a bad name starts nothing
         return {
-            branch: machine.loop.spawn(
-                _called(function, self), inside[branch], copy_context(), f"{name}/{branch}"
-            )
+            branch: machine.loop.spawn(_called(function, self), inside[branch], copy_context(), f"{name}/{branch}")
             for branch, function in branches.items()
         }
 
@@ -430,9 +420,7 @@ class Context:
                 entry, turns = machine.moment.number, 0
             turns += 1
             if turns > TURNS_MAX:
-                raise BadCall(
-                    f"loop {name!r} ran {TURNS_MAX:,} iterations without waiting for anything: it spins"
-                )
+                raise BadCall(f"loop {name!r} ran {TURNS_MAX:,} iterations without waiting for anything: it spins")
             machine.log.mark(location, number, machine.moment.number, value)
             token = scopes.current.set(scope.iteration(location, number))
             try:
@@ -445,9 +433,7 @@ class Context:
                 machine.prune(location, keep)
                 return answer.value
             if answer is not None and not isinstance(answer, Continue):
-                raise BadCall(
-                    f"the body of loop {name!r} returned {answer!r}; return Continue, Break or nothing"
-                )
+                raise BadCall(f"the body of loop {name!r} returned {answer!r}; return Continue, Break or nothing")
             if answer is not None:
                 value = _state_bytes(name, answer.state)
             number += 1

@@ -154,9 +154,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
     def _enter(self) -> tuple[Any, Any]:
         outer, hooks = asyncio_events._get_running_loop(), sys.get_asyncgen_hooks()
         asyncio_events._set_running_loop(self)
-        sys.set_asyncgen_hooks(
-            None, None
-        )  # generators of a flow are closed where they stand, not on the outer loop
+        sys.set_asyncgen_hooks(None, None)  # generators of a flow are closed where they stand, not on the outer loop
         return outer, hooks
 
     def _leave(self, outer: Any, hooks: Any) -> None:
@@ -248,17 +246,13 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self._turns[place].become(self._ready.pop())
         return task
 
-    def spawn(
-        self, coro: Coroutine[Any, Any, Any], scope: Scope, context: Context, name: object = None
-    ) -> FlowTask:
+    def spawn(self, coro: Coroutine[Any, Any, Any], scope: Scope, context: Context, name: object = None) -> FlowTask:
         """A task in a scope of its own. `context` becomes the task's."""
         if self._closed:
             coro.close()
             raise Evicted
         context.run(scopes.current.set, scope)
-        label = (
-            scope.path.rstrip("/") if name is None else str(name)
-        )  # asyncio would count across the process
+        label = scope.path.rstrip("/") if name is None else str(name)  # asyncio would count across the process
         number = crc32(scope.path.encode(), self._salt)
         task = FlowTask(scope.path, number, _Guarded(coro, self), context, loop=self, name=label)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # an evicted flow is not a leak
@@ -321,9 +315,7 @@ class _Guarded(Coroutine[Any, Any, Any]):
         return awaited
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(
-            self._coro, name
-        )  # cr_frame, cr_await, __qualname__...: what tracebacks and people ask for
+        return getattr(self._coro, name)  # cr_frame, cr_await, __qualname__...: what tracebacks and people ask for
 
 
 def source_of(coro: Any) -> str:

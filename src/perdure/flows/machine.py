@@ -102,9 +102,7 @@ class FlowMachine:
             return None
         try:
             twin = FlowMachine(self.flow, self.address, data)
-        except (
-            Exception
-        ):  # an iteration had left more behind than its state: the journal goes on being read whole
+        except Exception:  # an iteration had left more behind than its state: the journal goes on being read whole
             return None
         same = twin._shape() == self._shape()
         twin.dispose()
@@ -166,16 +164,12 @@ class FlowMachine:
         try:
             self.loop.drain()
         except SystemExit as error:
-            raise BadCall(
-                f"the flow raised SystemExit({error.code}): a flow cannot end the process"
-            ) from error
+            raise BadCall(f"the flow raised SystemExit({error.code}): a flow cannot end the process") from error
         main = self._main
         assert main is not None
         if main.done():
             for task in self.loop.pending():
-                if (
-                    task.cancelling()
-                ):  # a cancelled `gather` or `timeout` does not wait for the clean-up either
+                if task.cancelling():  # a cancelled `gather` or `timeout` does not wait for the clean-up either
                     self._wait_for(task)
         if (self._losers or not main.done()) and (self._cancel_reason is not None or main.done()):
             self._bound_cleanup()
@@ -239,9 +233,7 @@ class FlowMachine:
             raise Evicted
         return scopes.current.get().claim(name)
 
-    def open(
-        self, effect: Effect, *, work: object = None, fire: Callable[[], None] | None = None
-    ) -> Operation:
+    def open(self, effect: Effect, *, work: object = None, fire: Callable[[], None] | None = None) -> Operation:
         """Ask for an effect. It is recorded with this delivery, and only then handed out."""
         if self._disposed:
             raise Evicted

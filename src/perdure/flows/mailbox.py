@@ -80,7 +80,5 @@ class Mailbox:
 
     def waiting_for(self, message: Message) -> Operation | None:
         """The oldest receive that takes this message."""
-        found = [
-            next(iter(waits.values())) for name in (message.name, *ANY) if (waits := self._waits.get(name))
-        ]
+        found = [next(iter(waits.values())) for name in (message.name, *ANY) if (waits := self._waits.get(name))]
         return min(found, key=lambda pair: pair[0])[1] if found else None

@@ -107,7 +107,7 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
     held = frozenset(entry.held) if entry.held else ()
     for id in decision.withdraw:
         _close(instance, id, changed)
-    opened = decision.open if decision.outcome is None else ()  # what the last decision asks for never begins
+    opened = decision.open if decision.outcome is None else ()  # what the end asks for never begins
     ids = entry.intents or [instance.intent_id(effect) for effect in opened]
     for id, effect in zip(ids, opened, strict=False):
         intent = Intent(id, effect)

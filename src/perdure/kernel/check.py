@@ -1,7 +1,7 @@
-"""What every decision must satisfy before it is recorded. A machine that breaks a rule counts as one that raised.
+"""What every decision must satisfy before it is recorded. Breaking a rule counts as raising.
 
-`apply` may then trust the journal: a decision that it could not fold must never get there, or the instance could not be
-loaded again.
+`apply` may then trust the journal: a decision that it could not fold must never get there, or the instance
+could not be loaded again.
 """
 
 from .decision import Decision

@@ -15,7 +15,6 @@ from .effects import KINDS, NUMBERS, Call, Effect, Wait
 from .events import Event
 from .location import Patterns
 
-
 Packed = tuple[Any, ...]
 
 

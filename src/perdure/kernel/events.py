@@ -51,7 +51,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag="m"):
 
 
 class CancelAsked(msgspec.Struct, frozen=True, array_like=True, tag="c"):
-    """`intent`: asked by a parent that no longer waits. It concerns the child of that intent, not a namesake."""
+    """`intent`: asked by a parent that no longer waits; it concerns the child of that intent and no namesake."""
 
     reason: str = ""
     intent: bytes = b""

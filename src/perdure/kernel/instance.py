@@ -30,7 +30,9 @@ class Intent(msgspec.Struct):
     id: bytes
     effect: Effect
     delivery: int = 1  # how often the executor was asked; recorded before it is asked
-    strikes: int = 1  # deliveries that count: not those that were parked, nor those made in the company of other suspects
+    strikes: int = (
+        1  # deliveries that count: not those that were parked, nor those made in the company of other suspects
+    )
     counted: bool = True  # whether the last delivery is among the strikes
     held: bool = False  # by the gate
 

@@ -264,9 +264,7 @@ class Kernel:
             case Message(id=id) if id in instance.seen:
                 self.counts["duplicate"] += 1
                 return Accepted(instance.id, instance.address, fresh=False)
-            case CancelAsked(intent=asked) if asked and (
-                instance.parent is None or instance.parent.intent != asked
-            ):
+            case CancelAsked(intent=asked) if asked and (instance.parent is None or instance.parent.intent != asked):
                 return self._stale()
             case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
                 return Accepted(instance.id, instance.address, fresh=False)
@@ -419,9 +417,7 @@ class Kernel:
                         self._judge(instance, id, effect, held, denied)
             packed, fresh = pack(decision.open, instance.patterns) if decision.open else ((), ())
             number = instance.version + 1
-            entry = Entry(
-                self.seq, instance.id, number, self.at, event, decision, tuple(held), fresh, intents
-            )
+            entry = Entry(self.seq, instance.id, number, self.at, event, decision, tuple(held), fresh, intents)
             body = encode(entry, packed)
             limit = instance.workflow.limits.bytes if instance.workflow is not None else None
             if limit is not None and len(body) > limit and not spoiled:
@@ -449,11 +445,13 @@ class Kernel:
 
     # ---- what an entry implies -----------------------------------------------------------------------------------
 
-    def _index(
-        self, instance: Instance, entry: Entry, changed: Changed, before: Status, batch: Batch
-    ) -> None:
+    def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status, batch: Batch) -> None:
         for intent in changed.closed:
-            if type(intent.effect) is not Call and due_of(intent.effect) is not None and batch.work_opened.pop(intent.id, None) is None:
+            if (
+                type(intent.effect) is not Call
+                and due_of(intent.effect) is not None
+                and batch.work_opened.pop(intent.id, None) is None
+            ):
                 batch.work_closed.append(intent.id)
         for intent in changed.opened:
             row = work_row(instance.id, intent) if type(intent.effect) is not Call else None
@@ -464,9 +462,7 @@ class Kernel:
         if instance.status is not before or instance.version == 1:
             batch.heads[instance.id] = head_row(instance, entry.at)
 
-    def _spread(
-        self, instance: Instance, entry: Entry, heard: Event, changed: Changed, batch: Batch
-    ) -> None:
+    def _spread(self, instance: Instance, entry: Entry, heard: Event, changed: Changed, batch: Batch) -> None:
         """What others hear of an entry: executors after the commit, other instances in the same transaction."""
         for intent in changed.closed:
             self._stop(instance, heard, intent, batch)
@@ -576,7 +572,7 @@ class Kernel:
     def _shelve(self, instance: Instance, offer: Offer, batch: Batch) -> None:
         """A stuck instance takes no events. They are kept as inbox rows and delivered when it goes on."""
         event = offer.event
-        if isinstance(event, Redelivered | Released):  # `recover` finds the call again when the instance goes on
+        if isinstance(event, Redelivered | Released):  # `recover` finds it again when the instance goes on
             self._stop_running(event.intent, instance.open[event.intent].effect)
             if type(event) is Redelivered:
                 self._orphans.add(event.intent)
@@ -594,7 +590,7 @@ class Kernel:
         instance.shelf.append(offer)
 
     def _leave(self, offer: Offer, batch: Batch) -> bool:
-        """An engine without the workflow must not use up what waits for it in the inbox: another engine may have it."""
+        """An engine without the workflow must not use up what waits for it in the inbox: another may have it."""
         if offer.ticket is not None or (type(offer.event) is Started and offer.event.parent is not None):
             return False
         if offer.inbox is None and offer.caused:
@@ -821,4 +817,3 @@ def _by_arrival(offer: Offer) -> int:
 
 def _word(event: Event) -> str:
     return type(event).__name__.lower()
-

@@ -17,7 +17,7 @@ class Offer(msgspec.Struct, eq=False):
     inbox: bytes | None = None  # the inbox row that is deleted by the entry that records this event
     caused: bool = False  # by an entry of this shard: it must not be lost with the memory
     taken: bool = False
-    number: int = 0  # of its arrival, while its instance is not in memory: names and ids wait in different places
+    number: int = 0  # of its arrival, while its instance is away: names and ids wait in different places
 
 
 class Accepted(msgspec.Struct, frozen=True):

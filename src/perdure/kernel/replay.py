@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 from perdure.errors import Divergence
 
+from .apply import apply
 from .batch import JournalRow, SnapshotRow
 from .decision import Decision
 from .effects import Effect, attempt_of
@@ -19,7 +20,6 @@ from .location import Patterns
 from .machine import Machine, Workflow
 from .moment import Moment
 from .snapshot import restore
-from .apply import apply
 
 
 def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalRow]) -> Instance:
@@ -78,9 +78,7 @@ def _divergence(
     )
 
 
-def _first_difference(
-    recorded: Decision, current: Decision
-) -> tuple[Effect | str | None, Effect | str | None]:
+def _first_difference(recorded: Decision, current: Decision) -> tuple[Effect | str | None, Effect | str | None]:
     """The first operation that is not the same: an effect, a note, or None where there is no more."""
     for then, now in (
         *zip_longest(recorded.open, current.open),

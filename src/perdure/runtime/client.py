@@ -149,9 +149,7 @@ class Client:
     ) -> Handle[Any]:
         name = workflow if isinstance(workflow, str) else workflow.name
         address = Address(name, _checked_key(key))
-        event = Started(
-            name, address.key, value, self._door.entropy(), tags=_checked_tags(tags), reuse=reuse or ""
-        )
+        event = Started(name, address.key, value, self._door.entropy(), tags=_checked_tags(tags), reuse=reuse or "")
         instance = await self._door.put(address, event)
         return Handle(self._door, address, workflow, instance)
 

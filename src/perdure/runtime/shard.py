@@ -333,9 +333,7 @@ class Shard:
         running.started = True
         if effect.timeout is not None:
             intent, timeout = publication.intent, effect.timeout
-            running.alarm = self._clock.call_at(
-                self._clock.now() + timeout, lambda: self._time_out(intent, timeout)
-            )
+            running.alarm = self._clock.call_at(self._clock.now() + timeout, lambda: self._time_out(intent, timeout))
         executor.start(publication, self._answered)
 
     def _time_out(self, intent: bytes, timeout: int) -> None:

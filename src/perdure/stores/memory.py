@@ -128,9 +128,7 @@ class MemoryStore:
     def _fenced(self) -> PerdureError | None:
         database, lease = self.database, self._lease
         if lease is None:
-            return Fenced(
-                "this store holds no lease: it was never acquired, or released; nothing was written"
-            )
+            return Fenced("this store holds no lease: it was never acquired, or released; nothing was written")
         if lease.epoch != database.epoch:
             return Fenced(
                 f"{database.owner or 'another engine'} took over: epoch {database.epoch} follows "
@@ -239,9 +237,7 @@ class MemoryStore:
             start=start,
             reuse=reuse,
             head=self._head(row.instance or Address(*name)),
-            pending=lambda: (
-                other for _, other in database.inbox.values() if (other.workflow, other.key) == name
-            ),
+            pending=lambda: (other for _, other in database.inbox.values() if (other.workflow, other.key) == name),
             workflows=lambda: database.workflows,
         )
         if answer is not None:
@@ -274,9 +270,7 @@ class MemoryStore:
             except PerdureError as error:
                 problems.append(f"{what}: {error}")
         rebuilt = rebuild(database.journal)
-        stored = Indexes(
-            database.heads, database.work, database.published, [row for _, row in database.inbox.values()]
-        )
+        stored = Indexes(database.heads, database.work, database.published, [row for _, row in database.inbox.values()])
         return problems + rebuilt.problems + differences(rebuilt, stored)
 
 

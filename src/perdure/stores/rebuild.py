@@ -232,13 +232,9 @@ class _Fold:
 
     def caused(self) -> list[Caused]:
         """Starts first: what else is addressed by name can need them."""
-        starts = [
-            Caused(address, start, self._waits(*waiting))
-            for waiting, (address, start) in self._starts.items()
-        ]
+        starts = [Caused(address, start, self._waits(*waiting)) for waiting, (address, start) in self._starts.items()]
         receipts = [
-            Caused(instance, Received(intent, receipt), True)
-            for (instance, intent), receipt in self._receipts.items()
+            Caused(instance, Received(intent, receipt), True) for (instance, intent), receipt in self._receipts.items()
         ]
         children = self._children_to_cancel()
         cancels = [

@@ -92,9 +92,7 @@ class Auditor(_Fold):
     def wrote(self, process: int, epoch: int, batch: Batch) -> None:
         """A batch has just become durable."""
         if epoch != self._database.epoch:
-            raise Violation(
-                f"process {process} wrote with epoch {epoch}, but {self._database.epoch} is the owner's"
-            )
+            raise Violation(f"process {process} wrote with epoch {epoch}, but {self._database.epoch} is the owner's")
         for row in batch.journal:
             if row.seq != self._seq + 1:
                 raise Violation(f"entry {row.seq} follows entry {self._seq}: the journal has a gap")
@@ -108,9 +106,7 @@ class Auditor(_Fold):
         self._check(self.problems)
         for executor, slots in self.slots.items():
             if slots is not None and self._admitted[executor] > slots:
-                raise Violation(
-                    f"{self._admitted[executor]} calls are admitted to {executor}, which has {slots} slots"
-                )
+                raise Violation(f"{self._admitted[executor]} calls are admitted to {executor}, which has {slots} slots")
         rebuilt = Rebuilt(self.heads, self.work, self.published, self.caused(), self.problems, self.broken)
         inbox = [row for _, row in self._database.inbox.values()]
         stored = Indexes(self._database.heads, self._database.work, self._database.published, inbox)
@@ -131,9 +127,7 @@ class Auditor(_Fold):
         for intent in changed.opened:
             if type(intent.effect) is Call:
                 if intent.id in self.calls:
-                    raise Violation(
-                        f"{instance.address}: {intent.effect.location} was opened twice under one id"
-                    )
+                    raise Violation(f"{instance.address}: {intent.effect.location} was opened twice under one id")
                 effect = intent.effect
                 self.calls[intent.id] = Opened(
                     instance.id, effect.location, effect.executor, effect.deliveries_max, intent.held
@@ -167,9 +161,7 @@ class Auditor(_Fold):
                 if call.receipts > 1:
                     raise Violation(f"{instance.address}: {call.location} got a second receipt")
                 if not call.started and entry.event.receipt.status == "ok":
-                    raise Violation(
-                        f"{instance.address}: {call.location} has a receipt and was never executed"
-                    )
+                    raise Violation(f"{instance.address}: {call.location} has a receipt and was never executed")
             case Redelivered(intent=id, alone=alone):
                 call = self.calls[id]
                 call.delivery += 1
@@ -198,9 +190,7 @@ class Auditor(_Fold):
         if call is None:
             raise Violation(f"{where} is executed before the entry that asks for it is durable")
         if call.held or publication.delivery in call.started or publication.delivery > call.delivery:
-            state = (
-                "is held" if call.held else f"knows of {call.delivery}, and {sorted(call.started)} were seen"
-            )
+            state = "is held" if call.held else f"knows of {call.delivery}, and {sorted(call.started)} were seen"
             raise Violation(f"{where} is executed as delivery {publication.delivery}; the journal {state}")
         call.started.add(publication.delivery)
 
@@ -221,9 +211,7 @@ class Auditor(_Fold):
     def _check_durable(self, to: Ref, event: Event, answer: Accepted) -> None:
         head = self._database.heads.get(answer.instance)
         if head is None:
-            raise Violation(
-                f"{type(event).__name__} to {to} was acknowledged, but no such instance is durable"
-            )
+            raise Violation(f"{type(event).__name__} to {to} was acknowledged, but no such instance is durable")
         match event:
             case Message(id=id) if id:
                 if not self._messages_recorded[answer.instance, id] and not self._in_inbox(event):
@@ -275,9 +263,7 @@ class Auditor(_Fold):
             if ours is not None:
                 difference = _difference(instance.state(), ours[0].state())
                 if difference:
-                    raise Violation(
-                        f"{instance.address}: the snapshot is not what the journal says: {difference}"
-                    )
+                    raise Violation(f"{instance.address}: the snapshot is not what the journal says: {difference}")
             rebuild(instance, workflow).dispose()
         except PerdureError as error:
             raise Violation(f"{head.workflow}/{head.key} cannot be replayed: {error}") from error
@@ -307,9 +293,7 @@ class Auditor(_Fold):
 
     def _check_delivered(self, to: Ref, event: Event) -> None:
         """Recorded, or its receiver had ended before it came."""
-        instances = [
-            id for id, head in self._database.heads.items() if to in (id, Address(head.workflow, head.key))
-        ]
+        instances = [id for id, head in self._database.heads.items() if to in (id, Address(head.workflow, head.key))]
         if not instances:
             raise Violation(f"{type(event).__name__} to {to} was acknowledged and is gone")
 
@@ -326,6 +310,4 @@ class Auditor(_Fold):
 def _difference(live: dict[str, object], folded: dict[str, object]) -> str:
     if live == folded:
         return ""
-    return ", ".join(
-        f"{name}: {live[name]!r} against {folded[name]!r}" for name in live if live[name] != folded[name]
-    )
+    return ", ".join(f"{name}: {live[name]!r} against {folded[name]!r}" for name in live if live[name] != folded[name])

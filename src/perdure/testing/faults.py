@@ -208,9 +208,7 @@ class FaultyStore:
         """The database answers with what it knew when it was asked."""
         self._inner.load(
             [ref],
-            lambda ref, record: self._after(
-                self._dice.randrange(1, 40) * MILLISECOND, lambda: done(ref, record)
-            ),
+            lambda ref, record: self._after(self._dice.randrange(1, 40) * MILLISECOND, lambda: done(ref, record)),
         )
 
     def due(self, before: int, limit: int) -> list[WorkRow]:

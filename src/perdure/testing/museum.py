@@ -200,12 +200,7 @@ def _refuse_less(*answers: type) -> Callable[[], list[tuple[Any, str, Any]]]:
         def mutant(self: Kernel, instance: Any, event: Any) -> Any:
             answer = refusal(self, instance, event)
             duplicate = isinstance(answer, Accepted) and isinstance(event, Message)
-            stale = (
-                isinstance(answer, Stale)
-                and isinstance(event, Received)
-                and instance.id
-                and not instance.ended
-            )
+            stale = isinstance(answer, Stale) and isinstance(event, Received) and instance.id and not instance.ended
             return None if (duplicate and Message in answers) or (stale and Received in answers) else answer
 
         return [(Kernel, "_refusal", mutant)]

@@ -196,9 +196,7 @@ def _quiet_log() -> Iterator[None]:
 # ---- many seeds ----------------------------------------------------------------------------------------
 
 
-def survey(
-    seeds: range, progress: Callable[[int, int], None] = lambda *_: None
-) -> tuple[list[Verdict], Counter[str]]:
+def survey(seeds: range, progress: Callable[[int, int], None] = lambda *_: None) -> tuple[list[Verdict], Counter[str]]:
     """Run many worlds. The answer is those that failed, and what happened in all of them together."""
     failed: list[Verdict] = []
     totals: Counter[str] = Counter()

@@ -136,9 +136,7 @@ class Puppet:
                 return Decision(publish=((argument, body + moment.entropy()[:2]),))
             case "send":
                 self._count += 1
-                return Decision(
-                    send=(Send(Address("puppet", argument), "note", body, f"{self._name}-{self._count}"),)
-                )
+                return Decision(send=(Send(Address("puppet", argument), "note", body, f"{self._name}-{self._count}"),))
             case "end":
                 return Decision(outcome=Outcome(Status.COMPLETED, body))
             case "fail":
@@ -462,9 +460,7 @@ class StoreConformance:
         assert ask(store.head(1)) == head(1)
         assert store.due(50, 10) == [work]
         assert store.inbox(10) == [message(b"m", 1)]
-        assert load(harness, store, [1])[1] == Record(
-            head(1), SnapshotRow(1, 1, seal(b"state")), (entry(2, 1),)
-        )
+        assert load(harness, store, [1])[1] == Record(head(1), SnapshotRow(1, 1, seal(b"state")), (entry(2, 1),))
         assert ask(store.published(1, "progress")) == b"half"
         assert store.position().seq == 2
 
@@ -573,9 +569,7 @@ class StoreConformance:
     # ---- loading ------------------------------------------------------------------------------------------
 
     def test_an_instance_is_found_by_id_and_by_name(self, harness: Harness, store: FullStore) -> None:
-        commit(
-            harness, store, batch(journal=[entry(1, 1), entry(2, 2), entry(3, 1)], heads=[head(1), head(2)])
-        )
+        commit(harness, store, batch(journal=[entry(1, 1), entry(2, 2), entry(3, 1)], heads=[head(1), head(2)]))
         name, nobody = Address("puppet", "key-1"), Address("puppet", "nobody")
 
         found = load(harness, store, [1, name, nobody, 77])
@@ -599,9 +593,7 @@ class StoreConformance:
         assert load(harness, store, [1])[1] == Record(ended)
         assert ask(store.history(1)) == [entry(1, 1)]
 
-    def test_only_the_newest_snapshot_is_kept_with_the_rows_after_it(
-        self, harness: Harness, store: FullStore
-    ) -> None:
+    def test_only_the_newest_snapshot_is_kept_with_the_rows_after_it(self, harness: Harness, store: FullStore) -> None:
         commit(
             harness,
             store,
@@ -661,9 +653,7 @@ class StoreConformance:
         store.position()
         assert store.inbox(10) == []
 
-    def test_a_look_into_an_unchanged_inbox_finds_nothing_new(
-        self, harness: Harness, store: FullStore
-    ) -> None:
+    def test_a_look_into_an_unchanged_inbox_finds_nothing_new(self, harness: Harness, store: FullStore) -> None:
         commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)]))
         ask(store.post(message(b"m", 1)))
 
@@ -758,9 +748,7 @@ class StoreConformance:
         assert store.inbox(10) == []
 
     @pytest.mark.parametrize("status", ["running", "waiting", "completed", "stuck"])
-    def test_only_a_stuck_instance_can_be_retried(
-        self, harness: Harness, store: FullStore, status: str
-    ) -> None:
+    def test_only_a_stuck_instance_can_be_retried(self, harness: Harness, store: FullStore, status: str) -> None:
         commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1, status=status)]))
 
         answer = ask(store.post(inbox_row(b"r", 1, Retried(), 7)))

@@ -183,9 +183,7 @@ async def family(ctx: Context) -> list[Any]:
     except ChildFailed as error:
         results.append(error.status)
     results.append(await ctx.child(leaf, 5, key=f"{ctx.key}-detached", detach=True))
-    winner, value = await ctx.race(
-        "race", {"nap": lambda: ctx.child(sleeper), "work": lambda: ctx.child(leaf, 7)}
-    )
+    winner, value = await ctx.race("race", {"nap": lambda: ctx.child(sleeper), "work": lambda: ctx.child(leaf, 7)})
     return [*results, winner, value]
 
 
@@ -365,9 +363,7 @@ class _LedgerMachine:
             return self._item(value["n"])
         fact = Fact("added", encode({"to": value["to"], "n": value["n"]}))
         decision = self._item(value["n"])
-        return msgspec.structs.replace(
-            decision, announce=(fact,), reply=Reply(value=encode(self._state.total))
-        )
+        return msgspec.structs.replace(decision, announce=(fact,), reply=Reply(value=encode(self._state.total)))
 
     def _item(self, gained: int) -> Decision:
         state = self._state
@@ -504,9 +500,7 @@ def _operate(world: World, ledger: Ledger) -> None:
     for head in list(world.database.heads.values()):
         if head.status == Status.STUCK:
             address = (head.workflow, head.key)
-            asked = [
-                r for r in world.requests if r.settled is None and isinstance(r.event, Retried | Skipped)
-            ]
+            asked = [r for r in world.requests if r.settled is None and isinstance(r.event, Retried | Skipped)]
             if not asked:
                 kept = world.auditor.kept(head.id)
                 if kept or world.dice.random() < 0.5:
@@ -552,6 +546,4 @@ def verdict(expected: Any, outcome: Outcome | None, decoded: Callable[[bytes], A
         return f"{outcome.status}: {outcome.error}"
     value = decoded(outcome.value) if outcome.value is not None else None
     good = expected(value) if callable(expected) else value == expected
-    return (
-        "" if good else f"ended with {value!r}" + ("" if callable(expected) else f" instead of {expected!r}")
-    )
+    return "" if good else f"ended with {value!r}" + ("" if callable(expected) else f" instead of {expected!r}")

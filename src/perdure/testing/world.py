@@ -66,9 +66,7 @@ class Process:
             "tell": tell,
         }
         self.store = FaultyStore(MemoryStore(world.database), watcher=world.auditor, **common)
-        self.executors = [
-            FakeExecutor(name, slots, site=world, **common) for name, slots in world.slots.items()
-        ]
+        self.executors = [FakeExecutor(name, slots, site=world, **common) for name, slots in world.slots.items()]
         self.shard = Shard(
             self.store,
             ProcessClock(world.clock, self.life),

@@ -30,9 +30,7 @@ def command(console: Console) -> None:
     exit = Exit.OK
     if console.has_db:
         try:
-            document["database"], document["problems"] = console.ask(
-                lambda client: _database(console, client)
-            )
+            document["database"], document["problems"] = console.ask(lambda client: _database(console, client))
         except StoreError as error:
             document["problems"] = [str(error)]
             exit = Exit.DATABASE
@@ -68,9 +66,7 @@ async def _database(console: Console, client: Client) -> tuple[dict[str, Any], l
     if facts["journal_mode"] != "wal":
         problems.append(f"the journal mode is {facts['journal_mode']}, not wal: open it with an engine once")
     if facts["synchronous"] != "full":
-        problems.append(
-            f"synchronous is {facts['synchronous']}, not full: commits may be lost with the power"
-        )
+        problems.append(f"synchronous is {facts['synchronous']}, not full: commits may be lost with the power")
     if free < DISK_FREE_MIN:
         problems.append(f"only {free / 2**20:.0f} MiB are free on the disk of {facts['path']}")
     engine = None
@@ -87,11 +83,7 @@ def _text(document: dict[str, Any]) -> str:
     database = document["database"]
     if database is not None:
         engine, now = database["engine"], datetime.now(UTC)
-        running = (
-            "nobody"
-            if engine is None
-            else f"{engine['name']} (pid {engine['pid']}), {ago(engine['since'], now)}"
-        )
+        running = "nobody" if engine is None else f"{engine['name']} (pid {engine['pid']}), {ago(engine['since'], now)}"
         rows += [
             ["database", database["path"]],
             ["size", f"{database['size_bytes'] / 2**20:.1f} MiB"],

@@ -23,9 +23,7 @@ from ..text import ago, styled, table
 @click.option("--before", type=click.IntRange(1), default=None, metavar="N", help="Go on from a page before.")
 def command(console: Console, workflow: str, status: str | None, limit: int, before: int | None) -> None:
     async def read(client: Client) -> list[Summary]:
-        found = await client.instances(
-            workflow=workflow, status=status or "", before=before or 0, limit=limit + 1
-        )
+        found = await client.instances(workflow=workflow, status=status or "", before=before or 0, limit=limit + 1)
         if not found and workflow:
             names = {name for name, _ in await client.queries.workflows()}
             if workflow not in names:
@@ -48,10 +46,7 @@ def command(console: Console, workflow: str, status: str | None, limit: int, bef
 def _table(found: list[Summary]) -> str:
     now = datetime.now(UTC)
     rows = [[click.style(name, bold=True) for name in ("ID", "STATUS", "STARTED", "CHANGED")]]
-    rows += [
-        [_name(each), styled(each.status), ago(each.started_at, now), ago(each.changed_at, now)]
-        for each in found
-    ]
+    rows += [[_name(each), styled(each.status), ago(each.started_at, now), ago(each.changed_at, now)] for each in found]
     return table(rows)
 
 

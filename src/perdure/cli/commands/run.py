@@ -47,9 +47,7 @@ class Ending(NamedTuple):
 
 @define("run", db="memory")
 @click.argument("target", metavar="MODULE:FLOW")
-@click.option(
-    "--input", "given", metavar="JSON|@FILE|-", help="An object: arguments by name. An array: by position."
-)
+@click.option("--input", "given", metavar="JSON|@FILE|-", help="An object: arguments by name. An array: by position.")
 @click.option("--key", help="Names the instance. The same key again goes on with it, or gives its result.")
 @click.option(
     "--reuse",
@@ -100,9 +98,7 @@ class Run:
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._reader = Reader()
 
-    async def run(
-        self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None
-    ) -> Ending:
+    async def run(self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None) -> Ending:
         drain = DRAIN_SECONDS if _kept(self._console) else 0.0
         with interruptible() as interrupted:
             async with open_engine(self._console.db, workflows=workflows, drain=drain) as engine:
@@ -111,14 +107,10 @@ class Run:
                 about = await handle.summary()
                 if about.started_at.timestamp() < began:
                     await self._look(engine, about.id, silent=True)
-                    self._console.note(
-                        f"{handle.address} is known: {self._reader.state.version} entries so far"
-                    )
+                    self._console.note(f"{handle.address} is known: {self._reader.state.version} entries so far")
                 return await self._follow(engine, handle, about.id, interrupted)
 
-    async def _follow(
-        self, engine: Client, handle: Handle[Any], id: int, interrupted: asyncio.Event
-    ) -> Ending:
+    async def _follow(self, engine: Client, handle: Handle[Any], id: int, interrupted: asyncio.Event) -> Ending:
         """Watch until there is nothing more to wait for."""
         result = asyncio.ensure_future(handle.result())
         stop = asyncio.ensure_future(interrupted.wait())
@@ -175,9 +167,7 @@ class Run:
 
     def _announce_drain(self) -> None:
         if _kept(self._console) and self._reader.state.calls:
-            self._console.note(
-                f"interrupted: running steps have {DRAIN_SECONDS:.0f} s to end; Ctrl-C again: at once"
-            )
+            self._console.note(f"interrupted: running steps have {DRAIN_SECONDS:.0f} s to end; Ctrl-C again: at once")
 
     def _ending(self, why: Why) -> Ending:
         return Ending(why, self._reader.state)
@@ -250,9 +240,7 @@ def _message(console: Console, ending: Ending, again: Again, timeout: float | No
         go_on = "nothing is kept of it: --db FILE keeps a run"
     match ending.why:
         case "ended" if state.status is Status.CANCELLED:
-            return f"{name} was cancelled" + (
-                f": {error.message}" if error is not None and error.message else ""
-            )
+            return f"{name} was cancelled" + (f": {error.message}" if error is not None and error.message else "")
         case "ended":
             return f"{name} failed{reason}"
         case "stuck":

@@ -17,9 +17,7 @@ from ..given import read_json
 @click.argument("id")
 @click.argument("name")
 @click.argument("body", required=False)
-@click.option(
-    "--id", "message", metavar="TEXT", help="The message's own id: the same one twice is delivered once."
-)
+@click.option("--id", "message", metavar="TEXT", help="The message's own id: the same one twice is delivered once.")
 def command(console: Console, id: str, name: str, body: str | None, message: str | None) -> None:
     """BODY is JSON, @file or - (stdin); without it the message has none. It is durable when this returns."""
     value = None if body is None else read_json(body, "BODY")

@@ -61,9 +61,7 @@ def converter(annotation: Any) -> Converter:
         return _CONVERTERS[annotation]
     except KeyError:
         made = built(annotation)
-        if (
-            len(_CONVERTERS) >= _CONVERTERS_MAX
-        ):  # annotations made at run time: start over rather than grow for ever
+        if len(_CONVERTERS) >= _CONVERTERS_MAX:  # annotations made at run time: start over rather than grow for ever
             _CONVERTERS.clear()
         return _CONVERTERS.setdefault(annotation, made)
     except TypeError:  # unhashable, such as Annotated[int, []]
@@ -111,6 +109,4 @@ def described(value: Any) -> str:
 
 
 ABSENT: Final = object()
-PLAIN_SCALARS: Final = frozenset(
-    (type(None), bool, int, float, str, bytes, datetime, date, timedelta, Decimal, UUID)
-)
+PLAIN_SCALARS: Final = frozenset((type(None), bool, int, float, str, bytes, datetime, date, timedelta, Decimal, UUID))

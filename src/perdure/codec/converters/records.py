@@ -105,9 +105,7 @@ class RecordConverter(Converter):
         known = [field.plain for field, _ in self.resolved()]
         for name in plain:
             if name not in known:
-                raise Mismatch(
-                    f"the fields of {self.label}", f"the unknown field {name!r}" + did_you_mean(name, known)
-                )
+                raise Mismatch(f"the fields of {self.label}", f"the unknown field {name!r}" + did_you_mean(name, known))
 
 
 class DataclassConverter(RecordConverter):
@@ -118,9 +116,7 @@ class DataclassConverter(RecordConverter):
                 field.name,
                 field.name,
                 hints.get(field.name, Any),
-                field.default is dataclasses.MISSING
-                and field.default_factory is dataclasses.MISSING
-                and field.init,
+                field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING and field.init,
                 field.init,
             )
             for field in dataclasses.fields(self.kind)

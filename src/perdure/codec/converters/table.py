@@ -62,9 +62,7 @@ def build(annotation: Any) -> Converter:  # noqa: PLR0912 - a table, one line af
     if origin in (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar):
         return converter(arguments[0])
     if type(origin).__name__ == "TypeAliasType":
-        return converter(
-            substitute(origin.__value__, dict(zip(origin.__type_params__, arguments, strict=False)))
-        )
+        return converter(substitute(origin.__value__, dict(zip(origin.__type_params__, arguments, strict=False))))
 
     kind = origin or annotation
     if kind in PLAIN_SCALARS:

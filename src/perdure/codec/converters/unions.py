@@ -58,15 +58,9 @@ class UnionConverter(Converter):
         return arm.label
 
     def always_wrapped(self, arm: Converter) -> bool:
-        records = [
-            other
-            for other in self.arms
-            if isinstance(other, RecordConverter | ModelConverter | DictConverter)
-        ]
+        records = [other for other in self.arms if isinstance(other, RecordConverter | ModelConverter | DictConverter)]
         return (
-            isinstance(arm, RecordConverter | ModelConverter)
-            and len(records) > 1
-            and getattr(arm, "tag", None) is None
+            isinstance(arm, RecordConverter | ModelConverter) and len(records) > 1 and getattr(arm, "tag", None) is None
         )
 
     def confusable(self, arm: Converter) -> bool:

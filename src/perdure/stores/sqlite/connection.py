@@ -84,9 +84,7 @@ def enter_wal(connection: apsw.Connection, path: str) -> None:
         except apsw.BusyError:
             pass
         if not patience(tries):
-            raise StoreFailed(
-                f"{path} cannot be put into WAL mode: other processes use it, or its disk is remote"
-            )
+            raise StoreFailed(f"{path} cannot be put into WAL mode: other processes use it, or its disk is remote")
         tries += 1
 
 
@@ -118,9 +116,7 @@ def open_error(path: str, error: apsw.Error) -> CannotOpen | NotADatabase | Stor
         case apsw.CorruptError():
             return NotADatabase(f"{path} is damaged ({error}); restore it from a backup")
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
-            return CannotOpen(
-                f"{path} cannot be opened ({error}); check the permissions of the file and its directory"
-            )
+            return CannotOpen(f"{path} cannot be opened ({error}); check the permissions of the file and its directory")
         case apsw.ReadOnlyError():
             return CannotOpen(f"{path} can only be read; make the file and its directory writable")
         case apsw.BusyError():
@@ -137,9 +133,7 @@ def _check_place(path: str, create: bool) -> None:
         raise CannotOpen(f"{path} cannot be opened: there is no directory {directory}; create it first")
     if not os.path.exists(path):
         if not create:
-            raise CannotOpen(
-                f"there is no database {path}; an engine makes it when it opens it the first time"
-            )
+            raise CannotOpen(f"there is no database {path}; an engine makes it when it opens it the first time")
     elif os.path.isdir(path):
         raise CannotOpen(f"{path} is a directory; name a file in it")
     elif not stat.S_ISREG(os.stat(path).st_mode):

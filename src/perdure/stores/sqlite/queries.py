@@ -47,9 +47,7 @@ class SqliteQueries:
         """The connection that sees all that is durable and nothing else."""
         return self._connection
 
-    def _ask(
-        self, query: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    def _ask(self, query: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return query(self._reading(), *args, **kwargs)
         except apsw.Error as error:

@@ -47,9 +47,7 @@ def heads(connection: apsw.Connection, filter: Filter) -> list[HeadRow]:
     return list(starmap(HeadRow, connection.execute(sql, (*values, filter.limit))))
 
 
-def history(
-    connection: apsw.Connection, instance: int, after: int = 0, limit: int | None = None
-) -> list[JournalRow]:
+def history(connection: apsw.Connection, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
     rows = connection.execute(SQL.history, (instance, after, NO_LIMIT if limit is None else limit))
     return _with_blobs(connection, rows)
 

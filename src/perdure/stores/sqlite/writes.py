@@ -42,9 +42,7 @@ def write_error(path: str, error: apsw.Error) -> StoreFailed:
         case apsw.IOError():
             return StoreFailed(f"{path}: the disk failed ({error}); whether this was written is not known")
         case apsw.ConstraintError():
-            return StoreFailed(
-                f"{path}: {error}; nothing was written: this is an error in perdure, please report it"
-            )
+            return StoreFailed(f"{path}: {error}; nothing was written: this is an error in perdure, please report it")
         case _:
             return StoreFailed(f"{path}: {error}")
 
