@@ -48,9 +48,9 @@ async def open(
 ) -> AsyncIterator[Engine]:
     """Run workflows on a database: a path of a SQLite file, or ":memory:".
 
-    cache: how many instances stay in memory. inline, threads, processes: how many steps of each kind run at once (None: no
-    bound for inline steps, one process per core). drain: seconds that running steps get to end when the engine is closed;
-    what still runs then is cut and runs again at the next open.
+    cache: how many instances stay in memory. inline, threads, processes: how many steps of each kind run at once
+    (None: no bound for inline steps, one process per core). drain: seconds that running steps get to end when the
+    engine is closed; what still runs then is cut and runs again at the next open.
     """
     known = _by_name(workflows)
     loop = asyncio.get_running_loop()
@@ -112,12 +112,17 @@ def run(
 
 def run_async(main: Callable[[], Awaitable[Any]]) -> Any:
     """Run a coroutine function on a new loop, on uvloop where it is installed."""
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        new_event_loop = asyncio.new_event_loop
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
         return runner.run(main())  # type: ignore[arg-type]
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 async def _stop(shard: Shard, door: LocalDoor, drain: float) -> None:

@@ -176,11 +176,11 @@ class NewerFormat(StoreError):
 class Divergence(AuthorError):
     """The code no longer does what it did when this instance ran.
 
-    At `entry` the journal has the operation `recorded`; the code that is loaded now asks for `current`. Nothing was run.
-    Put the old code back, or keep the old order of operations, then `perdure retry` the instance.
+    At `entry` the journal has the operation `recorded`; the code that is loaded now asks for `current`. Nothing was
+    run. Put the old code back, or keep the old order of operations, then `perdure retry` the instance.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  # an exception's arguments are its facts
         self, instance: str, entry: int, recorded: str, current: str, location: str = "", source: str = ""
     ) -> None:
         super().__init__(instance, entry, recorded, current, location, source)
@@ -412,8 +412,8 @@ class InstanceFailed(PerdureError):
 class InstanceStuck(PerdureError):
     """The instance needs a person: its code diverged, deadlocked, or raised where it must not.
 
-    `error` is the recorded failure, `location` the operation at which it stopped, if it is at one. Put right what was wrong,
-    then `perdure retry` it (or `await handle.retry()`): it goes on where it was. Or cancel it.
+    `error` is the recorded failure, `location` the operation at which it stopped, if it is at one. Put right what was
+    wrong, then `perdure retry` it (or `await handle.retry()`): it goes on where it was. Or cancel it.
     """
 
     def __init__(self, instance: str, error: object, location: str = "") -> None:

@@ -56,7 +56,7 @@ async def interpreter(ctx: Context, program: Any) -> Any:
     return await run(ctx, program)
 
 
-async def run(ctx: Context, program: Program) -> Any:  # noqa: PLR0912  # one case for each kind
+async def run(ctx: Context, program: Program) -> Any:  # one case for each kind
     match program:
         case ["step"]:
             return await ctx.step("s", echo, 1)

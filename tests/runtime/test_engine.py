@@ -22,13 +22,13 @@ from perdure.stores.memory import MemoryDatabase, MemoryStore
 ROOT = Path(__file__).parents[2]
 
 
-async def echo(value: object) -> object:
+async def echo(value: int) -> int:
     return value
 
 
 @perdure.flow
 async def one_step(ctx: perdure.Context, value: int) -> int:
-    return await ctx.step("echo", echo, value)  # type: ignore[return-value]
+    return await ctx.step("echo", echo, value)
 
 
 @perdure.flow
@@ -269,7 +269,7 @@ async def test_a_receipt_survives_a_failed_commit_and_the_step_does_not_run_agai
 
 async def test_a_zombie_writes_nothing_and_says_so() -> None:
     database = MemoryDatabase()
-    old, old_door = shard_on(MemoryStore(database), one_step)
+    _, old_door = shard_on(MemoryStore(database), one_step)
     new, new_door = shard_on(MemoryStore(database), one_step)
 
     with pytest.raises(perdure.Fenced):

@@ -121,9 +121,12 @@ class FlowMachine:
         self.loop.now = moment.at
         self._opened, self._withdrawn = {}, []
         location = ""
+        if type(event) is Received:  # first, because most events are receipts
+            location = self._received(event.intent, event.receipt)
+            if self._barriers:
+                self._release_barriers(moment.number)
+            return location
         match event:
-            case Received(intent=id, receipt=receipt):
-                location = self._received(id, receipt)
             case Message():
                 self.hand_over(Mail(moment.number, event))
             case Started():

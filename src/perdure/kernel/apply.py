@@ -56,9 +56,10 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
     event = entry.event
     if type(event) is Retried and instance.kept is not None:
         event, instance.kept = instance.kept, None
+    if type(event) is Received:  # first, because most entries are receipts
+        _close(instance, event.intent, changed)
+        return
     match event:
-        case Received(intent=id):
-            _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)
         case Message(id=id) if id:
@@ -109,7 +110,8 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
         _close(instance, id, changed)
     opened = decision.open if decision.outcome is None else ()  # what the end asks for never begins
     ids = entry.intents or [instance.intent_id(effect) for effect in opened]
-    for id, effect in zip(ids, opened, strict=False):
+    for place, effect in enumerate(opened):
+        id = ids[place]
         intent = Intent(id, effect)
         if id in held:
             intent.held = True

@@ -98,7 +98,6 @@ class Batch:
         "snapshots",
         "stops",
         "stuck",
-        "touched",
         "work_closed",
         "work_opened",
     )
@@ -120,7 +119,6 @@ class Batch:
         self.ended: list[tuple[int, Address, Outcome]] = []
         self.stuck: list[tuple[int, Address, Stuck]] = []
         self.done_with: list[int] = []
-        self.touched: list[int] = []
 
     @property
     def writes(self) -> bool:

@@ -14,7 +14,7 @@ class Call(msgspec.Struct, frozen=True):
     attempt: int = 1
     executor: str = "inline"
     timeout: int | None = None  # of one delivery; answered by the runtime with a timeout receipt
-    deliveries_max: int = 2  # counted deliveries of this very intent; then the receipt is `unknown`
+    deliveries_max: int = 4  # counted deliveries of this very intent; then the receipt is `unknown`
     params: bytes | None = None  # recorded only when the call leaves the process
 
 

@@ -1,7 +1,7 @@
 """Entries: one journal row is one event and the decision that answered it.
 
-`encode` and `decode` are the format of a journal body. The envelope is a MessagePack array of fixed shape (its bytes are
-determined by the entry alone); values inside are canonical CBOR already. `codec.body` adds version and checksum.
+`encode` and `decode` are the format of a journal body. The envelope is a MessagePack array of fixed shape (its bytes
+are determined by the entry alone); values inside are canonical CBOR already. `codec.body` adds version and checksum.
 """
 
 from typing import Any

@@ -71,7 +71,8 @@ class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="k"):
 class Redelivered(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     """The process died while this intent was being executed: it runs again under the same id.
 
-    `alone`: no other call that may have killed the process runs beside it, so this delivery counts against the allowed ones.
+    `alone`: no other call that may have killed the process runs beside it, so this delivery counts against the
+    allowed ones.
     """
 
     intent: bytes
@@ -94,4 +95,5 @@ Event = (
     Started | Received | Message | CancelAsked | Retried | Skipped | Redelivered | Parked | Released
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
-KERNEL_ONLY = (Redelivered, Parked, Released)
+KERNEL_ONLY = frozenset({Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({Received, Redelivered, Parked, Released})

@@ -6,33 +6,26 @@ from .events import Address
 
 
 class Identity:
-    """The identity of one instance: its name and generation. It remembers the last ids: each is asked for a few times."""
+    """The identity of one instance: its name and generation."""
 
-    __slots__ = ("_last", "_root", "_seed")
+    __slots__ = ("_root", "_seed")
 
     def __init__(self, address: Address, generation: int, seed: bytes = b"") -> None:
         name = f"{address.workflow}\x00{address.key}\x00{generation}\x00"
         self._root = blake2b(name.encode(), digest_size=16)
         self._seed = seed
-        self._last: dict[tuple[str, int], bytes] = {}
 
     def intent(self, location: str, attempt: int) -> bytes:
         """Different for every attempt: a receipt of an earlier one can never pass for this one's."""
-        known = self._last.get((location, attempt))
-        if known is not None:
-            return known
         state = self._root.copy()
         state.update(f"{location}\x00{attempt}".encode())
-        if len(self._last) >= 32:
-            self._last.clear()
-        id = self._last[location, attempt] = state.digest()
-        return id
+        return state.digest()
 
     def idempotency_key(self, location: str) -> str:
         """Equal for all attempts and all deliveries at a location, different for everything else.
 
-        The recorded seed is part of it: the same key in another database (a test, a fresh start) is another instance, and
-        must not be taken for this one by a payment provider.
+        The recorded seed is part of it: the same key in another database (a test, a fresh start) is another instance,
+        and must not be taken for this one by a payment provider.
         """
         state = self._root.copy()
         state.update(self._seed + b"\x00" + location.encode())

@@ -39,12 +39,12 @@ from .effects import Call, Child, Timer, due_of
 from .entry import Entry, encode, pack
 from .events import (
     KERNEL_ONLY,
+    OF_AN_INTENT,
     Address,
     CancelAsked,
     Event,
     Message,
     Parent,
-    Parked,
     Received,
     Redelivered,
     Released,
@@ -71,6 +71,9 @@ BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of journal in one batch, for the same reason."""
 
 Ref = Address | int
+
+FOR_STUCK: Final = frozenset({Retried, Skipped, CancelAsked})
+"""What a stuck instance takes; everything else waits."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -172,9 +175,9 @@ class Kernel:
     def recover(self, instance_id: int, alive: Collection[bytes]) -> list[tuple[int, int, int, bytes]]:
         """The calls that were open when the process died, as (strikes, deliveries, instance, intent).
 
-        `alive`: calls that a failed commit did not kill; their receipts will come. The runtime decides in which order the
-        others are handed out again, and offers `Redelivered` for each. Asked twice, it names each call once. The calls of a
-        stuck instance are handed out again when it goes on.
+        `alive`: calls that a failed commit did not kill; their receipts will come. The runtime decides in which order
+        the others are handed out again, and offers `Redelivered` for each. Asked twice, it names each call once. The
+        calls of a stuck instance are handed out again when it goes on.
         """
         lost: list[tuple[int, int, int, bytes]] = []
         instance = self._by_id.get(instance_id)
@@ -234,7 +237,7 @@ class Kernel:
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
                 self._stop_running(event.intent, instance.open[event.intent].effect)
-            if instance.status is Status.STUCK and not isinstance(event, Retried | Skipped | CancelAsked):
+            if instance.stuck is not None and type(event) not in FOR_STUCK:
                 self._shelve(instance, offer, batch)
                 return
         elif type(answer) is Refused and answer.code == "unknown-workflow" and self._leave(offer, batch):
@@ -252,15 +255,22 @@ class Kernel:
             return self._start_refusal(instance, event)
         if instance.id == 0:
             self._let_go(instance)
-            if isinstance(event, Received | Redelivered | Parked | Released):
+            if type(event) in OF_AN_INTENT:
                 return self._stale()
             return Refused("unknown-instance", f"there is no instance {instance.address}")
-        match event:
-            case Released(intent=id) if id in instance.open and not instance.open[id].held:
+        if type(event) in OF_AN_INTENT:
+            intent = instance.open.get(event.intent)  # type: ignore[union-attr]
+            if intent is None or (type(event) is Released and not intent.held):
                 return self._stale()
-            case Received(intent=id) | Redelivered(intent=id) | Parked(intent=id) | Released(intent=id):
-                if id not in instance.open:
-                    return self._stale()
+        elif (answer := self._control_refusal(instance, event)) is not None:
+            return answer
+        if instance.address.workflow not in self.workflows:
+            return Refused("unknown-workflow", self._unknown_workflow(instance.address.workflow))
+        return None
+
+    def _control_refusal(self, instance: Instance, event: Event) -> Answer | None:
+        """The same for what callers and other instances send."""
+        match event:
             case Message(id=id) if id in instance.seen:
                 self.counts["duplicate"] += 1
                 return Accepted(instance.id, instance.address, fresh=False)
@@ -277,10 +287,7 @@ class Kernel:
             case _ if instance.ended:
                 return Refused("ended", f"{instance.address} has {instance.status} and takes no {_word(event)}")
             case _:
-                pass
-        if instance.address.workflow not in self.workflows:
-            return Refused("unknown-workflow", self._unknown_workflow(instance.address.workflow))
-        return None
+                return None
 
     def _let_go(self, unstarted: Instance) -> None:
         """Nothing has this name. What still waits for it may start it: until then it must be found."""
@@ -359,13 +366,12 @@ class Kernel:
         changed = apply(instance, entry)
         batch.journal.append(JournalRow(entry.seq, entry.instance, entry.at, body))
         batch.size += len(body)
-        batch.touched.append(instance.id)
         self._index(instance, entry, changed, status, batch)
         self._spread(instance, entry, heard, changed, batch)
         for intent, reason in denied:
             failure = Failure("Denied", reason, retry=False)
             self._cause(instance.id, Received(intent, Receipt("error", error=failure)))
-        if status is Status.STUCK and instance.status is not Status.STUCK:
+        if status is not instance.status and status is Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
         self._maybe_snapshot(instance, len(body), batch)
@@ -384,13 +390,12 @@ class Kernel:
                 workflow = self.workflows[instance.address.workflow]
                 machine = instance.machine = rebuild(instance, workflow)
                 instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
-            if isinstance(heard, KERNEL_ONLY):
+            if type(heard) in KERNEL_ONLY:
                 return NOTHING, ()
             decision = machine.deliver(heard, moment)
             intents = check(instance, heard, decision)
             assert instance.workflow is not None
-            over = excess(decision, instance.workflow.limits)
-            if over:
+            if over := excess(decision, instance.workflow.limits):
                 raise OverflowError(over)
         except Exception as error:
             return self._spoil(instance, error), ()
@@ -412,9 +417,9 @@ class Kernel:
         spoiled = decision.stuck is not None and decision.stuck.kept
         try:
             if decision.outcome is None:
-                for id, effect in zip(intents, decision.open, strict=True):
+                for place, effect in enumerate(decision.open):
                     if type(effect) is Call:
-                        self._judge(instance, id, effect, held, denied)
+                        self._judge(instance, intents[place], effect, held, denied)
             packed, fresh = pack(decision.open, instance.patterns) if decision.open else ((), ())
             number = instance.version + 1
             entry = Entry(self.seq, instance.id, number, self.at, event, decision, tuple(held), fresh, intents)
@@ -467,7 +472,11 @@ class Kernel:
         for intent in changed.closed:
             self._stop(instance, heard, intent, batch)
         for intent in changed.opened:
-            self._begin(instance, intent, batch)
+            if type(intent.effect) is Call:
+                if not intent.held:
+                    self._publish(instance, intent, batch)
+            elif type(intent.effect) is Child:
+                self._start_child(instance, intent, intent.effect)
         for intent in changed.resumed:
             self._publish(instance, intent, batch)
         decision = entry.decision
@@ -493,16 +502,11 @@ class Kernel:
         if decision.stuck is not None and decision.stuck.kept:
             batch.done_with.append(instance.id)
 
-    def _begin(self, instance: Instance, intent: Intent, batch: Batch) -> None:
-        effect = intent.effect
-        if type(effect) is Call:
-            if not intent.held:
-                self._publish(instance, intent, batch)
-        elif type(effect) is Child:
-            parent = Parent(instance.id, intent.id, effect.detached)
-            seed = Moment(self.at, instance.seed, instance.version).entropy()[:16] + intent.id
-            start = Started(effect.workflow, effect.key, effect.input, seed, parent=parent)
-            self._cause(Address(effect.workflow, effect.key), start)
+    def _start_child(self, instance: Instance, intent: Intent, child: Child) -> None:
+        parent = Parent(instance.id, intent.id, child.detached)
+        seed = Moment(self.at, instance.seed, instance.version).entropy()[:16] + intent.id
+        start = Started(child.workflow, child.key, child.input, seed, parent=parent)
+        self._cause(Address(child.workflow, child.key), start)
 
     def _publish(self, instance: Instance, intent: Intent, batch: Batch) -> None:
         assert type(intent.effect) is Call
@@ -803,7 +807,7 @@ def _receipt_of(outcome: Outcome) -> Receipt:
 
 
 def _comes_again(instance: Instance, event: Event) -> bool:
-    """Whether an event is offered anew after a crash, because a row of its own stands for it: no inbox row is needed."""
+    """Whether an event is offered anew after a crash, because a row of its own stands for it."""
     return type(event) is Received and due_of(instance.open[event.intent].effect) is not None
 
 

@@ -8,7 +8,7 @@ from perdure.kernel.receipt import Receipt
 
 
 class Work(NamedTuple):
-    """The live work of a call that stays in this process. `returns` is the annotation by which the value is recorded."""
+    """The live work of a call that stays in this process. `returns` is the annotation of its result."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]

@@ -131,8 +131,9 @@ class Queries(Protocol):
     async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
         """Put an event into the inbox of a live or future engine, durably, after checking that it can be taken.
 
-        `start` is the hash of the input when the event starts an instance: an existing instance, or an undelivered start,
-        with the same name and hash counts as posted; with another hash it is `key-in-use`, unless `reuse` allows it.
+        `start` is the hash of the input when the event starts an instance: an existing instance, or an undelivered
+        start, with the same name and hash counts as posted; with another hash it is `key-in-use`, unless `reuse`
+        allows it.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What callers hold: a client (of a live engine in this process, or of a database that another process serves) and its handles.
+"""What callers hold: a client, of an engine in this process or of a database that another one serves, and handles.
 
 Both speak through a `Door`: the local one offers events to the shard, the remote one posts them into the inbox table.
 """
@@ -112,8 +112,8 @@ class Client:
     ) -> Handle[Any]:
         """Start an instance; acknowledged when durable.
 
-        Same key and same input: the existing instance. Same key, other input: `KeyInUse`. `reuse="failed"` (or "always")
-        starts again under a key whose instance has failed or was cancelled (or has ended in any way).
+        Same key and same input: the existing instance. Same key, other input: `KeyInUse`. `reuse="failed"` (or
+        "always") starts again under a key whose instance has failed or was cancelled (or has ended in any way).
         """
         found = await self._find(workflow)
         if isinstance(found, str):

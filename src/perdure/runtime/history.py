@@ -35,7 +35,7 @@ Opened = Mapping[bytes, tuple[str, int]]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One entry. `event` is one word, `location` the operation it belongs to, `value` what came, `opened` what it led to."""
+    """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`."""
 
     number: int
     at: datetime

@@ -5,12 +5,14 @@
     _publish  only now may the world see it                 (executors, timers)
     _answer   only now does a caller hear that it happened
 
-While a batch is being committed the next one is built. Nothing here awaits: the loop is a few callbacks, so that production and
-simulation run the very same code, and so that flows are driven from plain callbacks (newer Pythons refuse nested tasks).
+While a batch is being committed the next one is built. Nothing here awaits: the loop is a few callbacks, so that
+production and simulation run the very same code, and so that flows are driven from plain callbacks (newer Pythons
+refuse nested tasks).
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -138,7 +140,7 @@ class Shard:
         self._schedule()
 
     def _load(self) -> None:
-        """Begin from what is durable, with empty memory. The only recovery path: opening and crashing both come here."""
+        """Begin from what is durable, with empty memory. The only recovery path: an open and a crash both come here."""
         position = self._store.position()
         self._life += 1
         self.kernel.dispose()
@@ -249,10 +251,19 @@ class Shard:
         self._scheduled = False
         if self._closed or self._crashed:
             return
-        self._build()
-        if self._committing is None and self._building:
-            self._commit()
-        self._tell_if_settled()
+        # A batch makes many objects that live on and hardly any garbage: collect between batches, not inside them.
+        collecting = gc.isenabled()
+        if collecting:
+            gc.disable()
+        try:
+            self._build()
+            if self._committing is None and self._building:
+                self._commit()
+        finally:
+            if collecting:
+                gc.enable()
+        if self._settled or self._idle is not None:
+            self._tell_if_settled()
 
     def _build(self) -> None:
         """Advance the kernel, loading what it wants, until nobody is ready or the batch is full."""
@@ -297,7 +308,8 @@ class Shard:
         self.kernel.evict(self._cache, self._durable_seq)
         if self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
             self._schedule()
-        self._tell_if_settled()
+        if self._settled or self._idle is not None:
+            self._tell_if_settled()
 
     # ---- out -----------------------------------------------------------------------------------------------------
 

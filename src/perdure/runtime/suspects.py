@@ -1,9 +1,9 @@
 """Suspects: calls that were running when the process died.
 
-One of them may be what kills the process; the others only stood near it. If every delivery counted against a call's allowed
-ones, a killer would exhaust the innocent beside it. So after the first death all are handed out again together, uncounted;
-what more than one death has met is handed out one at a time, those with the fewest strikes first: a killer is then alone
-when it kills, and only it gets the strike.
+One of them may be what kills the process; the others only stood near it. If every delivery counted against a call's
+allowed ones, a killer would exhaust the innocent beside it. So after the first death all are handed out again
+together, uncounted; what more than one death has met is handed out one at a time, those with the fewest strikes
+first: a killer is then alone when it kills, and only it gets the strike.
 """
 
 from __future__ import annotations

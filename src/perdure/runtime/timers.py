@@ -1,7 +1,7 @@
 """Timers: which open work is due next. Rows are the truth; memory holds only what is due soon.
 
-A million sleeping instances cost a million rows and nothing here: only work due before the horizon is kept in the heap, and
-the next window is read when the horizon is reached.
+A million sleeping instances cost a million rows and nothing here: only work due before the horizon is kept in the
+heap, and the next window is read when the horizon is reached.
 """
 
 from __future__ import annotations

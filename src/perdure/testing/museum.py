@@ -268,14 +268,15 @@ def _kept_ids_repeat() -> list[tuple[Any, str, Any]]:
 
 def _slots_ignored() -> list[tuple[Any, str, Any]]:
     """A held call is handed out at once."""
-    begin = Kernel._begin
+    spread = Kernel._spread
 
-    def mutant(self: Kernel, instance: Any, intent: Any, batch: Batch) -> None:
-        begin(self, instance, intent, batch)
-        if intent.held:
-            self._publish(instance, intent, batch)
+    def mutant(self: Kernel, instance: Any, entry: Any, heard: Any, changed: Any, batch: Batch) -> None:  # noqa: PLR0917
+        spread(self, instance, entry, heard, changed, batch)
+        for intent in changed.opened:
+            if intent.held:
+                self._publish(instance, intent, batch)
 
-    return [(Kernel, "_begin", mutant)]
+    return [(Kernel, "_spread", mutant)]
 
 
 def _dice_unrecorded() -> list[tuple[Any, str, Any]]:

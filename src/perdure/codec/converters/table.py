@@ -41,7 +41,7 @@ from perdure.codec.converters.scalars import (
 from perdure.codec.converters.unions import AliasConverter, UnionConverter, constrained
 
 
-def build(annotation: Any) -> Converter:  # noqa: PLR0912 - a table, one line after the other
+def build(annotation: Any) -> Converter:
     """The table of what can be converted. Order matters only where a line says so."""
     if annotation is None or annotation in _ANYTHING or isinstance(annotation, _UNRESOLVED):
         return ANY
