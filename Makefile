@@ -29,7 +29,7 @@ $(READY): pyproject.toml
 demo: $(READY) ## run the tour in examples/demo.py
 	$(BIN)/python examples/demo.py
 
-test: $(READY) ## run all tests, the museum of other engines' defects included
+test: $(READY) ## run all tests, the museum of seeded bugs included
 	$(BIN)/pytest -n 2
 
 check: $(READY) ## format, lint, layers, types, tests and a short simulation
