@@ -10,10 +10,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from perdure.codec import decode, encode
-from perdure.errors import BadCall, Deadlock, Divergence, NotAwaited, PerdureError
+from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError
 from perdure.kernel.decision import Decision, Outcome, Send
 from perdure.kernel.effects import Call, Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
@@ -146,8 +146,11 @@ class FlowMachine:
         self.loop.started_at = self.moment.at
         self.loop.salt(event.seed)
         self._identity = Identity(Address(event.workflow, event.key), event.generation)
-        args, kwargs = self.flow.signature.call_args(decode(event.input))
-        body = self.flow.function(FlowContext(self), *args, **kwargs)
+        try:
+            args, kwargs = self.flow.signature.call_args(decode(event.input))
+            body = self.flow.function(FlowContext(self), *args, **kwargs)
+        except CallerError as error:  # started by name, from where nobody could check the input
+            body = _raise(error)
         self._main = self.loop.spawn(body, Scope("", self.flow.strict_names, self), Context(), self.flow.name)
 
     def _received(self, id: bytes, receipt: Receipt) -> str:
@@ -404,6 +407,10 @@ class FlowMachine:
                 return place
         code = self.flow.function.__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+async def _raise(error: Exception) -> Never:
+    raise error
 
 
 def _failed(error: BaseException) -> Outcome:

@@ -691,14 +691,22 @@ class Kernel:
         instance.shelf.clear()
 
     def evict(self, keep: int, durable_seq: int) -> int:
-        """Drop the least recently used instances above `keep`. Only durable, idle ones may go."""
+        """Drop the least recently used instances above `keep`. Only durable, idle ones may go.
+
+        One whose call is running will soon be asked again, and would have to be rebuilt: it stays, up to four times
+        `keep`.
+        """
         surplus = len(self._by_id) - keep
         if surplus <= 0:
             return 0
+        also_running = len(self._by_id) > 4 * keep
         idle = (
             instance
             for instance in self._by_id.values()
-            if instance.seq <= durable_seq and not instance.mailbox and not instance.shelf
+            if instance.seq <= durable_seq
+            and (also_running or not instance.calls)
+            and not instance.mailbox
+            and not instance.shelf
         )
         gone = [instance for instance, _ in zip(idle, range(surplus), strict=False)]
         for instance in gone:

@@ -214,7 +214,7 @@ class _Fold:
         if type(event) is Received and event.intent == intent.id:
             self._starts.pop(waiting, None)
         elif type(effect) is Child and not effect.detached:
-            cancel = CancelAsked(f"{instance.address} no longer waits")
+            cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
             self._cancels[waiting] = Address(effect.workflow, effect.key), cancel
 
     def _tell_parent(self, instance: Instance, entry: Entry) -> None:
