@@ -6,7 +6,7 @@ import pytest
 
 import perdure
 from perdure.kernel.events import Address, Message, Started
-from perdure.kernel.kernel import inbox_row
+from perdure.kernel.rows import inbox_row
 from perdure.ports.store import Filter
 from perdure.runtime.history import undelivered
 from perdure.stores.memory import MemoryStore

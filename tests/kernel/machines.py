@@ -27,6 +27,7 @@ from perdure.kernel.events import (
     Message,
     Received,
     Redelivered,
+    Ref,
     Retried,
     Skipped,
     Started,
@@ -34,7 +35,7 @@ from perdure.kernel.events import (
 from perdure.kernel.gate import Executors, Gate
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
-from perdure.kernel.kernel import ENTRIES_MAX, Kernel, Record, Ref, offer_of
+from perdure.kernel.kernel import ENTRIES_MAX, Kernel
 from perdure.kernel.limits import Limits
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Machine
@@ -43,6 +44,7 @@ from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Subscription
+from perdure.kernel.rows import Record, offer_of
 from perdure.kernel.status import TERMINAL, Status
 
 Order = Sequence[Any]

@@ -24,9 +24,9 @@ from perdure.kernel.events import (
     Skipped,
     Started,
 )
-from perdure.kernel.kernel import inbox_row, offer_of
 from perdure.kernel.location import Patterns, escape
 from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.rows import inbox_row, offer_of
 from perdure.kernel.status import TERMINAL
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from perdure.codec import encode
 from perdure.kernel.batch import Batch
 from perdure.kernel.events import Address, Message
-from perdure.kernel.kernel import inbox_row, offer_of
 from perdure.kernel.mailbox import Refused
+from perdure.kernel.rows import inbox_row, offer_of
 from tests.kernel.machines import Told, World
 
 WAIT = ("wait", "w", None)

@@ -1,8 +1,7 @@
 """What is in memory: loaded when wanted, dropped when idle, never ahead of or behind the journal."""
 
 from perdure.codec import encode
-from perdure.kernel.events import Address, CancelAsked, Message, Received
-from perdure.kernel.kernel import Ref
+from perdure.kernel.events import Address, CancelAsked, Message, Received, Ref
 from perdure.kernel.mailbox import Accepted, Refused, Stale
 from perdure.kernel.receipt import DONE
 from tests.kernel.machines import World

@@ -5,8 +5,8 @@ import pytest
 from perdure.kernel.decision import Outcome
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Message, Started
-from perdure.kernel.kernel import failure_of
 from perdure.kernel.mailbox import Accepted, Refused
+from perdure.kernel.receipt import failure_of
 from perdure.kernel.status import Status
 from tests.kernel.machines import Told, World
 
@@ -333,7 +333,7 @@ def test_an_error_text_that_is_no_unicode_is_recorded_all_the_same():
             raise ValueError
 
     assert failure_of(OSError("file \udcff")).message == "file \\udcff"
-    assert failure_of(Mute()).message == "<its message cannot be shown>"
+    assert failure_of(Mute()).message == "(its text cannot be shown: __str__ failed)"
 
 
 def test_a_snapshot_that_raises_stops_nobody(monkeypatch):

@@ -3,7 +3,7 @@
 from perdure.codec import decode
 from perdure.kernel import snapshot
 from perdure.kernel.batch import Batch
-from perdure.kernel.kernel import decode_outcome
+from perdure.kernel.rows import decode_outcome
 from tests.kernel.machines import World
 
 WAIT = ("wait", "w", None)

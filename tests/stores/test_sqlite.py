@@ -25,7 +25,7 @@ from perdure.errors import (
 )
 from perdure.kernel.batch import Batch
 from perdure.kernel.events import Address
-from perdure.kernel.kernel import Record
+from perdure.kernel.rows import Record
 from perdure.ports.store import Filter, Posted
 from perdure.stores.sqlite import SqliteStore
 from perdure.stores.sqlite.pace import Pace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.identity import Identity
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import unescape
-from perdure.kernel.receipt import DONE, Failure, Receipt
+from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
 
 
 class StepInfo:
@@ -89,20 +88,7 @@ def error(exception: BaseException) -> Receipt:
 
 
 def failure(exception: BaseException, *, retry: bool) -> Failure:
-    text = "".join(traceback.format_exception(exception))
-    return Failure(type(exception).__qualname__, _unicode(_message(exception)), _unicode(text), _data(exception), retry)
-
-
-def _message(exception: BaseException) -> str:
-    try:
-        return str(exception)
-    except Exception:  # a step that failed badly must still get its receipt
-        return "(its text cannot be shown: __str__ failed)"
-
-
-def _unicode(text: str) -> str:
-    """The text without lone surrogates (they come from names of files): those cannot be recorded."""
-    return text.encode(errors="backslashreplace").decode()
+    return failure_of(exception, retry=retry, encoded=_data(exception))
 
 
 def _data(exception: BaseException) -> bytes | None:

@@ -18,9 +18,8 @@ from perdure.kernel.decision import Decision, Outcome, Send
 from perdure.kernel.effects import Call, Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
 from perdure.kernel.identity import Identity
-from perdure.kernel.kernel import failure_of
 from perdure.kernel.moment import Moment
-from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.receipt import Failure, Receipt, failure_of
 from perdure.kernel.status import Status
 
 from . import scope as scopes

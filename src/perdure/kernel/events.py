@@ -18,6 +18,10 @@ class Address(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.workflow}/{self.key}"
 
 
+Ref = Address | int
+"""An instance by its name, which means its last generation, or by its id."""
+
+
 class Parent(msgspec.Struct, frozen=True, array_like=True):
     instance: int
     intent: bytes

@@ -10,7 +10,6 @@
 nothing that is decided here may be seen by anybody before the runtime has committed the batch.
 """
 
-import traceback
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -18,24 +17,19 @@ from typing import Final
 import msgspec
 
 from perdure.codec import encode as encode_value
-from perdure.codec import seal, unseal
 from perdure.errors import Divergence
 
 from . import snapshot
 from .apply import Changed, apply, input_hash
 from .batch import (
     Batch,
-    HeadRow,
-    InboxRow,
     JournalRow,
     Publication,
     PublishedRow,
-    SnapshotRow,
-    WorkRow,
 )
 from .check import check
 from .decision import NOTHING, Decision, Outcome, Reply, Stuck
-from .effects import Call, Child, Timer, due_of
+from .effects import Call, Child, due_of
 from .entry import Entry, encode, pack
 from .events import (
     KERNEL_ONLY,
@@ -47,6 +41,7 @@ from .events import (
     Parent,
     Received,
     Redelivered,
+    Ref,
     Released,
     Retried,
     Skipped,
@@ -59,9 +54,10 @@ from .limits import excess
 from .machine import Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .moment import Moment
-from .receipt import Failure, Receipt
+from .receipt import Failure, Receipt, failure_of
 from .replay import fold, rebuild
 from .routing import Router
+from .rows import Record, decode_outcome, head_row, inbox_row, work_row
 from .status import TERMINAL, Status
 
 ENTRIES_MAX: Final = 1000
@@ -70,18 +66,8 @@ ENTRIES_MAX: Final = 1000
 BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of journal in one batch, for the same reason."""
 
-Ref = Address | int
-
 FOR_STUCK: Final = frozenset({Retried, Skipped, CancelAsked})
 """What a stuck instance takes; everything else waits."""
-
-
-class Record(msgspec.Struct, frozen=True):
-    """What a store knows of an instance: its head, its last snapshot and the rows after that."""
-
-    head: HeadRow
-    snapshot: SnapshotRow | None = None
-    rows: tuple[JournalRow, ...] = ()
 
 
 class Kernel:
@@ -738,70 +724,6 @@ class Kernel:
     def _unknown_workflow(self, name: str) -> str:
         known = ", ".join(sorted(self.workflows)) or "none"
         return f"no workflow is named {name!r} here; registered: {known}"
-
-
-# ---- rows: pure functions of an instance and an entry, used live and by the rebuild of every index --------------
-
-
-def work_row(instance: int, intent: Intent) -> WorkRow | None:
-    """The row of an intent that somebody must pick up when it is due; most intents have none."""
-    due = due_of(intent.effect)
-    if due is None:
-        return None
-    return WorkRow(intent.id, instance, "timer" if type(intent.effect) is Timer else "deadline", due)
-
-
-def head_row(instance: Instance, at: int) -> HeadRow:
-    return HeadRow(
-        instance.id,
-        instance.address.workflow,
-        instance.address.key,
-        instance.generation,
-        instance.definition,
-        instance.status.value,
-        instance.started_at,
-        at,
-        instance.parent.instance if instance.parent is not None else 0,
-        instance.input_hash,
-        msgspec.json.encode(instance.tags, order="sorted").decode(),
-        encode_outcome(instance.outcome) if instance.outcome is not None else None,
-    )
-
-
-def inbox_row(id: bytes, to: Ref, event: Event, at: int) -> InboxRow:
-    workflow, key, instance = (to.workflow, to.key, 0) if isinstance(to, Address) else ("", "", to)
-    return InboxRow(id, workflow, key, instance, at, seal(msgspec.msgpack.encode(event)))
-
-
-_event_decoder = msgspec.msgpack.Decoder(Event)
-_outcome_decoder = msgspec.msgpack.Decoder(Outcome)
-
-
-def offer_of(row: InboxRow) -> Offer:
-    to: Ref = row.instance if row.instance else Address(row.workflow, row.key)
-    return Offer(to, _event_decoder.decode(unseal(row.body)), inbox=row.id)
-
-
-def encode_outcome(outcome: Outcome) -> bytes:
-    return seal(msgspec.msgpack.encode(outcome))
-
-
-def decode_outcome(body: bytes) -> Outcome:
-    return _outcome_decoder.decode(unseal(body))
-
-
-def failure_of(error: BaseException) -> Failure:
-    try:
-        message = str(error)
-    except Exception:
-        message = "<its message cannot be shown>"
-    text = "".join(traceback.format_exception(error))
-    return Failure(type(error).__qualname__, _writable(message), _writable(text))
-
-
-def _writable(text: str) -> str:
-    """File names that are no UTF-8 come as lone surrogates, which no encoder takes."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _receipt_of(outcome: Outcome) -> Receipt:

@@ -1,5 +1,6 @@
 """Receipts: the one terminal answer to an intent, and failures as data."""
 
+import traceback
 from typing import Any, Literal
 
 import msgspec
@@ -37,3 +38,18 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
 
 
 DONE = Receipt("ok")
+
+
+def failure_of(error: BaseException, *, retry: bool = True, encoded: bytes | None = None) -> Failure:
+    """An exception as it is recorded. Whatever is wrong with the exception itself, this succeeds."""
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its text cannot be shown: __str__ failed)"
+    text = "".join(traceback.format_exception(error))
+    return Failure(type(error).__qualname__, _writable(message), _writable(text), encoded, retry)
+
+
+def _writable(text: str) -> str:
+    """Names of files that are no UTF-8 come as lone surrogates, which no encoder takes."""
+    return text.encode(errors="backslashreplace").decode()

@@ -16,8 +16,8 @@ from typing import Protocol
 import msgspec
 
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, WorkRow
-from perdure.kernel.events import Address
-from perdure.kernel.kernel import Record, Ref
+from perdure.kernel.events import Address, Ref
+from perdure.kernel.rows import Record
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -24,8 +24,7 @@ from perdure.errors import (
     UnknownWorkflow,
 )
 from perdure.kernel.decision import Outcome
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Retried, Started
-from perdure.kernel.kernel import Ref
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Ref, Retried, Started
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.status import Status
 from perdure.ports.store import Filter, Queries

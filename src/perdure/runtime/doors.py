@@ -10,9 +10,9 @@ from typing import Any, Final
 from perdure.errors import EngineClosed, InstanceStuck, ResultTimeout
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.events import Address, Event, Started
-from perdure.kernel.kernel import Ref, decode_outcome, inbox_row
+from perdure.kernel.events import Address, Event, Ref, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
+from perdure.kernel.rows import decode_outcome, inbox_row
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Queries
 

@@ -27,9 +27,9 @@ from perdure.kernel.events import (
     Started,
 )
 from perdure.kernel.instance import Instance, Intent
-from perdure.kernel.kernel import offer_of
 from perdure.kernel.location import Patterns
 from perdure.kernel.receipt import Failure
+from perdure.kernel.rows import offer_of
 
 Opened = Mapping[bytes, tuple[str, int]]
 

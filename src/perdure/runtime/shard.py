@@ -21,12 +21,13 @@ from typing import Final, Protocol
 from perdure.errors import EngineClosed, Fenced, StoreError
 from perdure.kernel.batch import Batch, Publication, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.events import Address, Event, Parked, Received, Redelivered
+from perdure.kernel.events import Address, Event, Parked, Received, Redelivered, Ref
 from perdure.kernel.gate import Executors
-from perdure.kernel.kernel import ENTRIES_MAX, Kernel, Record, Ref, offer_of
+from perdure.kernel.kernel import ENTRIES_MAX, Kernel
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Answer, Offer
 from perdure.kernel.receipt import DONE, Failure, Receipt
+from perdure.kernel.rows import Record, offer_of
 from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import Executor
 from perdure.ports.store import Store

@@ -19,8 +19,8 @@ import msgspec
 from perdure.codec import unseal
 from perdure.errors import Fenced, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
-from perdure.kernel.events import Address
-from perdure.kernel.kernel import Record, Ref
+from perdure.kernel.events import Address, Ref
+from perdure.kernel.rows import Record
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Filter, Lease, Owner, Position, Posted
 

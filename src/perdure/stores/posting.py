@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import HeadRow, InboxRow
 from perdure.kernel.events import Address, CancelAsked, Received, Retried, Skipped, Started
-from perdure.kernel.kernel import offer_of
+from perdure.kernel.rows import offer_of
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Posted
 

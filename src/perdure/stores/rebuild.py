@@ -23,12 +23,12 @@ from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
 from perdure.kernel.decision import Fact, Outcome
 from perdure.kernel.effects import Child
 from perdure.kernel.entry import Entry, decode
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
 from perdure.kernel.instance import Instance, Intent
-from perdure.kernel.kernel import Ref, head_row, offer_of, work_row
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
+from perdure.kernel.rows import head_row, offer_of, work_row
 from perdure.kernel.status import Status
 
 Route = Callable[[Fact], Iterable[Address]]

@@ -28,14 +28,16 @@ from perdure.kernel.events import (
     Parked,
     Received,
     Redelivered,
+    Ref,
     Released,
     Started,
 )
 from perdure.kernel.instance import Instance
-from perdure.kernel.kernel import Kernel, Ref, decode_outcome, offer_of
+from perdure.kernel.kernel import Kernel
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Accepted, Answer
 from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rows import decode_outcome, offer_of
 from perdure.kernel.status import TERMINAL, Status
 from perdure.stores.memory import MemoryDatabase
 from perdure.stores.rebuild import Indexes, Rebuilt, _Fold, differences

@@ -16,7 +16,8 @@ import msgspec
 
 from perdure.errors import Fenced, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkRow
-from perdure.kernel.kernel import Record, Ref
+from perdure.kernel.events import Ref
+from perdure.kernel.rows import Record
 from perdure.ports.store import Lease, Position
 from perdure.stores.memory import MemoryStore
 

@@ -40,12 +40,13 @@ from perdure.kernel.events import (
     Event,
     Message,
     Received,
+    Ref,
     Retried,
     Started,
 )
 from perdure.kernel.gate import Executors
 from perdure.kernel.identity import Identity
-from perdure.kernel.kernel import Kernel, Record, Ref, inbox_row, offer_of
+from perdure.kernel.kernel import Kernel
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.mailbox import Offer
@@ -53,6 +54,7 @@ from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import DONE, Failure
 from perdure.kernel.replay import fold
 from perdure.kernel.routing import Subscription
+from perdure.kernel.rows import Record, inbox_row, offer_of
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Filter, Posted, Queries, Store
 from perdure.stores.memory import MemoryDatabase, MemoryStore

@@ -22,10 +22,10 @@ from perdure.codec import decode, encode, to_plain
 from perdure.errors import StoreError
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Retried, Skipped, Started
-from perdure.kernel.kernel import Ref, inbox_row
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Skipped, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.rows import inbox_row
 from perdure.kernel.status import TERMINAL, Status
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryDatabase, MemoryStore

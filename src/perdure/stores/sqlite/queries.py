@@ -14,8 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import apsw
 
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
-from perdure.kernel.events import Address
-from perdure.kernel.kernel import Ref
+from perdure.kernel.events import Address, Ref
 from perdure.ports.store import Filter, Owner, Posted
 from perdure.stores.posting import TAKEN, judge
 

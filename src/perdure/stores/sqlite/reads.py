@@ -9,8 +9,8 @@ import msgspec
 
 from perdure.codec import unseal
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
-from perdure.kernel.events import Address
-from perdure.kernel.kernel import Record, Ref
+from perdure.kernel.events import Address, Ref
+from perdure.kernel.rows import Record
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, Owner, Position
 

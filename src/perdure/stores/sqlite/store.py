@@ -22,7 +22,8 @@ import apsw
 from perdure.codec import seal
 from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import Batch, InboxRow, WorkRow
-from perdure.kernel.kernel import Record, Ref
+from perdure.kernel.events import Ref
+from perdure.kernel.rows import Record
 from perdure.ports.store import Lease, Position
 
 from . import blobs, reads, schema

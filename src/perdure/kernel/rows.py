@@ -1,0 +1,66 @@
+"""Rows: what an instance and its events look like in tables. Pure, used live and by the rebuild of every index."""
+
+import msgspec
+
+from perdure.codec import seal, unseal
+
+from .batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
+from .decision import Outcome
+from .effects import Timer, due_of
+from .events import Address, Event, Ref
+from .instance import Instance, Intent
+from .mailbox import Offer
+
+_event_decoder = msgspec.msgpack.Decoder(Event)
+_outcome_decoder = msgspec.msgpack.Decoder(Outcome)
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What a store knows of an instance: its head, its last snapshot and the rows after that."""
+
+    head: HeadRow
+    snapshot: SnapshotRow | None = None
+    rows: tuple[JournalRow, ...] = ()
+
+
+def head_row(instance: Instance, at: int) -> HeadRow:
+    return HeadRow(
+        instance.id,
+        instance.address.workflow,
+        instance.address.key,
+        instance.generation,
+        instance.definition,
+        instance.status.value,
+        instance.started_at,
+        at,
+        instance.parent.instance if instance.parent is not None else 0,
+        instance.input_hash,
+        msgspec.json.encode(instance.tags, order="sorted").decode(),
+        encode_outcome(instance.outcome) if instance.outcome is not None else None,
+    )
+
+
+def encode_outcome(outcome: Outcome) -> bytes:
+    return seal(msgspec.msgpack.encode(outcome))
+
+
+def decode_outcome(body: bytes) -> Outcome:
+    return _outcome_decoder.decode(unseal(body))
+
+
+def work_row(instance: int, intent: Intent) -> WorkRow | None:
+    """The row of an intent that somebody must pick up when it is due; most intents have none."""
+    due = due_of(intent.effect)
+    if due is None:
+        return None
+    return WorkRow(intent.id, instance, "timer" if type(intent.effect) is Timer else "deadline", due)
+
+
+def inbox_row(id: bytes, to: Ref, event: Event, at: int) -> InboxRow:
+    workflow, key, instance = (to.workflow, to.key, 0) if isinstance(to, Address) else ("", "", to)
+    return InboxRow(id, workflow, key, instance, at, seal(msgspec.msgpack.encode(event)))
+
+
+def offer_of(row: InboxRow) -> Offer:
+    to: Ref = row.instance if row.instance else Address(row.workflow, row.key)
+    return Offer(to, _event_decoder.decode(unseal(row.body)), inbox=row.id)
