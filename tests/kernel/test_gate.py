@@ -72,7 +72,7 @@ def test_an_instance_that_ends_frees_its_slot_and_its_place_in_the_queue():
     world.run()
 
     assert world.calls() == ["a x 1", "c x 1"]
-    assert not world.kernel._held_ids and world.kernel._running["inline"] == 1
+    assert not world.kernel.slots.held_ids and world.kernel.slots.running["inline"] == 1
 
 
 def test_held_calls_survive_a_restart():
@@ -113,7 +113,7 @@ def test_slots_stay_counted_when_an_instance_is_evicted_and_comes_back():
     world.run()
 
     assert world.calls() == ["a x 1", "b x 1"]
-    assert world.kernel._running["inline"] == 0 and not world.kernel._running_ids
+    assert world.kernel.slots.running["inline"] == 0 and not world.kernel.slots.running_ids
 
 
 def test_a_denied_call_is_answered_with_an_error_and_never_published():
@@ -170,7 +170,7 @@ def test_a_stuck_instance_holds_no_slot():
     world.run()
 
     assert world.calls() == ["a x 1", "c x 1", "b x 1"]
-    assert world.kernel._running["inline"] == 1
+    assert world.kernel.slots.running["inline"] == 1
 
 
 def test_a_call_of_a_stuck_instance_holds_no_slot_after_a_crash():
@@ -213,7 +213,7 @@ def test_an_answered_call_holds_no_slot_though_its_instance_cannot_take_the_answ
     world.workflows[0].broken.clear()
     world.retry("a")
     world.run()
-    assert world.status("a") == "waiting" and world.kernel._running["inline"] == 1
+    assert world.status("a") == "waiting" and world.kernel.slots.running["inline"] == 1
 
 
 def test_a_sequence_of_calls_keeps_its_slot_when_nobody_waits_for_it():

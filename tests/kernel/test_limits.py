@@ -33,7 +33,7 @@ def test_a_decision_over_a_limit_is_refused_whole(orders, reason):
     assert stuck is not None and stuck.kept and reason in stuck.error.message
     assert world.open("a") == ["w"] and not world.started and not world.published
     assert world.heard("b") == ["Started"]
-    assert world.kernel._running["inline"] == 0 and not world.kernel._held_ids
+    assert world.kernel.slots.running["inline"] == 0 and not world.kernel.slots.held_ids
 
 
 def test_a_decision_at_the_limit_is_fine():

@@ -344,8 +344,8 @@ def test_memory_is_empty_again_when_nobody_is_left():
         kernel.wanted,
     )
     assert not any(leftovers)
-    assert not kernel._running_ids and not kernel._held_ids and not kernel._orphans
-    assert not any(kernel._running.values()) and len(kernel.counts) < 10
+    assert not kernel.slots.running_ids and not kernel.slots.held_ids and not kernel.slots.orphans
+    assert not any(kernel.slots.running.values()) and len(kernel.counts) < 10
 
 
 def test_everybody_whose_offer_is_not_recorded_can_be_told():

@@ -280,7 +280,7 @@ def test_an_impossible_decision_stops_its_instance_and_nobody_else(orders, reaso
     assert stuck is not None and reason in stuck.error.message
     assert world.open("a") == ["x"] and world.calls() == ["a x 1"]
     assert world.heard("b") == ["Started", "Message m"]
-    assert world.kernel._running["inline"] == 1
+    assert world.kernel.slots.running["inline"] == 1
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_what_is_no_decision_stops_its_instance_and_nobody_else(answer):
 
     assert world.status("a", "odd") == "stuck"
     assert world.heard("b") == ["Started", "Message m"]
-    assert world.kernel._running["inline"] == 0
+    assert world.kernel.slots.running["inline"] == 0
 
 
 def test_an_error_text_that_is_no_unicode_is_recorded_all_the_same():

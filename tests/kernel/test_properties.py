@@ -170,7 +170,7 @@ class Lives(RuleBasedStateMachine):
         assert not held or (slots is not None and occupied >= slots)
         waiting_for_stuck = [row for row in world.inbox.values()]
         assert not waiting_for_stuck or stuck
-        assert world.kernel._running["inline"] == occupied, (world.kernel._running, world.running)
+        assert world.kernel.slots.running["inline"] == occupied, (world.kernel.slots.running, world.running)
 
 
 TestLives = pytest.mark.slow(Lives.TestCase)

@@ -36,7 +36,7 @@ def test_thousands_of_held_calls_are_released_in_order():
         world.commit(world.build())
 
     assert world.calls() == [f"p c#{n} 1" for n in range(MANY)]
-    assert not world.kernel._held_ids and not world.kernel._running["inline"]
+    assert not world.kernel.slots.held_ids and not world.kernel.slots.running["inline"]
 
 
 def test_a_fan_out_is_one_pattern_and_few_bytes_per_child():

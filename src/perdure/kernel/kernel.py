@@ -47,7 +47,7 @@ from .events import (
     Skipped,
     Started,
 )
-from .gate import Allow, Defer, Deny, Gate
+from .gate import Allow, Deny, Gate
 from .identity import Identity
 from .instance import Instance, Intent
 from .limits import excess
@@ -58,6 +58,7 @@ from .receipt import Failure, Receipt, failure_of
 from .replay import fold, rebuild
 from .routing import Router
 from .rows import Record, decode_outcome, head_row, inbox_row, work_row
+from .slots import Slots
 from .status import TERMINAL, Status
 
 ENTRIES_MAX: Final = 1000
@@ -75,7 +76,6 @@ class Kernel:
         self, workflows: Iterable[Workflow], gate: Gate, *, seq: int = 0, at: int = 0, salt: bytes = b""
     ) -> None:
         self.workflows: dict[str, Workflow] = {workflow.name: workflow for workflow in workflows}
-        self.gate = gate
         self.router = Router()
         for workflow in self.workflows.values():
             self.router.subscribe(workflow.name, workflow.subscriptions)
@@ -91,12 +91,8 @@ class Kernel:
         self._arrivals = 0
         self._ready: deque[Instance] = deque()
         self._caused: list[Offer] = []
-        self._running: Counter[str] = Counter()
-        self._running_ids: set[bytes] = set()
-        self._held: dict[str, deque[tuple[int, bytes, Call]]] = {}  # by executor, oldest first
-        self._held_ids: set[bytes] = set()
+        self.slots = Slots(gate)
         self._judge_again = False
-        self._orphans: set[bytes] = set()  # calls found open by loading: no executor is known to have them
 
     # ---- in: offers and loaded instances ----------------------------------------------------------------------
 
@@ -154,8 +150,8 @@ class Kernel:
             return instance
         instance = fold(address, record.snapshot, record.rows)
         for intent in instance.open.values():
-            if type(intent.effect) is Call and not intent.held and intent.id not in self._running_ids:
-                self._orphans.add(intent.id)
+            if type(intent.effect) is Call and not intent.held:
+                self.slots.found(intent.id)
         return instance
 
     def recover(self, instance_id: int, alive: Collection[bytes]) -> list[tuple[int, int, int, bytes]]:
@@ -170,15 +166,15 @@ class Kernel:
         for intent in list(instance.open.values()) if instance is not None else ():
             if type(intent.effect) is not Call:
                 continue
-            if intent.id in self._orphans and intent.id in alive:
-                self._run(intent.id, intent.effect)
+            if intent.id in self.slots.orphans and intent.id in alive:
+                self.slots.run(intent.id, intent.effect)
             elif instance.status is Status.STUCK:  # type: ignore[union-attr]
                 continue
-            elif intent.held and intent.id not in self._held_ids:
-                self._hold(instance_id, intent.id, intent.effect)
+            elif intent.held and intent.id not in self.slots.held_ids:
+                self.slots.hold(instance_id, intent.id, intent.effect)
                 self._judge_again = True
-            elif intent.id in self._orphans:
-                self._run(intent.id, intent.effect)
+            elif intent.id in self.slots.orphans:
+                self.slots.run(intent.id, intent.effect)
                 lost.append((intent.strikes, intent.delivery, instance_id, intent.id))
         return lost
 
@@ -193,7 +189,7 @@ class Kernel:
             if instance.mailbox:
                 self._take(instance, instance.mailbox.popleft(), batch)
                 self._make_ready(instance)
-        if self._held_ids:
+        if self.slots.held_ids:
             self._release_held()
         self._judge_again = False
 
@@ -222,7 +218,7 @@ class Kernel:
         answer = self._refusal(instance, event)
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
-                self._stop_running(event.intent, instance.open[event.intent].effect)
+                self.slots.stop(event.intent, instance.open[event.intent].effect)
             if instance.stuck is not None and type(event) not in FOR_STUCK:
                 self._shelve(instance, offer, batch)
                 return
@@ -405,7 +401,11 @@ class Kernel:
             if decision.outcome is None:
                 for place, effect in enumerate(decision.open):
                     if type(effect) is Call:
-                        self._judge(instance, intents[place], effect, held, denied)
+                        verdict = self.slots.admit(instance.id, intents[place], effect)
+                        if type(verdict) is not Allow:  # a denied call is never handed out either
+                            held.append(intents[place])
+                        if type(verdict) is Deny:
+                            denied.append((intents[place], verdict.reason))
             packed, fresh = pack(decision.open, instance.patterns) if decision.open else ((), ())
             number = instance.version + 1
             entry = Entry(self.seq, instance.id, number, self.at, event, decision, tuple(held), fresh, intents)
@@ -417,22 +417,17 @@ class Kernel:
             if spoiled:
                 raise
             for id, effect in zip(intents, decision.open, strict=True):
-                self._stop_running(id, effect)
+                self.slots.stop(id, effect)
             return self._entry(instance, event, self._spoil(instance, error), ())
         return entry, body, denied
 
-    def _judge(
-        self, instance: Instance, id: bytes, effect: Call, held: list[bytes], denied: list[tuple[bytes, str]]
-    ) -> None:
-        verdict = self.gate.judge(effect, self._running)
-        if type(verdict) is Allow and not (self._held_ids and self._first_held(effect.executor)):
-            self._run(id, effect)
-        else:
-            held.append(id)  # a denied call is never handed out either
+    def _release_held(self) -> None:
+        for instance, id, verdict in self.slots.let_go():
             if type(verdict) is Deny:
-                denied.append((id, verdict.reason))
+                failure = Failure("Denied", verdict.reason, retry=False)
+                self.offer(Offer(instance, Received(id, Receipt("error", error=failure))))
             else:
-                self._hold(instance.id, id, effect)
+                self.offer(Offer(instance, Released(id)))
 
     # ---- what an entry implies -----------------------------------------------------------------------------------
 
@@ -514,8 +509,7 @@ class Kernel:
         effect = intent.effect
         own = type(event) is Received and event.intent == intent.id
         if type(effect) is Call:
-            if not own or intent.id in self._orphans:  # else its own receipt freed it when it was taken
-                self._stop_running(intent.id, effect)
+            self.slots.stop(intent.id, effect)
             answered = own and event.receipt.status in ("ok", "error")  # type: ignore[union-attr]
             if batch.publications.pop(intent.id, None) is None and not answered:
                 batch.stops.append(intent.id)
@@ -563,9 +557,9 @@ class Kernel:
         """A stuck instance takes no events. They are kept as inbox rows and delivered when it goes on."""
         event = offer.event
         if isinstance(event, Redelivered | Released):  # `recover` finds it again when the instance goes on
-            self._stop_running(event.intent, instance.open[event.intent].effect)
+            self.slots.stop(event.intent, instance.open[event.intent].effect)
             if type(event) is Redelivered:
-                self._orphans.add(event.intent)
+                self.slots.orphans.add(event.intent)
             self._answer(offer, Accepted(instance.id, instance.address), batch)
             return
         again = _comes_again(instance, event)
@@ -592,47 +586,6 @@ class Kernel:
         number = (self.counts["kept"] & 0xFFFFFFFF).to_bytes(4, "big")
         offer.inbox = self.seq.to_bytes(8, "big") + self._salt + number
         batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, self.at)
-
-    def _hold(self, instance: int, id: bytes, effect: Call) -> None:
-        self._held.setdefault(effect.executor, deque()).append((instance, id, effect))
-        self._held_ids.add(id)
-
-    def _release_held(self) -> None:
-        """Judge the oldest held call of each executor again, as long as the gate lets it go."""
-        for executor, waiting in self._held.items():
-            while first := self._first_held(executor):
-                instance, id, effect = first
-                verdict = self.gate.judge(effect, self._running)
-                if type(verdict) is Defer:
-                    break
-                waiting.popleft()
-                self._held_ids.discard(id)
-                if type(verdict) is Deny:
-                    failure = Failure("Denied", verdict.reason, retry=False)
-                    self.offer(Offer(instance, Received(id, Receipt("error", error=failure))))
-                else:
-                    self._run(id, effect)
-                    self.offer(Offer(instance, Released(id)))
-
-    def _first_held(self, executor: str) -> tuple[int, bytes, Call] | None:
-        """The oldest held call of an executor: nobody may pass it."""
-        waiting = self._held.get(executor)
-        while waiting and waiting[0][1] not in self._held_ids:  # withdrawn while it was held
-            waiting.popleft()
-        return waiting[0] if waiting else None
-
-    def _run(self, id: bytes, effect: Call) -> None:
-        self._orphans.discard(id)
-        if id not in self._running_ids:
-            self._running[effect.executor] += 1
-            self._running_ids.add(id)
-
-    def _stop_running(self, id: bytes, effect: object) -> None:
-        self._orphans.discard(id)
-        self._held_ids.discard(id)
-        if id in self._running_ids and type(effect) is Call:
-            self._running_ids.discard(id)
-            self._running[effect.executor] -= 1
 
     # ---- memory -------------------------------------------------------------------------------------------------
 
