@@ -193,14 +193,11 @@ class FlowMachine:
         if outcome is None and not self._operations and not self._barriers:
             assert self._main is not None
             raise Deadlock(source_of(self._main.get_coro()) or self.flow.name)
-        sent, published, noted = tuple(self._sent), tuple(self._published), tuple(self._noted)
-        if sent:
-            self._sent = []
-        if published:
-            self._published = []
-        if noted:
-            self._noted = []
         opened, withdrawn = tuple(self._opened.values()), tuple(self._withdrawn)
+        if not (self._sent or self._published or self._noted):
+            return Decision(opened, withdrawn, outcome=outcome)
+        sent, published, noted = tuple(self._sent), tuple(self._published), tuple(self._noted)
+        self._sent, self._published, self._noted = [], [], []
         return Decision(opened, withdrawn, sent, (), published, None, None, outcome, noted)
 
     # ---- the end -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Coroutine
+from types import FunctionType, NoneType
 from typing import Any
 
 _hints: dict[object, Any] = {}
@@ -12,6 +13,10 @@ _AWAITED = (Awaitable, Coroutine)
 
 def returns_of(function: Callable[..., Any]) -> Any:
     """The annotation of a function's result, or None when it has none."""
+    if type(function) is FunctionType:
+        found = function.__annotations__.get("return")
+        if found is None or type(found) is type:  # the common cases
+            return None if found is object or found is NoneType else found
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__func__", function)

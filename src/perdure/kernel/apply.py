@@ -105,20 +105,16 @@ def input_hash(value: bytes) -> bytes:
 
 def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
     decision = entry.decision
-    held = frozenset(entry.held) if entry.held else ()
     for id in decision.withdraw:
         _close(instance, id, changed)
-    opened = decision.open if decision.outcome is None else ()  # what the end asks for never begins
-    ids = entry.intents or [instance.intent_id(effect) for effect in opened]
-    for place, effect in enumerate(opened):
-        id = ids[place]
-        intent = Intent(id, effect)
-        if id in held:
-            intent.held = True
-        instance.open[id] = intent
-        if type(effect) is Call:
-            instance.calls += 1
-        changed.opened.append(intent)
+    if decision.open and decision.outcome is None:  # what the last decision asks for never begins
+        held = frozenset(entry.held) if entry.held else ()
+        ids = entry.intents or [instance.intent_id(effect) for effect in decision.open]
+        for place, effect in enumerate(decision.open):
+            id = ids[place]
+            instance.open[id] = intent = Intent(id, effect, held=id in held)
+            instance.calls += type(effect) is Call
+            changed.opened.append(intent)
     if decision.publish:
         instance.published.update(decision.publish)
 

@@ -20,6 +20,11 @@ def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, 
         raise ValueError("a decision ends the instance or is stuck, not both")
     if not decision.withdraw and not decision.open:
         return ()
+    if not decision.withdraw and len(decision.open) == 1:  # by far the most frequent
+        id = instance.intent_id(decision.open[0])
+        if id in instance.open and not (type(event) is Received and event.intent == id):
+            raise ValueError(f"two effects cannot be open at {decision.open[0].location!r}")
+        return (id,)
     closed = {event.intent} if type(event) is Received else set()
     for id in decision.withdraw:
         if id not in instance.open or id in closed:

@@ -331,6 +331,7 @@ class Kernel:
             f"the process died each of the {intent.delivery} times that it executed this",
             retry=False,
         )
+        self.slots.stop(intent.id, intent.effect)
         return Received(intent.id, Receipt("unknown", error=failure))
 
     def _record(self, instance: Instance, event: Event, batch: Batch) -> Reply | None:
@@ -342,7 +343,8 @@ class Kernel:
             self._by_address[instance.address] = instance
         status = instance.status
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
-        moment = Moment(self.at, _seed(instance, event), instance.version + 1)
+        seed = event.seed if type(event) is Started else instance.seed
+        moment = Moment(self.at, seed, instance.version + 1)
         decision, intents = self._decide(instance, event, heard, moment)
         entry, body, denied = self._entry(instance, event, decision, intents)
         changed = apply(instance, entry)
@@ -461,27 +463,35 @@ class Kernel:
         for intent in changed.resumed:
             self._publish(instance, intent, batch)
         decision = entry.decision
+        if decision.send or decision.announce:
+            self._send(instance, decision)
+        if instance.parent is not None:
+            self._tell_parent(instance, instance.parent, entry.event)
+        if instance.outcome is not None:
+            batch.ended.append((instance.id, instance.address, instance.outcome))
+            batch.done_with.append(instance.id)
+        elif decision.stuck is not None:
+            batch.stuck.append((instance.id, instance.address, decision.stuck))
+            if decision.stuck.kept:
+                batch.done_with.append(instance.id)
+
+    def _send(self, instance: Instance, decision: Decision) -> None:
+        sender = str(instance.address)
         for send in decision.send:
-            sender = str(instance.address)
             self._cause(send.to, Message(send.name, send.body, send.id, sender))
         for fact in decision.announce:
             addresses = self.router.route(fact)
             self.counts["unrouted"] += not addresses
             for address in addresses:
-                self._cause(address, Message(fact.name, fact.body, sender=str(instance.address)))
-        parent = instance.parent
-        if parent is not None and parent.detached and type(entry.event) is Started:
+                self._cause(address, Message(fact.name, fact.body, sender=sender))
+
+    def _tell_parent(self, instance: Instance, parent: Parent, event: Event) -> None:
+        """A detached child answers when it has started, any other when it has ended."""
+        if parent.detached and type(event) is Started:
             value = encode_value(instance.address.key)
             self._cause(parent.instance, Received(parent.intent, Receipt("ok", value)))
-        if instance.outcome is not None:
-            batch.ended.append((instance.id, instance.address, instance.outcome))
-            batch.done_with.append(instance.id)
-            if parent is not None and not parent.detached:
-                self._cause(parent.instance, Received(parent.intent, _receipt_of(instance.outcome)))
-        if decision.stuck is not None:
-            batch.stuck.append((instance.id, instance.address, decision.stuck))
-        if decision.stuck is not None and decision.stuck.kept:
-            batch.done_with.append(instance.id)
+        elif instance.outcome is not None and not parent.detached:
+            self._cause(parent.instance, Received(parent.intent, _receipt_of(instance.outcome)))
 
     def _start_child(self, instance: Instance, intent: Intent, child: Child) -> None:
         parent = Parent(instance.id, intent.id, child.detached)
@@ -509,7 +519,8 @@ class Kernel:
         effect = intent.effect
         own = type(event) is Received and event.intent == intent.id
         if type(effect) is Call:
-            self.slots.stop(intent.id, effect)
+            if not own or intent.id in self.slots.orphans:  # else it was freed when its receipt was taken
+                self.slots.stop(intent.id, effect)
             answered = own and event.receipt.status in ("ok", "error")  # type: ignore[union-attr]
             if batch.publications.pop(intent.id, None) is None and not answered:
                 batch.stops.append(intent.id)
@@ -692,10 +703,6 @@ def _receipt_of(outcome: Outcome) -> Receipt:
 def _comes_again(instance: Instance, event: Event) -> bool:
     """Whether an event is offered anew after a crash, because a row of its own stands for it."""
     return type(event) is Received and due_of(instance.open[event.intent].effect) is not None
-
-
-def _seed(instance: Instance, event: Event) -> bytes:
-    return event.seed if type(event) is Started else instance.seed
 
 
 def _by_arrival(offer: Offer) -> int:
