@@ -1,9 +1,16 @@
-"""The inline executor: an async step is a task of the engine's own loop. Cancelling it cancels the task."""
+"""The inline executor: async steps on the engine's own loop. Stopping one cancels its task.
+
+A step that never waits needs no task of its own: a batch of such steps shares one (`_work_off`). A step that does
+wait keeps the task that it began in, for itself alone, and the rest of the batch goes on in another. Each step has
+its own context.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
+from typing import Any
 
 from perdure.kernel.batch import Publication
 from perdure.ports.executor import Answered, Work
@@ -18,31 +25,59 @@ class InlineExecutor:
         self.slots = slots
         self._loop = asyncio.get_running_loop()
         self._context: Context = copy_context()  # of whoever opened the engine, not of whoever called it last
-        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._waiting: dict[bytes, Coroutine[Any, Any, None]] = {}  # not begun, in the order of their coming
+        self._tasks: dict[bytes, asyncio.Task[None]] = {}  # begun
+        self._worker: asyncio.Task[None] | None = None  # the task that begins them
 
     def start(self, publication: Publication, answered: Answered) -> None:
         work = publication.work
-        if isinstance(work, Work):
-            self.perform(publication.intent, work, info.StepInfo.of(publication), answered)
-        else:
+        if not isinstance(work, Work):
             answered(publication.intent, info.NO_WORK)
+            return
+        about = info.StepInfo.of(publication)
+        self._waiting[publication.intent] = self._run(publication.intent, work, about, answered)
+        if self._worker is None:
+            self._worker = self._loop.create_task(self._work_off())
 
     def perform(self, intent: bytes, work: Work, about: info.StepInfo, answered: Answered) -> asyncio.Task[None]:
-        """Await what the work gives, as a task."""
+        """Await what the work gives, as a task of its own."""
         coroutine = self._run(intent, work, about, answered)
         task = self._tasks[intent] = self._loop.create_task(coroutine, context=self._context.copy())
         return task
 
     def stop(self, intent: bytes) -> None:
+        unbegun = self._waiting.pop(intent, None)
+        if unbegun is not None:
+            unbegun.close()
         task = self._tasks.pop(intent, None)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
+        for intent in list(self._waiting):
+            self.stop(intent)
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work_off(self) -> None:
+        """Begin what waits, one after the other, until one of them waits itself: then this task is that step's."""
+        task = self._worker
+        assert task is not None
+        try:
+            while self._waiting and self._worker is task:
+                intent = next(iter(self._waiting))
+                coroutine = self._waiting.pop(intent)
+                self._tasks[intent] = task
+                await _Driven(coroutine, self._context.copy(), self._hand_over)
+        finally:
+            if self._worker is task:
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Another task begins the rest."""
+        self._worker = self._loop.create_task(self._work_off()) if self._waiting else None
 
     async def _run(self, intent: bytes, work: Work, about: info.StepInfo, answered: Answered) -> None:
         info.current.set(about)
@@ -59,3 +94,29 @@ class InlineExecutor:
             receipt = info.error(error)
         if self._tasks.pop(intent, None) is not None:
             answered(intent, receipt)
+
+
+class _Driven:
+    """Drives a coroutine in a context of its own, from a task that has another. `waits`: called when it first waits."""
+
+    __slots__ = ("_context", "_coroutine", "_waits")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, None], context: Context, waits: Any) -> None:
+        self._coroutine = coroutine
+        self._context = context
+        self._waits = waits
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        run, send = self._context.run, self._coroutine.send
+        try:
+            awaited = run(send, None)
+            self._waits()
+            while True:
+                try:
+                    yield awaited
+                except BaseException as error:
+                    awaited = run(self._coroutine.throw, error)
+                else:
+                    awaited = run(send, None)
+        except StopIteration:
+            return

@@ -57,7 +57,7 @@ from .moment import Moment
 from .receipt import Failure, Receipt, failure_of
 from .replay import fold, rebuild
 from .routing import Router
-from .rows import Record, decode_outcome, head_row, inbox_row, work_row
+from .rows import Record, decode_outcome, head_row, inbox_row, receipt_of, work_row
 from .slots import Slots
 from .status import TERMINAL, Status
 
@@ -99,6 +99,8 @@ class Kernel:
     def offer(self, offer: Offer) -> None:
         """Put an event into the mailbox of its instance; name the instance in `wanted` if it is not in memory."""
         instance = self._find(offer.to)
+        if instance is None and offer.new:
+            instance = self._enter(offer.to, None)
         if instance is None:
             self._wait(offer.to, offer)
             self.wanted[offer.to] = None
@@ -491,7 +493,7 @@ class Kernel:
             value = encode_value(instance.address.key)
             self._cause(parent.instance, Received(parent.intent, Receipt("ok", value)))
         elif instance.outcome is not None and not parent.detached:
-            self._cause(parent.instance, Received(parent.intent, _receipt_of(instance.outcome)))
+            self._cause(parent.instance, Received(parent.intent, receipt_of(instance.outcome)))
 
     def _start_child(self, instance: Instance, intent: Intent, child: Child) -> None:
         parent = Parent(instance.id, intent.id, child.detached)
@@ -688,16 +690,6 @@ class Kernel:
     def _unknown_workflow(self, name: str) -> str:
         known = ", ".join(sorted(self.workflows)) or "none"
         return f"no workflow is named {name!r} here; registered: {known}"
-
-
-def _receipt_of(outcome: Outcome) -> Receipt:
-    match outcome.status:
-        case Status.COMPLETED:
-            return Receipt("ok", outcome.value)
-        case Status.CANCELLED:
-            return Receipt("cancelled", error=outcome.error)
-        case _:
-            return Receipt("error", error=outcome.error)
 
 
 def _comes_again(instance: Instance, event: Event) -> bool:

@@ -16,6 +16,7 @@ class Offer(msgspec.Struct, eq=False):
     ticket: object = None  # who waits for the answer; the kernel only carries it
     inbox: bytes | None = None  # the inbox row that is deleted by the entry that records this event
     caused: bool = False  # by an entry of this shard: it must not be lost with the memory
+    new: bool = False  # the name was made up just now: no store needs to be asked whether it exists
     taken: bool = False
     number: int = 0  # of its arrival, while its instance is away: names and ids wait in different places
 

@@ -10,6 +10,8 @@ from .effects import Timer, due_of
 from .events import Address, Event, Ref
 from .instance import Instance, Intent
 from .mailbox import Offer
+from .receipt import Receipt
+from .status import Status
 
 _event_decoder = msgspec.msgpack.Decoder(Event)
 _outcome_decoder = msgspec.msgpack.Decoder(Outcome)
@@ -46,6 +48,17 @@ def encode_outcome(outcome: Outcome) -> bytes:
 
 def decode_outcome(body: bytes) -> Outcome:
     return _outcome_decoder.decode(unseal(body))
+
+
+def receipt_of(outcome: Outcome) -> Receipt:
+    """How a child's end answers its parent."""
+    match outcome.status:
+        case Status.COMPLETED:
+            return Receipt("ok", outcome.value)
+        case Status.CANCELLED:
+            return Receipt("cancelled", error=outcome.error)
+        case _:
+            return Receipt("error", error=outcome.error)
 
 
 def work_row(instance: int, intent: Intent) -> WorkRow | None:

@@ -57,8 +57,11 @@ class Door(Protocol):
     @property
     def queries(self) -> Queries: ...
 
-    async def put(self, to: Ref, event: Event) -> int:
-        """Deliver an event durably; the answer is the id of the instance, or 0 when that is not known yet."""
+    async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
+        """Deliver an event durably; the answer is the id of the instance, or 0 when that is not known yet.
+
+        `new`: the name was made up for this event.
+        """
         ...
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome: ...
@@ -149,7 +152,7 @@ class Client:
         name = workflow if isinstance(workflow, str) else workflow.name
         address = Address(name, _checked_key(key))
         event = Started(name, address.key, value, self._door.entropy(), tags=_checked_tags(tags), reuse=reuse or "")
-        instance = await self._door.put(address, event)
+        instance = await self._door.put(address, event, new=key is None)
         return Handle(self._door, address, workflow, instance)
 
     @overload

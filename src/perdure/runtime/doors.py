@@ -35,7 +35,7 @@ class LocalDoor:
     def lead_to(self, shard: Shard) -> None:
         self._shard = shard
 
-    async def put(self, to: Ref, event: Event) -> int:
+    async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
             raise self._fallen
         heard: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -49,7 +49,7 @@ class LocalDoor:
                 heard.set_result(answer)
 
         assert self._shard is not None, "a door opens on a shard"
-        self._shard.offer(to, event, hear)
+        self._shard.offer(to, event, hear, new=new)
         answer = await heard
         if isinstance(answer, Refused):
             raise refusal(answer)
@@ -123,7 +123,7 @@ class RemoteDoor:
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
 
-    async def put(self, to: Ref, event: Event) -> int:
+    async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         start = input_hash(event.input) if isinstance(event, Started) else None
         reuse = event.reuse if isinstance(event, Started) else ""
         row = inbox_row(os.urandom(16), to, event, time.time_ns())

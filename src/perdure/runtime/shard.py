@@ -215,13 +215,16 @@ class Shard:
 
     # ---- in ------------------------------------------------------------------------------------------------------
 
-    def offer(self, to: Ref, event: Event, heard: Heard | None = None) -> None:
-        """An event from a caller. `heard` is called when it is durable, or with the reason why it is not."""
+    def offer(self, to: Ref, event: Event, heard: Heard | None = None, *, new: bool = False) -> None:
+        """An event from a caller. `heard` is called when it is durable, or with the reason why it is not.
+
+        `new`: the name was made up for this event and cannot exist.
+        """
         if self._closing or self._closed:
             if heard is not None:
                 heard(EngineClosed("the engine is closed"))
             return
-        offer = Offer(to, event, heard)
+        offer = Offer(to, event, heard, new=new)
         if self._crashed:
             self._early.append(offer)
         else:

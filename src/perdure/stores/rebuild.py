@@ -20,7 +20,7 @@ from perdure.codec import encode as encode_value
 from perdure.errors import PerdureError
 from perdure.kernel.apply import Changed, apply
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
-from perdure.kernel.decision import Fact, Outcome
+from perdure.kernel.decision import Fact
 from perdure.kernel.effects import Child
 from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
@@ -28,7 +28,7 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
-from perdure.kernel.rows import head_row, offer_of, work_row
+from perdure.kernel.rows import head_row, offer_of, receipt_of, work_row
 from perdure.kernel.status import Status
 
 Route = Callable[[Fact], Iterable[Address]]
@@ -225,7 +225,7 @@ class _Fold:
         if parent.detached and type(entry.event) is Started:
             self._receipts[waiting] = Receipt("ok", encode_value(instance.address.key))
         elif instance.outcome is not None and not parent.detached:
-            self._receipts[waiting] = _receipt_of(instance.outcome)
+            self._receipts[waiting] = receipt_of(instance.outcome)
 
     def _waits(self, instance: int, intent: bytes) -> bool:
         return instance in self._live and intent in self._live[instance][0].open
@@ -254,14 +254,3 @@ def _address(entry: Entry) -> Address:
     if type(entry.event) is not Started:
         raise ValueError(f"the first entry is {type(entry.event).__name__}, not Started")
     return Address(entry.event.workflow, entry.event.key)
-
-
-def _receipt_of(outcome: Outcome) -> Receipt:
-    """As the kernel tells a parent of the end of its child."""
-    match outcome.status:
-        case Status.COMPLETED:
-            return Receipt("ok", outcome.value)
-        case Status.CANCELLED:
-            return Receipt("cancelled", error=outcome.error)
-        case _:
-            return Receipt("error", error=outcome.error)
