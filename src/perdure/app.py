@@ -28,6 +28,8 @@ class Engine(Client):
     def __init__(self, door: LocalDoor, shard: Shard, workflows: dict[str, Startable[Any]]) -> None:
         super().__init__(door, workflows)
         self._shard = shard
+        self.hurry = asyncio.Event()
+        """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -72,10 +74,11 @@ async def open(
         settled = loop.create_future()
         shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
         await settled
+        engine = Engine(door, shard, cast(dict[str, Startable[Any]], known))
         try:
-            yield Engine(door, shard, cast(dict[str, Startable[Any]], known))
+            yield engine
         finally:
-            await _stop(shard, door, drain)
+            await _stop(shard, door, drain, engine.hurry)
     finally:
         for executor in executors:
             await executor.close()
@@ -101,6 +104,8 @@ def run(
     **kwargs: Any,
 ) -> Any:
     """The one synchronous door: open, start, wait for the result, close."""
+    if asyncio._get_running_loop() is not None:
+        raise CallerError("perdure.run(...) is for code without an event loop; here: async with perdure.open(...)")
 
     async def main() -> Any:
         async with open(url, workflows=[workflow, *workflows]) as engine:
@@ -125,12 +130,15 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _stop(shard: Shard, door: LocalDoor, drain: float) -> None:
+async def _stop(shard: Shard, door: LocalDoor, drain: float, hurry: asyncio.Event) -> None:
     """Let running steps end, cut the rest, and give the lease back."""
     loop = asyncio.get_running_loop()
     idle: asyncio.Future[None] = loop.create_future()
     shard.drain(lambda: None if idle.done() else idle.set_result(None))
-    await asyncio.wait([idle], timeout=drain)
+    hurried = asyncio.ensure_future(hurry.wait())
+    either: list[asyncio.Future[Any]] = [idle, hurried]
+    await asyncio.wait(either, timeout=drain, return_when=asyncio.FIRST_COMPLETED)
+    hurried.cancel()
     shard.park()
     parked: asyncio.Future[None] = loop.create_future()
     shard.when_settled(lambda: None if parked.done() else parked.set_result(None))

@@ -385,7 +385,7 @@ class UnknownInstance(CallerError):
 class KeyInUse(CallerError):
     """This key already names an instance with another input.
 
-    Use a new key, or pass reuse="failed" (or "always") to start again after the first one has ended.
+    Use a new key, or start the key again: reuse="failed" after a failure or a cancel, reuse="always" after any end.
     """
 
 

@@ -87,6 +87,26 @@ async def test_a_step_that_does_not_end_in_time_is_parked_and_loses_no_attempt(t
     assert runs == sorted(runs)
 
 
+async def test_a_hurried_close_parks_at_once(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @perdure.flow
+    async def flow(ctx: perdure.Context) -> None:
+        await ctx.step("endless", endless)
+
+    async with perdure.open(tmp_path / "a.db", workflows=[flow], drain=600) as engine:
+        handle = await engine.start(flow, key="k")
+        await begun.wait()
+        engine.hurry.set()
+
+    async with perdure.connect(tmp_path / "a.db") as client:
+        assert [line.event for line in await client.handle(flow, handle.key).history()] == ["started", "parked"]
+
+
 async def test_after_the_close_everybody_hears_that_it_is_closed() -> None:
     async with perdure.open(":memory:", workflows=[until_told]) as engine:
         handle = await engine.start(until_told, key="k")
@@ -190,6 +210,48 @@ async def test_reuse_starts_a_new_generation_of_an_ended_key() -> None:
         assert await second.result(5) == 2
         assert await engine.handle(one_step, "k").result(5) == 2
         assert await first.result(5) == 1
+
+
+# ---- what callers see of errors ---------------------------------------------------------------------------------
+
+
+async def fail_here() -> None:
+    raise LookupError("in the author's code")
+
+
+@perdure.flow
+async def failing(ctx: perdure.Context) -> None:
+    await ctx.step.options(retries=0)("fail", fail_here)
+
+
+async def test_the_error_of_a_failed_instance_shows_the_lines_of_the_flow_and_of_the_step() -> None:
+    async with perdure.open(":memory:", workflows=[failing]) as engine:
+        handle = await engine.start(failing)
+        with pytest.raises(perdure.InstanceFailed) as failed:
+            await handle.result(5)
+
+    notes = "\n".join(failed.value.__notes__)
+    assert "in failing" in notes and "in fail_here" in notes and "LookupError: in the author's code" in notes
+
+
+async def test_a_swallowed_not_durable_still_fails_the_flow() -> None:
+    @perdure.flow
+    async def careless(ctx: perdure.Context) -> str:
+        try:
+            await asyncio.open_connection("localhost", 80)
+        except Exception:
+            return "the site is down"
+        return "up"
+
+    async with perdure.open(":memory:", workflows=[careless]) as engine:
+        handle = await engine.start(careless)
+        with pytest.raises(perdure.InstanceFailed, match="NotDurable"):
+            await handle.result(5)
+
+
+async def test_the_synchronous_door_says_where_it_does_not_lead() -> None:
+    with pytest.raises(perdure.CallerError, match=r"async with perdure\.open"):
+        perdure.run(one_step, 1)
 
 
 # ---- a store that fails -----------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def debug_wanted() -> bool:
 
 def _text(error: PerdureError) -> str:
     """Errors speak Python; here people write options."""
-    return str(error).replace('reuse="failed"', "--reuse failed")
+    return str(error).replace('reuse="failed"', "--reuse failed").replace('reuse="always"', "--reuse always")
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

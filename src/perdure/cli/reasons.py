@@ -40,9 +40,11 @@ class Reasons:
         self._queries = queries
         self._look = look
         self._now = now
+        self._alive = True  # an engine runs on the database
 
     async def all(self) -> list[Reason]:
         status = self._look.state.status
+        self._alive = await self._queries.owner() is not None
         if status in TERMINAL:
             return [self._ended()]
         reasons = [self._stuck()] if status is Status.STUCK else [await self._open(each) for each in self._look.waiting]
@@ -66,11 +68,12 @@ class Reasons:
                 return Reason(kind, f"It waits for the {kind} {open.location}{self._since(open)}.", "", open)
 
     def _step(self, open: Waiting) -> Reason:
-        nth = f"attempt {open.attempt}" + (f", run {open.delivery} after a crash" if open.delivery > 1 else "")
+        nth = f"attempt {open.attempt}" + (f", handed out {open.delivery} times" if open.delivery > 1 else "")
         if open.held:
             text = f"The step {open.location} waits for a free place in the executor {open.what}"
             return Reason("held", f"{text}{self._since(open)}.", "", open)
-        text = f"The step {open.location} runs{self._since(open)} ({nth}, executor {open.what})."
+        verb = "runs" if self._alive else "is open, and runs again when an engine does,"
+        text = f"The step {open.location} {verb}{self._since(open)} ({nth}, executor {open.what})."
         last = self._last_error(open.location)
         return Reason("step", text + (f" The attempt before failed: {last}" if last else ""), "", open)
 

@@ -135,6 +135,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self._closed = False
         self.now = 0
         self.started_at = 0
+        self.refused: NotDurable | None = None
 
     # ---- driving -------------------------------------------------------------------------------------------
 
@@ -178,6 +179,12 @@ class FlowLoop(asyncio.AbstractEventLoop):
         finally:
             self._leave(outer, hooks)
         self._ready.clear()
+
+    def refuse(self, call: str, where: str) -> NotDurable:
+        """Remembered, because a broad `except` around a network call must not turn this into an answer."""
+        error = NotDurable(call, where)
+        self.refused = self.refused or error
+        return error
 
     def pending(self) -> list[FlowTask]:
         """Tasks that have not ended, in the order of their creation."""
@@ -311,7 +318,7 @@ class _Guarded(Coroutine[Any, Any, Any]):
     def _checked(self, awaited: Any) -> Any:
         while awaited is not None and getattr(awaited, "_loop", None) is not self._loop:
             call = f"awaiting {type(awaited).__module__}.{type(awaited).__qualname__} of another event loop"
-            awaited = self._coro.throw(NotDurable(call, source_of(self._coro)))
+            awaited = self._coro.throw(self._loop.refuse(call, source_of(self._coro)))
         return awaited
 
     def __getattr__(self, name: str) -> Any:
@@ -337,7 +344,7 @@ def _nothing() -> None:
 
 def _not_durable(name: str) -> Callable[..., Any]:
     def refuse(self: FlowLoop, *args: Any, **kwargs: Any) -> Any:
-        raise NotDurable(f"loop.{name}()", _caller())
+        raise self.refuse(f"loop.{name}()", _caller())
 
     refuse.__name__ = name
     return refuse

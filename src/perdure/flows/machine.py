@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, Never
 
+import msgspec
+
 from perdure.codec import decode, encode
-from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError
+from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send
 from perdure.kernel.effects import Call, Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
@@ -214,6 +216,8 @@ class FlowMachine:
         error = main.exception()
         if error is not None:
             return _failed(error)
+        if self.loop.refused is not None:
+            return _failed(self.loop.refused)
         leaked = [task for task in self.loop.pending() if task not in self._losers]
         if leaked:
             return _failed(NotAwaited([f"{t.get_name()} ({_describe(t)})" for t in leaked]))
@@ -410,7 +414,10 @@ async def _raise(error: Exception) -> Never:
 
 
 def _failed(error: BaseException) -> Outcome:
-    return Outcome(Status.FAILED, error=failure_of(error))
+    failure = failure_of(error)
+    if isinstance(error, StepFailed):
+        failure = msgspec.structs.replace(failure, causes=error.errors)
+    return Outcome(Status.FAILED, error=failure)
 
 
 def _describe(task: FlowTask) -> str:

@@ -26,6 +26,7 @@ from perdure.errors import (
 from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Ref, Retried, Started
 from perdure.kernel.mailbox import Refused
+from perdure.kernel.receipt import Failure
 from perdure.kernel.status import Status
 from perdure.ports.store import Filter, Queries
 
@@ -218,7 +219,7 @@ class Handle(Generic[R]):
                 reason = outcome.error.message if outcome.error is not None else ""
                 raise InstanceCancelled(str(self.address), reason)
             case _:
-                raise InstanceFailed(str(self.address), outcome.error)
+                raise _with_recorded(InstanceFailed(str(self.address), outcome.error), outcome.error)
 
     def _decoded(self, value: bytes | None) -> R:
         if value is None:
@@ -294,6 +295,14 @@ class Handle(Generic[R]):
         return self._instance
 
 
+def _with_recorded(error: InstanceFailed, failure: Failure | None) -> InstanceFailed:
+    """The error with the recorded tracebacks as notes: where in the author's code it went wrong."""
+    for recorded in [] if failure is None else [failure, *failure.causes[-1:]]:
+        if recorded.traceback:
+            error.add_note(f"recorded:\n{recorded.traceback.rstrip()}")
+    return error
+
+
 def refusal(refused: Refused) -> CallerError:
     """The typed error of a refusal."""
     kinds: dict[str, type[CallerError]] = {
@@ -304,7 +313,8 @@ def refusal(refused: Refused) -> CallerError:
         "not-stuck": NotStuck,
     }
     advice = {
-        "key-in-use": '; use another key, or reuse="failed" after it has ended',
+        "key-in-use": '; use another key, or reuse="failed" if it failed, reuse="always" if it has ended in any way',
+        "not-stuck": '; reuse="failed" starts it again' if " is failed" in refused.reason else "",
         "unknown-instance": "; `perdure ls` lists what exists",
     }
     return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))

@@ -100,8 +100,9 @@ class Run:
 
     async def run(self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None) -> Ending:
         drain = DRAIN_SECONDS if _kept(self._console) else 0.0
-        with interruptible() as interrupted:
+        with interruptible() as (interrupted, hurry):
             async with open_engine(self._console.db, workflows=workflows, drain=drain) as engine:
+                engine.hurry = hurry
                 began = time.time()
                 handle = await engine.start_plain(flow, {} if value is None else value, key=key, reuse=reuse)
                 about = await handle.summary()
@@ -174,18 +175,19 @@ class Run:
 
 
 @contextmanager
-def interruptible() -> Iterator[asyncio.Event]:
-    """The first Ctrl-C (or SIGTERM) asks, the second ends the process at once: what counts is durable."""
-    event, loop = asyncio.Event(), asyncio.get_running_loop()
+def interruptible() -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
+    """The first Ctrl-C (or SIGTERM) asks, the second parks what runs, the third ends the process at once."""
+    asked, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     def ask(*_: object) -> None:
-        if event.is_set():
+        if hurry.is_set():
             os._exit(Exit.INTERRUPTED)
+        event = hurry if asked.is_set() else asked
         loop.call_soon_threadsafe(event.set)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield event
+        yield asked, hurry
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
