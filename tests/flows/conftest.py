@@ -21,7 +21,7 @@ from perdure.kernel.events import Started
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import deliveries
 from perdure.ports.store import Filter
-from perdure.runtime.history import entries_of
+from tests.entries import entries_of
 
 
 class Stage:

@@ -12,7 +12,7 @@ import pytest
 import perdure
 from perdure.kernel.entry import Entry
 from perdure.kernel.events import Redelivered
-from perdure.runtime.history import entries_of
+from tests.entries import entries_of
 from tests.runtime import victim
 
 KILLS = 100

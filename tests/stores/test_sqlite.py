@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -448,15 +450,46 @@ def test_something_else_than_a_file_is_no_database(path):
         SqliteStore(path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
-def test_missing_permissions_are_named(path, store):
-    store.close()
-    for target, mode in ((path, 0o400), (path, 0o000), (path.parent, 0o500)):
-        before = target.stat().st_mode
-        target.chmod(mode)
-        with pytest.raises(CannotOpen, match="may not be"):
-            SqliteStore(path)
-        target.chmod(before)
+def test_missing_permissions_are_named():
+    with tempfile.TemporaryDirectory() as directory:  # not `tmp_path`: what is above that is closed to others
+        path = Path(directory) / "test.db"
+
+        def story() -> None:
+            store = SqliteStore(path)
+            store.acquire("first")
+            store.close()
+            for target, mode in ((path, 0o400), (path, 0o000), (path.parent, 0o500)):
+                before = target.stat().st_mode
+                target.chmod(mode)
+                with pytest.raises(CannotOpen, match="may not be"):
+                    SqliteStore(path)
+                target.chmod(before)
+
+        if os.geteuid() == 0:  # root may do everything: be somebody else
+            os.chown(directory, NOBODY, NOBODY)
+            assert as_nobody(story) == 0
+        else:
+            story()
+
+
+NOBODY = 65534
+
+
+def as_nobody(story: Callable[[], None]) -> int:
+    """The exit status of a child process that runs `story` without rights."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            story()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.parametrize("content", [b"hello", b"hello " * 1000, b"SQLite format 3\0" + b"\xff" * 5000])

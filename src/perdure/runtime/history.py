@@ -76,12 +76,6 @@ class Waiting(msgspec.Struct, frozen=True):
     what: str
 
 
-def entries_of(rows: Iterable[JournalRow]) -> list[Entry]:
-    """The decoded entries of one instance, from its first on."""
-    patterns = Patterns()
-    return [decode(row.seq, row.instance, row.at, row.body, patterns) for row in rows]
-
-
 class Reader:
     """Reads the history of one instance, as far as it goes now. More rows may be added when they come."""
 

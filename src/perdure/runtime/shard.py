@@ -40,9 +40,6 @@ log = logging.getLogger("perdure")
 POLL: Final = 25_000_000
 """How often the inbox is looked at: other processes write there. A look costs microseconds when nothing came."""
 
-ALARM_MAX: Final = 15_000_000_000
-"""No alarm sleeps longer: a wall clock that jumps is noticed within this time."""
-
 RECOVER_AT_ONCE: Final = 500
 RESTART_FIRST: Final = 100_000_000
 RESTART_MAX: Final = 30_000_000_000
