@@ -72,7 +72,7 @@ class Link:
         self._number += 1
         return Decision(open=(Call(f"add#{self._number + 1}"),))
 
-    def work(self, location: str) -> object:
+    def work(self, intent: bytes) -> object:
         return None
 
     def snapshot(self) -> bytes | None:

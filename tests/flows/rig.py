@@ -95,12 +95,12 @@ class Rig:
     def answer(self, location: str, receipt: Receipt | None = None) -> Decision:
         """Answer the open effect at a location: a step is performed, a timer fires."""
         id = next(id for id, effect in self.open.items() if effect.location == location)
-        return self.deliver(Received(id, receipt or self._perform(self.open[id])))
+        return self.deliver(Received(id, receipt or self._perform(id, self.open[id])))
 
     def deliver_to(self, location: str) -> Decision:
         """As `answer` for a step, without looking through everything that is open."""
         id = self.identity.intent(location, 1)
-        return self.deliver(Received(id, self._perform(self.open[id])))
+        return self.deliver(Received(id, self._perform(id, self.open[id])))
 
     def pass_time(self, seconds: float) -> None:
         self.now += round(seconds * SECOND)
@@ -145,11 +145,11 @@ class Rig:
         found = [(due_of(effect), n, effect.location) for n, effect in enumerate(self.open.values())]
         return sorted((due, n, location) for due, n, location in found if due is not None)
 
-    def _perform(self, effect: Effect) -> Receipt:
+    def _perform(self, id: bytes, effect: Effect) -> Receipt:
         if not isinstance(effect, Call):
             return DONE if not hasattr(effect, "names") else Receipt("timeout", error=Failure("Timeout", "late"))
         self.calls.append(effect.location)
-        work = self.machine.work(effect.location)
+        work = self.machine.work(id)
         assert isinstance(work, Work), f"{effect.location}: a rebuilt machine has lost the work of an open step"
         try:
             value = finished(work.function(*work.args, **work.kwargs))

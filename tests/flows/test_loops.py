@@ -215,7 +215,7 @@ def test_messages_received_in_pruned_iterations_are_not_received_again() -> None
     def drive(rig: Rig) -> Any:
         for n in range(50):
             rig.send("n", n)
-            if n % 7 == 0:
+            if n % 7 == 1:
                 rig.send("other", n)
         return rig.result
 

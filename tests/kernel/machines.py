@@ -169,8 +169,8 @@ class ToldMachine:
         workflow, key, generation = self.state["name"]
         return Identity(Address(workflow, key), generation).intent(location, attempt)
 
-    def work(self, location: str) -> object:
-        return f"work of {location}"
+    def work(self, intent: bytes) -> object:
+        return f"work of {intent.hex()}"
 
     def snapshot(self) -> bytes | None:
         return msgspec.json.encode(self.state)

@@ -176,7 +176,7 @@ def test_nothing_is_answered_or_published_before_the_commit():
     assert not world.answers and not world.started
     world.commit(batch)
     assert world.calls() == ["a x 1"]
-    assert world.started[0].work == "work of x"
+    assert world.started[0].work == f"work of {world.started[0].intent.hex()}"
 
 
 # ---- order ----------------------------------------

@@ -24,7 +24,7 @@ from perdure.kernel.events import Event, Message
 from perdure.kernel.location import Patterns
 
 
-class Mark(msgspec.Struct, array_like=True):
+class Mark(msgspec.Struct, array_like=True, gc=False):
     """Iteration `number` of a loop began at entry `entry` with `state` (canonical bytes)."""
 
     number: int
@@ -32,7 +32,7 @@ class Mark(msgspec.Struct, array_like=True):
     state: bytes
 
 
-class Item(msgspec.Struct):
+class Item(msgspec.Struct, gc=False):
     """One delivery. `location`: the operation of its event. `ghost`: only its decision still matters."""
 
     number: int

@@ -10,12 +10,16 @@ and walks those sets.
 
 import asyncio
 import sys
-from asyncio import events as asyncio_events
+from asyncio import Future
+from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
+from sys import get_asyncgen_hooks, set_asyncgen_hooks
 from typing import Any, Final, Protocol
 from zlib import crc32
+
+import msgspec
 
 from perdure.errors import BadCall, NotDurable
 
@@ -41,6 +45,16 @@ class Host(Protocol):
     def open_timer(self, due: int, fire: Callable[[], None]) -> Callable[[], None]:
         """Open a durable timer; the answer cancels it."""
         ...
+
+
+class _Nobody:
+    """The host of a loop that was disposed of."""
+
+    def open_timer(self, due: int, fire: Callable[[], None]) -> Callable[[], None]:
+        raise Evicted
+
+
+NOBODY: Final = _Nobody()
 
 
 class FlowTask(asyncio.Task[Any]):
@@ -70,30 +84,23 @@ class FlowFuture(asyncio.Future[Any]):
         return self._number
 
 
-class _Soon:
+class _Soon(msgspec.Struct, eq=False):
     """A callback that is ready to run. Cheaper than `asyncio.Handle`, and the part of it that matters."""
 
-    __slots__ = ("_args", "_callback", "_cancelled", "_context")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
-        self._callback = callback
-        self._args = args
-        self._context = context
-        self._cancelled = False
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    context: Context
+    dropped: bool = False
 
     def cancel(self) -> None:
-        self._cancelled = True
+        self.dropped = True
 
     def cancelled(self) -> bool:
-        return self._cancelled
-
-    def run(self) -> None:
-        if not self._cancelled:
-            self._context.run(self._callback, *self._args)
+        return self.dropped
 
     def become(self, other: "_Soon") -> None:
         """Run in this turn what was to run in the other's."""
-        self._callback, self._args, self._context = other._callback, other._args, other._context
+        self.callback, self.args, self.context = other.callback, other.args, other.context
 
 
 class _Later:
@@ -125,7 +132,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
     """See the module. `now` and `started_at` are recorded nanoseconds; `time()` is seconds from the start."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        self._host: Host = host
         self._ready: deque[_Soon] = deque()
         self._tasks: list[FlowTask] = []
         self._tasks_check = 64
@@ -144,23 +151,29 @@ class FlowLoop(asyncio.AbstractEventLoop):
         ready = self._ready
         outer, hooks = self._enter()
         try:
-            for _ in range(TURNS_MAX):
-                if not ready:
-                    return
-                ready.popleft().run()
+            turns = 0
+            while ready:
+                soon = ready.popleft()
+                if not soon.dropped:
+                    soon.context.run(soon.callback, *soon.args)
+                turns += 1
+                if turns == TURNS_MAX:
+                    break
+            else:
+                return
         finally:
             self._leave(outer, hooks)
         raise BadCall(f"the flow ran {TURNS_MAX:,} turns without waiting for anything: it spins")
 
     def _enter(self) -> tuple[Any, Any]:
-        outer, hooks = asyncio_events._get_running_loop(), sys.get_asyncgen_hooks()
-        asyncio_events._set_running_loop(self)
-        sys.set_asyncgen_hooks(None, None)  # generators of a flow are closed where they stand, not on the outer loop
+        outer, hooks = _get_running_loop(), get_asyncgen_hooks()
+        _set_running_loop(self)
+        set_asyncgen_hooks(None, None)  # generators of a flow are closed where they stand, not on the outer loop
         return outer, hooks
 
     def _leave(self, outer: Any, hooks: Any) -> None:
-        asyncio_events._set_running_loop(outer)
-        sys.set_asyncgen_hooks(*hooks)
+        _set_running_loop(outer)
+        set_asyncgen_hooks(*hooks)
 
     def salt(self, seed: bytes) -> None:
         """Tasks of different flows get different hashes: asyncio keeps all tasks of a process in one set."""
@@ -178,7 +191,10 @@ class FlowLoop(asyncio.AbstractEventLoop):
                     continue
         finally:
             self._leave(outer, hooks)
+        # Loop, tasks and machine refer to each other: taken apart here, they need no collector.
         self._ready.clear()
+        self._tasks = []
+        self._host = NOBODY
 
     def refuse(self, call: str, where: str) -> NotDurable:
         """Remembered, because a broad `except` around a network call must not turn this into an answer."""
@@ -199,7 +215,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> _Soon:
-        soon = _Soon(callback, args, context if context is not None else copy_context())
+        soon = _Soon(callback, args, copy_context() if context is None else context)
         self._ready.append(soon)
         return soon
 
@@ -272,7 +288,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         return False
 
     def is_running(self) -> bool:
-        return asyncio_events._get_running_loop() is self
+        return _get_running_loop() is self
 
     def is_closed(self) -> bool:
         return False
@@ -304,7 +320,10 @@ class _Guarded(Coroutine[Any, Any, Any]):
         self._send = coro.send
 
     def send(self, value: Any) -> Any:
-        return self._checked(self._send(value))
+        awaited = self._send(value)
+        if type(awaited) is Future and awaited._loop is self._loop:  # a step: nearly always
+            return awaited
+        return self._checked(awaited)
 
     def throw(self, *error: Any) -> Any:
         return self._checked(self._coro.throw(*error))

@@ -7,6 +7,7 @@ what was opened and withdrawn meanwhile. The coroutine itself is the state; `log
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
@@ -17,7 +18,7 @@ import msgspec
 from perdure.codec import decode, encode
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send
-from perdure.kernel.effects import Call, Effect, Timer, Wait, attempt_of
+from perdure.kernel.effects import Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.moment import Moment
@@ -39,18 +40,14 @@ CLEANUP: Final = "&cleanup"
 """The timer that bounds what `finally` blocks may do after a cancel, or after the flow has returned."""
 
 
-class Operation:
-    """An effect that the flow has open: who waits for its receipt."""
+class Operation(msgspec.Struct, eq=False):
+    """An effect that the flow has open: who waits for its receipt, and what there is to do for it."""
 
-    __slots__ = ("effect", "fire", "future", "id")
-
-    def __init__(
-        self, id: bytes, effect: Effect, future: asyncio.Future[Any] | None, fire: Callable[[], None] | None
-    ) -> None:
-        self.id = id
-        self.effect = effect
-        self.future = future
-        self.fire = fire
+    id: bytes
+    effect: Effect
+    future: asyncio.Future[Any] | None
+    fire: Callable[[], None] | None = None
+    work: object = None
 
 
 class FlowMachine:
@@ -66,7 +63,6 @@ class FlowMachine:
         self._main: FlowTask | None = None
         self._losers: dict[FlowTask, None] = {}
         self._operations: dict[bytes, Operation] = {}
-        self._work: dict[str, object] = {}
         self._mailbox = Mailbox()
         self._taken: dict[int, str] = {}
         self._resume: dict[str, list[Mark]] = {}
@@ -93,8 +89,9 @@ class FlowMachine:
         self.log.append(Item(moment.number, moment.at, event, decision, location))
         return decision
 
-    def work(self, location: str) -> object:
-        return self._work.get(location)
+    def work(self, intent: bytes) -> object:
+        operation = self._operations.get(intent)
+        return None if operation is None else operation.work
 
     def snapshot(self) -> bytes | None:
         """The pruned log, if it really rebuilds what runs here: a snapshot is never the truth."""
@@ -113,6 +110,8 @@ class FlowMachine:
         """Let go of the coroutines. Their `finally` blocks run, as Python has it, but can open nothing."""
         self._disposed = True
         self.loop.dispose()
+        self._main = None
+        self._operations.clear()
 
     # ---- one delivery --------------------------------------------------------------------------------------
 
@@ -156,15 +155,14 @@ class FlowMachine:
 
     def _received(self, id: bytes, receipt: Receipt) -> str:
         operation = self._operations.pop(id)
-        effect = operation.effect
-        if type(effect) is Call:
-            self._work.pop(effect.location, None)
-        elif type(effect) is Wait:
+        effect, future = operation.effect, operation.future
+        if type(effect) is Wait:
             self._mailbox.forget(operation, effect)
-        if operation.fire is not None:
+        if future is None:
+            assert operation.fire is not None
             operation.fire()
-        elif operation.future is not None and not operation.future.done():
-            operation.future.set_result(receipt)
+        elif not future.done():
+            future.set_result(receipt)
         return effect.location
 
     def _run(self) -> None:
@@ -172,13 +170,13 @@ class FlowMachine:
             self.loop.drain()
         except SystemExit as error:
             raise BadCall(f"the flow raised SystemExit({error.code}): a flow cannot end the process") from error
-        main = self._main
-        assert main is not None
-        if main.done():
+        assert self._main is not None
+        done = self._main.done()
+        if done:
             for task in self.loop.pending():
                 if task.cancelling():  # a cancelled `gather` or `timeout` does not wait for the clean-up either
                     self._wait_for(task)
-        if (self._losers or not main.done()) and (self._cancel_reason is not None or main.done()):
+        if (done or self._cancel_reason is not None) and (self._losers or not done):
             self._bound_cleanup()
 
     def _bound_cleanup(self) -> None:
@@ -191,13 +189,13 @@ class FlowMachine:
         self._forced = True
 
     def _decision(self) -> Decision:
-        outcome = self._outcome()
+        assert self._main is not None
+        outcome = self._outcome() if self._forced or self._main.done() else None
         if outcome is None and not self._operations and not self._barriers:
-            assert self._main is not None
             raise Deadlock(source_of(self._main.get_coro()) or self.flow.name)
         opened, withdrawn = tuple(self._opened.values()), tuple(self._withdrawn)
         if not (self._sent or self._published or self._noted):
-            return Decision(opened, withdrawn, outcome=outcome)
+            return Decision(opened, withdrawn, (), (), (), None, None, outcome)
         sent, published, noted = tuple(self._sent), tuple(self._published), tuple(self._noted)
         self._sent, self._published, self._noted = [], [], []
         return Decision(opened, withdrawn, sent, (), published, None, None, outcome, noted)
@@ -207,7 +205,7 @@ class FlowMachine:
     def _outcome(self) -> Outcome | None:
         main = self._main
         assert main is not None
-        if not self._forced and (self._losers or not main.done()):
+        if not self._forced and self._losers:
             return None
         if self._cancel_reason is not None:
             return self._cancelled("; its clean-up took too long and was cut" if self._forced else "")
@@ -243,12 +241,11 @@ class FlowMachine:
         """Ask for an effect. It is recorded with this delivery, and only then handed out."""
         if self._disposed:
             raise Evicted
-        id = self._intent(effect.location, attempt_of(effect))
-        operation = Operation(id, effect, asyncio.Future(loop=self.loop) if fire is None else None, fire)
+        assert self._identity is not None
+        id = self._identity.intent(effect.location, attempt_of(effect))
+        operation = Operation(id, effect, Future(loop=self.loop) if fire is None else None, fire, work)
         self._operations[id] = operation
         self._opened[id] = effect
-        if work is not None:
-            self._work[effect.location] = work
         if type(effect) is Wait:
             self._mailbox.wait(operation, effect)
         return operation
@@ -261,7 +258,6 @@ class FlowMachine:
             self._withdrawn.append(operation.id)
         if type(operation.effect) is Wait:
             self._mailbox.forget(operation, operation.effect)
-        self._work.pop(operation.effect.location, None)
 
     async def answer(self, operation: Operation) -> Any:
         """The receipt (or mail) of an operation; a cancelled wait withdraws it."""

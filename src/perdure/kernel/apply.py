@@ -7,6 +7,8 @@ instance cannot differ from a live one. Nothing here decides anything: see `kern
 from hashlib import blake2b
 from typing import Final
 
+import msgspec
+
 from .decision import Decision
 from .effects import Call
 from .entry import Entry
@@ -18,29 +20,30 @@ SEEN_MAX: Final = 4096
 """How many message ids an instance remembers; the oldest are forgotten first."""
 
 
-class Changed:
+class Changed(msgspec.Struct, eq=False, gc=False):
     """Which intents an entry opened and closed: what the index rows and the executors need to know."""
 
-    __slots__ = ("closed", "opened", "resumed")
-
-    def __init__(self) -> None:
-        self.opened: list[Intent] = []
-        self.closed: list[Intent] = []
-        self.resumed: list[Intent] = []  # handed to an executor again, or for the first time after being held
+    opened: list[Intent] = []
+    closed: list[Intent] = []
+    resumed: list[Intent] = []  # handed to an executor again, or for the first time after being held
 
 
 def apply(instance: Instance, entry: Entry) -> Changed:
     if entry.number != instance.version + 1:
         raise ValueError(f"{instance.address}: entry {entry.number} cannot follow entry {instance.version}")
     changed = Changed()
+    event, decision = entry.event, entry.decision
     instance.version = entry.number
     instance.seq = entry.seq
     if entry.patterns:
         instance.patterns.learn(entry.patterns)
-    _happened(instance, entry, changed)
-    if entry.decision.stuck is None or not entry.decision.stuck.kept:
+    if type(event) is Received and decision.stuck is None:  # most entries are receipts
+        _close(instance, event.intent, changed)
+    else:
+        _happened(instance, entry, changed)
+    if decision.stuck is None or not decision.stuck.kept:
         _decided(instance, entry, changed)
-    _settle_status(instance, entry.decision, changed)
+    _settle_status(instance, decision, changed)
     return changed
 
 
@@ -56,10 +59,9 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
     event = entry.event
     if type(event) is Retried and instance.kept is not None:
         event, instance.kept = instance.kept, None
-    if type(event) is Received:  # first, because most entries are receipts
-        _close(instance, event.intent, changed)
-        return
     match event:
+        case Received(intent=id):
+            _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)
         case Message(id=id) if id:
@@ -110,10 +112,11 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
     if decision.open and decision.outcome is None:  # what the last decision asks for never begins
         held = frozenset(entry.held) if entry.held else ()
         ids = entry.intents or [instance.intent_id(effect) for effect in decision.open]
-        for place, effect in enumerate(decision.open):
-            id = ids[place]
-            instance.open[id] = intent = Intent(id, effect, held=id in held)
-            instance.calls += type(effect) is Call
+        for id, effect in zip(ids, decision.open, strict=True):
+            intent = Intent(id, effect, held=True) if id in held else Intent(id, effect)
+            instance.open[id] = intent
+            if type(effect) is Call:
+                instance.calls += 1
             changed.opened.append(intent)
     if decision.publish:
         instance.published.update(decision.publish)

@@ -7,24 +7,33 @@ could not be loaded again.
 from .decision import Decision
 from .events import Event, Received
 from .instance import Instance
+from .limits import Limits, excess
 from .status import TERMINAL
 
 
-def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, ...]:
+def check(instance: Instance, event: Event, decision: Decision, limits: Limits) -> tuple[bytes, ...]:
     """The ids of the intents that a sound decision opens. `event` is what was asked, `instance` as it was before."""
     if type(decision) is not Decision:
         raise TypeError(f"a machine answers with a Decision, not with {type(decision).__name__}")
-    if decision.outcome is not None and decision.outcome.status not in TERMINAL:
-        raise ValueError(f"an outcome is terminal; {decision.outcome.status} is not")
-    if decision.outcome is not None and decision.stuck is not None:
-        raise ValueError("a decision ends the instance or is stuck, not both")
-    if not decision.withdraw and not decision.open:
+    if decision.outcome is not None:
+        if decision.outcome.status not in TERMINAL:
+            raise ValueError(f"an outcome is terminal; {decision.outcome.status} is not")
+        if decision.stuck is not None:
+            raise ValueError("a decision ends the instance or is stuck, not both")
+    opened = decision.open
+    if (len(opened) > limits.effects or decision.send or decision.announce) and (over := excess(decision, limits)):
+        raise OverflowError(over)
+    if not opened and not decision.withdraw:
         return ()
-    if not decision.withdraw and len(decision.open) == 1:  # by far the most frequent
-        id = instance.intent_id(decision.open[0])
+    if len(opened) == 1 and not decision.withdraw:  # by far the most frequent
+        id = instance.intent_id(opened[0])
         if id in instance.open and not (type(event) is Received and event.intent == id):
-            raise ValueError(f"two effects cannot be open at {decision.open[0].location!r}")
+            raise ValueError(f"two effects cannot be open at {opened[0].location!r}")
         return (id,)
+    return _several(instance, event, decision)
+
+
+def _several(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, ...]:
     closed = {event.intent} if type(event) is Received else set()
     for id in decision.withdraw:
         if id not in instance.open or id in closed:

@@ -8,7 +8,7 @@ from .receipt import Failure
 from .status import Status
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """How an instance ended. `status` is terminal; `value` is canonical bytes."""
 
     status: Status
@@ -16,7 +16,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     error: Failure | None = None
 
 
-class Stuck(msgspec.Struct, frozen=True, array_like=True):
+class Stuck(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The instance needs a person. `kept`: the machine raised; its event is delivered again by a retry."""
 
     error: Failure
@@ -24,7 +24,7 @@ class Stuck(msgspec.Struct, frozen=True, array_like=True):
     kept: bool = False
 
 
-class Send(msgspec.Struct, frozen=True, array_like=True):
+class Send(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A message to another instance, delivered in the same transaction or through an inbox row written in it."""
 
     to: Address
@@ -33,21 +33,21 @@ class Send(msgspec.Struct, frozen=True, array_like=True):
     id: str
 
 
-class Fact(msgspec.Struct, frozen=True, array_like=True):
+class Fact(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A domain event: announced to whoever subscribed, in the order of the subscriptions."""
 
     name: str
     body: bytes
 
 
-class Reply(msgspec.Struct, frozen=True, array_like=True):
+class Reply(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The machine's answer to the sender of the event; `refused` is the reason when it did not accept."""
 
     refused: str = ""
     value: bytes | None = None
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """All fields are optional; an empty decision is "noted, nothing to do"."""
 
     open: tuple[Effect, ...] = ()

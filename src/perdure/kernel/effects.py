@@ -7,7 +7,7 @@ exactly its fields. The live arguments of a call that stays in this process are 
 import msgspec
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """Work done by an executor. Times are nanoseconds."""
 
     location: str
@@ -18,14 +18,14 @@ class Call(msgspec.Struct, frozen=True):
     params: bytes | None = None  # recorded only when the call leaves the process
 
 
-class Timer(msgspec.Struct, frozen=True):
+class Timer(msgspec.Struct, frozen=True, gc=False):
     """Answered with an ok receipt at `due`, or at once when that is past."""
 
     location: str
     due: int
 
 
-class Wait(msgspec.Struct, frozen=True):
+class Wait(msgspec.Struct, frozen=True, gc=False):
     """Stands for "waits for a message". The machine withdraws it when the message came; `due` is its deadline."""
 
     location: str
@@ -33,7 +33,7 @@ class Wait(msgspec.Struct, frozen=True):
     due: int | None = None
 
 
-class Child(msgspec.Struct, frozen=True):
+class Child(msgspec.Struct, frozen=True, gc=False):
     """Another instance, started in the same transaction; answered with its outcome (detached: when it has started)."""
 
     location: str

@@ -18,7 +18,7 @@ from .location import Patterns
 Packed = tuple[Any, ...]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """`seq` is the place in the shard's total order, `number` the place in the instance's history (from 1)."""
 
     seq: int
@@ -32,7 +32,7 @@ class Entry(msgspec.Struct, frozen=True):
     intents: tuple[bytes, ...] = ()  # ids of what the decision opens, if known: derived, so not written
 
 
-class _Body(msgspec.Struct, array_like=True):
+class _Body(msgspec.Struct, array_like=True, gc=False):
     """What stands in the row besides its columns. Append fields at the end only, with a default."""
 
     number: int
@@ -60,7 +60,10 @@ _CALL_DEFAULTS = msgspec.structs.astuple(Call(""))[1:]
 def pack(effects: tuple[Effect, ...], patterns: Patterns) -> tuple[tuple[Packed, ...], tuple[str, ...]]:
     """The effects as they stand in a body, and the patterns that the instance meets here for the first time."""
     fresh: dict[str, int] = {}
-    packed = tuple([_pack(effect, patterns, fresh) for effect in effects])
+    if len(effects) == 1:  # nearly always
+        packed: tuple[Packed, ...] = (_pack(effects[0], patterns, fresh),)
+    else:
+        packed = tuple([_pack(effect, patterns, fresh) for effect in effects])
     return packed, tuple(fresh)
 
 

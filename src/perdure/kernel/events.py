@@ -8,7 +8,7 @@ import msgspec
 from .receipt import Receipt
 
 
-class Address(msgspec.Struct, frozen=True, array_like=True):
+class Address(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The name of an instance. A key used again after its end gets the next generation; an address means the last."""
 
     workflow: str
@@ -22,13 +22,13 @@ Ref = Address | int
 """An instance by its name, which means its last generation, or by its id."""
 
 
-class Parent(msgspec.Struct, frozen=True, array_like=True):
+class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     instance: int
     intent: bytes
     detached: bool = False
 
 
-class Started(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     workflow: str
     key: str
     input: bytes
@@ -40,39 +40,39 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     generation: int = 1
 
 
-class Received(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
     """The receipt of an open intent."""
 
     intent: bytes
     receipt: Receipt
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, tag="m"):
+class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="m"):
     name: str
     body: bytes
     id: str = ""  # a message whose id was seen before is dropped; empty: never dropped
     sender: str = ""
 
 
-class CancelAsked(msgspec.Struct, frozen=True, array_like=True, tag="c"):
+class CancelAsked(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="c"):
     """`intent`: asked by a parent that no longer waits; it concerns the child of that intent and no namesake."""
 
     reason: str = ""
     intent: bytes = b""
 
 
-class Retried(msgspec.Struct, frozen=True, array_like=True, tag="t"):
+class Retried(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="t"):
     """A person says: try again. A kept event is delivered again; else the machine is told."""
 
 
-class Skipped(msgspec.Struct, frozen=True, array_like=True, tag="k"):
+class Skipped(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="k"):
     """A person answers for the effect at which the instance is stuck."""
 
     location: str
     receipt: Receipt
 
 
-class Redelivered(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+class Redelivered(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="d"):
     """The process died while this intent was being executed: it runs again under the same id.
 
     `alone`: no other call that may have killed the process runs beside it, so this delivery counts against the
@@ -83,13 +83,13 @@ class Redelivered(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     alone: bool = True
 
 
-class Parked(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+class Parked(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="p"):
     """The engine stopped in good order and cut this execution: it does not count against the allowed ones."""
 
     intent: bytes
 
 
-class Released(msgspec.Struct, frozen=True, array_like=True, tag="l"):
+class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
     """The gate had held this intent and now lets it go."""
 
     intent: bytes

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .mailbox import Offer
 
 
-class Intent(msgspec.Struct):
+class Intent(msgspec.Struct, gc=False):
     """An admitted effect that has no receipt yet. Its id is the waiting token."""
 
     id: bytes

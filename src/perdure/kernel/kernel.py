@@ -29,8 +29,8 @@ from .batch import (
 )
 from .check import check
 from .decision import NOTHING, Decision, Outcome, Reply, Stuck
-from .effects import Call, Child, due_of
-from .entry import Entry, encode, pack
+from .effects import Call, Child, Effect, due_of
+from .entry import Entry, Packed, encode, pack
 from .events import (
     KERNEL_ONLY,
     OF_AN_INTENT,
@@ -50,7 +50,6 @@ from .events import (
 from .gate import Allow, Deny, Gate
 from .identity import Identity
 from .instance import Instance, Intent
-from .limits import excess
 from .machine import Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .moment import Moment
@@ -185,12 +184,14 @@ class Kernel:
     def advance(self, batch: Batch, now: int) -> None:
         """Deliver one event to each ready instance in turn. The order depends on the offers alone."""
         self.at = max(self.at, now)
-        while self._ready and len(batch.journal) < ENTRIES_MAX and batch.size < BYTES_MAX:
-            instance = self._ready.popleft()
+        ready, journal = self._ready, batch.journal
+        while ready and len(journal) < ENTRIES_MAX and batch.size < BYTES_MAX:
+            instance = ready.popleft()
             instance.queued = False
             if instance.mailbox:
                 self._take(instance, instance.mailbox.popleft(), batch)
-                self._make_ready(instance)
+                if instance.mailbox or instance.shelf:
+                    self._make_ready(instance)
         if self.slots.held_ids:
             self._release_held()
         self._judge_again = False
@@ -217,7 +218,8 @@ class Kernel:
 
     def _take(self, instance: Instance, offer: Offer, batch: Batch) -> None:
         event = offer.event
-        answer = self._refusal(instance, event)
+        expected = type(event) is Received and instance.machine is not None and event.intent in instance.open
+        answer = None if expected else self._refusal(instance, event)  # what is expected is not questioned further
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
@@ -231,7 +233,8 @@ class Kernel:
             batch.inbox_removed.append(offer.inbox)
         if answer is None:
             answer = self._accept(instance, event, batch)
-        self._answer(offer, answer, batch)
+        if offer.ticket is not None or type(answer) is Refused:
+            self._answer(offer, answer, batch)
 
     def _refusal(self, instance: Instance, event: Event) -> Answer | None:
         """The answer to an event that is not recorded; None: record it."""
@@ -302,9 +305,9 @@ class Kernel:
         elif type(event) is Redelivered:
             event = self._again_or_unknown(instance, event)
         reply = self._record(instance, event, batch)
-        if type(event) is Started:
+        if type(event) is Started and instance.mailbox:
             self._make_ready(instance)  # a new generation has the mailbox of the one before it
-        return Accepted(instance.id, instance.address, reply=reply)
+        return Accepted(instance.id, instance.address, True, reply)
 
     def _new_instance(self, before: Instance, event: Started) -> tuple[Instance, Started]:
         """A start of a terminal key is a new generation: another instance under the same name."""
@@ -345,27 +348,28 @@ class Kernel:
             self._by_address[instance.address] = instance
         status = instance.status
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
-        seed = event.seed if type(event) is Started else instance.seed
-        moment = Moment(self.at, seed, instance.version + 1)
-        decision, intents = self._decide(instance, event, heard, moment)
+        decision, intents = self._decide(instance, event, heard)
         entry, body, denied = self._entry(instance, event, decision, intents)
         changed = apply(instance, entry)
         batch.journal.append(JournalRow(entry.seq, entry.instance, entry.at, body))
         batch.size += len(body)
-        self._index(instance, entry, changed, status, batch)
+        if entry.decision.publish:
+            self._publish_values(instance, entry.decision, batch)
+        if instance.status is not status or instance.version == 1:
+            batch.heads[instance.id] = head_row(instance, entry.at)
         self._spread(instance, entry, heard, changed, batch)
         for intent, reason in denied:
             failure = Failure("Denied", reason, retry=False)
             self._cause(instance.id, Received(intent, Receipt("error", error=failure)))
-        if status is not instance.status and status is Status.STUCK:
+        if status is Status.STUCK and instance.status is not Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
-        self._maybe_snapshot(instance, len(body), batch)
+        instance.tail_size += len(body)
+        if instance.tail_size > snapshot.SIZE_MIN:
+            self._maybe_snapshot(instance, batch)
         return entry.decision.reply
 
-    def _decide(
-        self, instance: Instance, event: Event, heard: Event, moment: Moment
-    ) -> tuple[Decision, tuple[bytes, ...]]:
+    def _decide(self, instance: Instance, event: Event, heard: Event) -> tuple[Decision, tuple[bytes, ...]]:
         """The machine's decision and the ids of what it opens, or the kernel's own where the machine is not asked."""
         if type(event) is CancelAsked and instance.kept is not None:
             failure = Failure("Cancelled", event.reason)
@@ -378,11 +382,10 @@ class Kernel:
                 instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
             if type(heard) in KERNEL_ONLY:
                 return NOTHING, ()
-            decision = machine.deliver(heard, moment)
-            intents = check(instance, heard, decision)
+            seed = event.seed if type(event) is Started else instance.seed
+            decision = machine.deliver(heard, Moment(self.at, seed, instance.version + 1))
             assert instance.workflow is not None
-            if over := excess(decision, instance.workflow.limits):
-                raise OverflowError(over)
+            intents = check(instance, heard, decision, instance.workflow.limits)
         except Exception as error:
             return self._spoil(instance, error), ()
         return decision, intents
@@ -398,21 +401,18 @@ class Kernel:
     def _entry(
         self, instance: Instance, event: Event, decision: Decision, intents: tuple[bytes, ...]
     ) -> tuple[Entry, bytes, list[tuple[bytes, str]]]:
-        held: list[bytes] = []
+        held: tuple[bytes, ...] = ()
         denied: list[tuple[bytes, str]] = []
         spoiled = decision.stuck is not None and decision.stuck.kept
         try:
-            if decision.outcome is None:
-                for place, effect in enumerate(decision.open):
-                    if type(effect) is Call:
-                        verdict = self.slots.admit(instance.id, intents[place], effect)
-                        if type(verdict) is not Allow:  # a denied call is never handed out either
-                            held.append(intents[place])
-                        if type(verdict) is Deny:
-                            denied.append((intents[place], verdict.reason))
-            packed, fresh = pack(decision.open, instance.patterns) if decision.open else ((), ())
+            packed: tuple[Packed, ...] = ()
+            fresh: tuple[str, ...] = ()
+            if decision.open:
+                if decision.outcome is None:
+                    held = self._admit(instance, intents, decision.open, denied)
+                packed, fresh = pack(decision.open, instance.patterns)
             number = instance.version + 1
-            entry = Entry(self.seq, instance.id, number, self.at, event, decision, tuple(held), fresh, intents)
+            entry = Entry(self.seq, instance.id, number, self.at, event, decision, held, fresh, intents)
             body = encode(entry, packed)
             limit = instance.workflow.limits.bytes if instance.workflow is not None else None
             if limit is not None and len(body) > limit and not spoiled:
@@ -425,6 +425,24 @@ class Kernel:
             return self._entry(instance, event, self._spoil(instance, error), ())
         return entry, body, denied
 
+    def _admit(
+        self,
+        instance: Instance,
+        intents: tuple[bytes, ...],
+        effects: tuple[Effect, ...],
+        denied: list[tuple[bytes, str]],
+    ) -> tuple[bytes, ...]:
+        """Ask the gate about each call. The answer: which are held. A denied call is never handed out either."""
+        held: list[bytes] = []
+        for id, effect in zip(intents, effects, strict=True):
+            if type(effect) is Call:
+                verdict = self.slots.admit(instance.id, id, effect)
+                if type(verdict) is not Allow:
+                    held.append(id)
+                if type(verdict) is Deny:
+                    denied.append((id, verdict.reason))
+        return tuple(held)
+
     def _release_held(self) -> None:
         for instance, id, verdict in self.slots.let_go():
             if type(verdict) is Deny:
@@ -435,33 +453,23 @@ class Kernel:
 
     # ---- what an entry implies -----------------------------------------------------------------------------------
 
-    def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status, batch: Batch) -> None:
-        for intent in changed.closed:
-            if (
-                type(intent.effect) is not Call
-                and due_of(intent.effect) is not None
-                and batch.work_opened.pop(intent.id, None) is None
-            ):
-                batch.work_closed.append(intent.id)
-        for intent in changed.opened:
-            row = work_row(instance.id, intent) if type(intent.effect) is not Call else None
-            if row is not None:
-                batch.work_opened[intent.id] = row
-        for name, value in entry.decision.publish:
+    def _publish_values(self, instance: Instance, decision: Decision, batch: Batch) -> None:
+        for name, value in decision.publish:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
-        if instance.status is not before or instance.version == 1:
-            batch.heads[instance.id] = head_row(instance, entry.at)
 
     def _spread(self, instance: Instance, entry: Entry, heard: Event, changed: Changed, batch: Batch) -> None:
         """What others hear of an entry: executors after the commit, other instances in the same transaction."""
         for intent in changed.closed:
             self._stop(instance, heard, intent, batch)
         for intent in changed.opened:
-            if type(intent.effect) is Call:
+            effect = intent.effect
+            if type(effect) is Call:
                 if not intent.held:
                     self._publish(instance, intent, batch)
-            elif type(intent.effect) is Child:
-                self._start_child(instance, intent, intent.effect)
+            elif type(effect) is Child:
+                self._start_child(instance, intent, effect)
+            elif (row := work_row(instance.id, intent)) is not None:
+                batch.work_opened[intent.id] = row
         for intent in changed.resumed:
             self._publish(instance, intent, batch)
         decision = entry.decision
@@ -505,7 +513,7 @@ class Kernel:
         assert type(intent.effect) is Call
         work = None
         if intent.effect.params is None and instance.machine is not None:
-            work = instance.machine.work(intent.effect.location)
+            work = instance.machine.work(intent.id)
         batch.publications[intent.id] = Publication(
             intent.id,
             instance.id,
@@ -526,17 +534,19 @@ class Kernel:
             answered = own and event.receipt.status in ("ok", "error")  # type: ignore[union-attr]
             if batch.publications.pop(intent.id, None) is None and not answered:
                 batch.stops.append(intent.id)
-        elif type(effect) is Child and not own and not effect.detached:
-            cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
-            self._cause(Address(effect.workflow, effect.key), cancel)
+        elif type(effect) is Child:
+            if not own and not effect.detached:
+                cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
+                self._cause(Address(effect.workflow, effect.key), cancel)
+        elif due_of(effect) is not None and batch.work_opened.pop(intent.id, None) is None:
+            batch.work_closed.append(intent.id)
 
     def _cause(self, to: Ref, event: Event) -> None:
         offer = Offer(to, event, caused=True)
         self._caused.append(offer)
         self.offer(offer)
 
-    def _maybe_snapshot(self, instance: Instance, size: int, batch: Batch) -> None:
-        instance.tail_size += size
+    def _maybe_snapshot(self, instance: Instance, batch: Batch) -> None:
         if not snapshot.due(instance):
             return
         if instance.ended or instance.stuck is not None or instance.machine is None:

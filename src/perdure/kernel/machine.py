@@ -19,8 +19,8 @@ class Machine(Protocol):
         """Answer one event. An exception makes the instance stuck and keeps the event."""
         ...
 
-    def work(self, location: str) -> object:
-        """The live work of a call that stays in this process: arguments and function, which no journal holds."""
+    def work(self, intent: bytes) -> object:
+        """The live work of an open call that stays in this process: arguments and function, which no journal holds."""
         ...
 
     def snapshot(self) -> bytes | None:

@@ -8,7 +8,7 @@ from .decision import Reply
 from .events import Address, Event
 
 
-class Offer(msgspec.Struct, eq=False):
+class Offer(msgspec.Struct, eq=False, gc=False):
     """An event on its way to an instance. Not yet recorded: its sender, or an inbox row, still answers for it."""
 
     to: Address | int  # a name, or the id of an instance that exists
@@ -21,7 +21,7 @@ class Offer(msgspec.Struct, eq=False):
     number: int = 0  # of its arrival, while its instance is away: names and ids wait in different places
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """Recorded, or recorded before (`fresh` is False) without a second effect."""
 
     instance: int
@@ -30,14 +30,14 @@ class Accepted(msgspec.Struct, frozen=True):
     reply: Reply | None = None
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refused(msgspec.Struct, frozen=True, gc=False):
     """Not recorded. A refusal is part of normal life; the runtime turns it into a typed error for a caller."""
 
     code: Literal["unknown-workflow", "unknown-instance", "key-in-use", "ended", "not-stuck", "too-large", "refused"]
     reason: str
 
 
-class Stale(msgspec.Struct, frozen=True):
+class Stale(msgspec.Struct, frozen=True, gc=False):
     """A receipt for an intent that is not open: acknowledged, counted, without effect."""
 
 

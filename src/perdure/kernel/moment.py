@@ -9,7 +9,7 @@ from hashlib import blake2b
 import msgspec
 
 
-class Moment(msgspec.Struct, frozen=True):
+class Moment(msgspec.Struct, frozen=True, gc=False):
     at: int  # nanoseconds since 1970 in UTC; never goes back within a shard
     seed: bytes
     number: int  # of the entry within its instance, from 1

@@ -10,7 +10,7 @@ from perdure.codec import decode
 ReceiptStatus = Literal["ok", "error", "timeout", "cancelled", "unknown"]
 
 
-class Failure(msgspec.Struct, frozen=True, array_like=True):
+class Failure(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An error as it is recorded: equal in a live run and in a replay, because both read it from here."""
 
     type: str
@@ -29,7 +29,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
-class Receipt(msgspec.Struct, frozen=True, array_like=True):
+class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """`value` is canonical bytes. `unknown`: the executor died before it answered, and may not be asked again."""
 
     status: ReceiptStatus

@@ -15,7 +15,8 @@ from __future__ import annotations
 import gc
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from perdure.errors import EngineClosed, Fenced, StoreError
@@ -252,17 +253,10 @@ class Shard:
         self._scheduled = False
         if self._closed or self._crashed:
             return
-        # A batch makes many objects that live on and hardly any garbage: collect between batches, not inside them.
-        collecting = gc.isenabled()
-        if collecting:
-            gc.disable()
-        try:
+        with _collector_paused():
             self._build()
             if self._committing is None and self._building:
                 self._commit()
-        finally:
-            if collecting:
-                gc.enable()
         if self._settled or self._idle is not None:
             self._tell_if_settled()
 
@@ -303,10 +297,11 @@ class Shard:
             self._durable_seq = batch.journal[-1].seq
         self.counts["commits"] += batch.writes
         self.counts["entries"] += len(batch.journal)
-        self._publish(batch)
-        self._acknowledge(batch)
-        self.kernel.committed(batch)
-        self.kernel.evict(self._cache, self._durable_seq)
+        with _collector_paused():
+            self._publish(batch)
+            self._acknowledge(batch)
+            self.kernel.committed(batch)
+            self.kernel.evict(self._cache, self._durable_seq)
         if self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
             self._schedule()
         if self._settled or self._idle is not None:
@@ -490,3 +485,15 @@ def _fired(row: WorkRow) -> Received:
 def _hear(ticket: object, answer: Answer | Exception) -> None:
     if callable(ticket):
         ticket(answer)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """A batch makes many objects that live on and no cycles: let Python look for garbage after it, not within it."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -178,15 +178,15 @@ def _half_a_commit() -> list[tuple[Any, str, Any]]:
 # ---- the kernel ----------------------------------------------------------------------------------------
 
 
-def _after_index(change: Callable[[Batch], None]) -> Callable[[], list[tuple[Any, str, Any]]]:
+def _after_spread(change: Callable[[Batch], None]) -> Callable[[], list[tuple[Any, str, Any]]]:
     def patches() -> list[tuple[Any, str, Any]]:
-        index = Kernel._index
+        spread = Kernel._spread
 
         def mutant(self: Kernel, *arguments: Any) -> None:
-            index(self, *arguments)
+            spread(self, *arguments)
             change(arguments[-1])
 
-        return [(Kernel, "_index", mutant)]
+        return [(Kernel, "_spread", mutant)]
 
     return patches
 
@@ -332,8 +332,8 @@ EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("a failed commit is ignored", _ignore_failed_commit),
     Exhibit("the store does not check the epoch", _no_epoch_check),
     Exhibit("the last head of an instance is not written with its journal", _half_a_commit),
-    Exhibit("a timer row is not written", _after_index(lambda batch: batch.work_opened.clear())),
-    Exhibit("a timer row is not deleted", _after_index(lambda batch: batch.work_closed.clear())),
+    Exhibit("a timer row is not written", _after_spread(lambda batch: batch.work_opened.clear())),
+    Exhibit("a timer row is not deleted", _after_spread(lambda batch: batch.work_closed.clear())),
     Exhibit("timers of an earlier life are not read", _timers_in_memory_only),
     Exhibit("a stale receipt is applied", _refuse_less(Received)),
     Exhibit("message ids are not remembered", _refuse_less(Message)),

@@ -159,7 +159,7 @@ class Puppet:
     def _intent(self, location: str) -> bytes:
         return Identity(self._name, self._generation).intent(location, 1)
 
-    def work(self, location: str) -> object:
+    def work(self, intent: bytes) -> object:
         return None
 
     def snapshot(self) -> bytes:

@@ -320,7 +320,7 @@ class _LedgerMachine:
         self._workflow = workflow
         self._state = _Account() if snapshot is None else msgspec.msgpack.decode(snapshot, type=_Account)
 
-    def work(self, location: str) -> object:
+    def work(self, intent: bytes) -> object:
         return Work(earn, (3,), {}, int)
 
     def snapshot(self) -> bytes | None:
