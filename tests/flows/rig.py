@@ -68,9 +68,7 @@ class Rig:
             assert id not in self.open
             self.open[id] = effect
         self.outcome = decision.outcome
-        if self.outcome is not None:
-            self.machine.dispose()
-        elif self.rebuild != "never":
+        if self.outcome is None and self.rebuild != "never":
             self._rebuild()
         return decision
 

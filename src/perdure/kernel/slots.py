@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 
 from .effects import Call
-from .gate import Allow, Defer, Deny, Gate, Verdict
+from .gate import SLOT, Allow, Defer, Deny, Gate, Verdict
 
 
 class Slots:
@@ -24,7 +24,7 @@ class Slots:
         """Judge a new call, and run it or hold it accordingly. Nobody passes a call that is held already."""
         verdict = self.gate.judge(call, self.running)
         if type(verdict) is Allow and self.held_ids and self._first_held(call.executor):
-            verdict = Defer("slot")
+            verdict = SLOT
         if type(verdict) is Allow:
             self.run(id, call)
         elif type(verdict) is Defer:
@@ -32,10 +32,10 @@ class Slots:
         return verdict
 
     def run(self, id: bytes, call: Call) -> None:
-        self.orphans.discard(id)
         if id not in self.running_ids:
-            self.running[call.executor] += 1
+            self.orphans.discard(id)
             self.running_ids.add(id)
+            self.running[call.executor] += 1
 
     def hold(self, instance: int, id: bytes, call: Call) -> None:
         self._held.setdefault(call.executor, deque()).append((instance, id, call))
@@ -43,11 +43,13 @@ class Slots:
 
     def stop(self, id: bytes, effect: object) -> None:
         """The call was answered, or nobody wants its answer any more."""
+        if id in self.running_ids:  # then it is neither of the others
+            if type(effect) is Call:
+                self.running_ids.remove(id)
+                self.running[effect.executor] -= 1
+            return
         self.orphans.discard(id)
         self.held_ids.discard(id)
-        if id in self.running_ids and type(effect) is Call:
-            self.running_ids.discard(id)
-            self.running[effect.executor] -= 1
 
     def found(self, id: bytes) -> None:
         """A call was found open by loading its instance."""

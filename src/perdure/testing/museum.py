@@ -235,9 +235,10 @@ def _caused_not_kept() -> list[tuple[Any, str, Any]]:
 def _inbox_not_emptied() -> list[tuple[Any, str, Any]]:
     take = Kernel._take
 
-    def mutant(self: Kernel, instance: Any, offer: Any, batch: Batch) -> None:
-        take(self, instance, offer, batch)
+    def mutant(self: Kernel, instance: Any, offer: Any, batch: Batch) -> Any:
+        taken = take(self, instance, offer, batch)
         batch.inbox_removed.clear()
+        return taken
 
     return [(Kernel, "_take", mutant)]
 
