@@ -16,6 +16,7 @@ from perdure.executors.thread import ThreadExecutor
 from perdure.kernel.machine import Workflow
 from perdure.ports.executor import Executor
 from perdure.ports.store import Queries, Store
+from perdure.runtime import collector
 from perdure.runtime.client import Client, Startable
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor, RemoteDoor
@@ -76,7 +77,8 @@ async def open(
         await settled
         engine = Engine(door, shard, cast(dict[str, Startable[Any]], known))
         try:
-            yield engine
+            with collector.seldom():
+                yield engine
         finally:
             await _stop(shard, door, drain, engine.hurry)
     finally:

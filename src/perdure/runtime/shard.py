@@ -12,11 +12,9 @@ refuse nested tasks).
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from perdure.errors import EngineClosed, Fenced, StoreError
@@ -33,6 +31,7 @@ from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import Executor
 from perdure.ports.store import Store
 
+from . import collector
 from .suspects import Suspects
 from .timers import Timers
 
@@ -253,7 +252,7 @@ class Shard:
         self._scheduled = False
         if self._closed or self._crashed:
             return
-        with _collector_paused():
+        with collector.paused():
             self._build()
             if self._committing is None and self._building:
                 self._commit()
@@ -297,7 +296,7 @@ class Shard:
             self._durable_seq = batch.journal[-1].seq
         self.counts["commits"] += batch.writes
         self.counts["entries"] += len(batch.journal)
-        with _collector_paused():
+        with collector.paused():
             self._publish(batch)
             self._acknowledge(batch)
             self.kernel.committed(batch)
@@ -485,15 +484,3 @@ def _fired(row: WorkRow) -> Received:
 def _hear(ticket: object, answer: Answer | Exception) -> None:
     if callable(ticket):
         ticket(answer)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """A batch makes many objects that live on and no cycles: let Python look for garbage after it, not within it."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
