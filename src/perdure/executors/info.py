@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Final
 
+import msgspec
+
 from perdure.codec import encode, to_plain
 from perdure.errors import CallerError, Fatal, TooLarge
 from perdure.kernel.batch import Publication
@@ -15,21 +17,16 @@ from perdure.kernel.location import unescape
 from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
 
 
-class StepInfo:
+class StepInfo(msgspec.Struct, eq=False, gc=False):
     """The step that is running now. `attempt` counts from 1; `delivery` grows when a crash ran it again."""
 
-    __slots__ = ("_cancelled", "_instance", "_key", "attempt", "delivery", "location")
-
-    def __init__(
-        self, instance: Address | str, location: str, attempt: int, delivery: int, key: Identity | str
-    ) -> None:
-        """Name and key are made when somebody asks for them; another process is told them as text."""
-        self._instance = instance
-        self._key = key
-        self._cancelled = False  # a plain flag: read and written whole, also by two threads
-        self.location = location
-        self.attempt = attempt
-        self.delivery = delivery
+    # Name and key are made when somebody asks for them; another process is told them as text.
+    _instance: Address | str
+    location: str
+    attempt: int
+    delivery: int
+    _key: Identity | str
+    _cancelled: bool = False  # a plain flag: read and written whole, also by two threads
 
     @classmethod
     def of(cls, publication: Publication) -> StepInfo:

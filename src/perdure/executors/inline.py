@@ -70,7 +70,13 @@ class InlineExecutor:
                 intent = next(iter(self._waiting))
                 coroutine = self._waiting.pop(intent)
                 self._tasks[intent] = task
-                await _Driven(coroutine, self._context.copy(), self._hand_over)
+                context = self._context.copy()
+                try:
+                    awaited = context.run(coroutine.send, None)
+                except StopIteration:
+                    continue
+                self._hand_over()
+                await _Driven(coroutine, context, awaited)
         finally:
             if self._worker is task:
                 self._hand_over()
@@ -97,26 +103,24 @@ class InlineExecutor:
 
 
 class _Driven:
-    """Drives a coroutine in a context of its own, from a task that has another. `waits`: called when it first waits."""
+    """Drives a coroutine in a context of its own, from a task that has another. `awaited`: what it waits for."""
 
-    __slots__ = ("_context", "_coroutine", "_waits")
+    __slots__ = ("_awaited", "_context", "_coroutine")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, None], context: Context, waits: Any) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, None], context: Context, awaited: Any) -> None:
         self._coroutine = coroutine
         self._context = context
-        self._waits = waits
+        self._awaited = awaited
 
     def __await__(self) -> Generator[Any, Any, None]:
-        run, send = self._context.run, self._coroutine.send
+        run, awaited = self._context.run, self._awaited
         try:
-            awaited = run(send, None)
-            self._waits()
             while True:
                 try:
                     yield awaited
                 except BaseException as error:
                     awaited = run(self._coroutine.throw, error)
                 else:
-                    awaited = run(send, None)
+                    awaited = run(self._coroutine.send, None)
         except StopIteration:
             return

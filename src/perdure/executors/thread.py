@@ -16,6 +16,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
+
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
 from perdure.ports.executor import Answered, Work
@@ -68,7 +70,7 @@ class ThreadExecutor:
             if wanted:
                 call.answered(call.intent, result)
         elif wanted:
-            work = call.work._replace(function=lambda: result, args=(), kwargs={})
+            work = msgspec.structs.replace(call.work, function=lambda: result, args=(), kwargs={})
             task = self._inline.perform(call.intent, work, call.about, call.answered)
             task.add_done_callback(lambda _: _drop(result))  # stopped before its first line, it was never awaited
         else:
@@ -95,10 +97,10 @@ class _Call:
 
     def _call(self) -> Receipt | Awaitable[Any]:
         info.current.set(self.about)
-        function, args, kwargs, returns = self.work
-        value = function(*args, **kwargs)
+        work = self.work
+        value = work.function(*work.args, **work.kwargs)
         if not inspect.isawaitable(value):
-            return info.ok(value, returns)
+            return info.ok(value, work.returns)
         if self.about.cancelled:  # perhaps the loop is gone too: this is the last place that can drop it
             _drop(value)
             return info.NO_WORK

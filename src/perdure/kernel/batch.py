@@ -6,6 +6,8 @@ Everything but the journal rows can be rebuilt from the journal (see `stores/reb
 
 from typing import NamedTuple
 
+import msgspec
+
 from .decision import Outcome, Stuck
 from .effects import Call
 from .events import Address
@@ -69,7 +71,7 @@ class PublishedRow(NamedTuple):
     value: bytes
 
 
-class Publication(NamedTuple):
+class Publication(msgspec.Struct, frozen=True, gc=False):
     """A call that an executor may start as soon as its entry is durable."""
 
     intent: bytes
@@ -124,6 +126,19 @@ class Batch:
     def writes(self) -> bool:
         """Whether there is anything to make durable."""
         return bool(self.journal or self.inbox_added or self.inbox_removed)
+
+    @property
+    def lone(self) -> bool:
+        """Whether one journal row is all that there is to write."""
+        return len(self.journal) == 1 and not (
+            self.heads
+            or self.work_opened
+            or self.work_closed
+            or self.inbox_added
+            or self.inbox_removed
+            or self.snapshots
+            or self.published
+        )
 
     def __bool__(self) -> bool:
         return self.writes or bool(self.answers)

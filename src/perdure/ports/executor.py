@@ -1,13 +1,15 @@
 """Executors perform effects. One receipt per start; a receipt after a stop is allowed, and will be stale."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
 
 
-class Work(NamedTuple):
+class Work(msgspec.Struct, frozen=True):
     """The live work of a call that stays in this process. `returns` is the annotation of its result."""
 
     function: Callable[..., Any]

@@ -6,7 +6,7 @@ Both speak through a `Door`: the local one offers events to the shard, the remot
 from __future__ import annotations
 
 import difflib
-import uuid
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
@@ -240,7 +240,7 @@ class Handle(Generic[R]):
             raise TooLarge(f"message {name!r}", len(value), MESSAGE_MAX)
         if id is not None:
             _checked_text(id, "the id of a message")
-        message = Message(_checked_text(name, "the name of a message"), value, id or uuid.uuid4().hex)
+        message = Message(_checked_text(name, "the name of a message"), value, id or os.urandom(16).hex())
         await self._door.put(self._to(), message)
 
     async def cancel(self, reason: str = "") -> None:
@@ -328,7 +328,7 @@ def unknown(kind: str, name: str, names: set[str], advice: str) -> str:
 
 def _checked_key(key: str | None) -> str:
     if key is None:
-        return uuid.uuid4().hex
+        return os.urandom(16).hex()
     usable = isinstance(key, str) and 0 < len(key) <= 512 and "\x00" not in key  # type: ignore[redundant-expr]
     if not usable:
         raise CallerError(f"a key is a text of 1 to 512 characters, found {key!r:.80}")

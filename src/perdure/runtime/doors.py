@@ -76,9 +76,10 @@ class LocalDoor:
         waiters = self._waiters.setdefault(address, [])
         waiters.append((instance, waiter))
         try:
-            outcome = await look(self.queries, address, instance)
-            if outcome is not None:
-                return outcome
+            if self._shard is None or not self._shard.lives(instance):
+                outcome = await look(self.queries, address, instance)
+                if outcome is not None:
+                    return outcome
             if self._fallen is not None:
                 raise self._fallen
             return await waiter

@@ -17,6 +17,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
+import msgspec
+
 from perdure.errors import EngineClosed, Fenced, StoreError
 from perdure.kernel.batch import Batch, Publication, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
@@ -64,16 +66,13 @@ class Listener(Protocol):
         ...
 
 
-class Running:
+class Running(msgspec.Struct, eq=False, gc=False):
     """A call in the hands of an executor."""
 
-    __slots__ = ("alarm", "executor", "instance", "started")
-
-    def __init__(self, instance: int, executor: Executor) -> None:
-        self.instance = instance
-        self.executor = executor
-        self.alarm: Alarm | None = None
-        self.started = False
+    instance: int
+    executor: Executor
+    started: bool  # False: the engine stops; recorded, but not begun
+    alarm: Alarm | None = None
 
 
 class Shard:
@@ -228,6 +227,11 @@ class Shard:
             self.kernel.offer(offer)
             self._schedule()
 
+    def lives(self, instance: int) -> bool:
+        """Whether the end of an instance is still to be heard: it is in memory, and has not ended."""
+        found = self.kernel.instances().get(instance)
+        return found is not None and not found.ended and not self._crashed
+
     def _answered(self, intent: bytes, receipt: Receipt) -> None:
         """An executor's receipt. It is kept here until it is durable, so that a failed commit cannot lose it."""
         running = self.running.pop(intent, None)
@@ -334,10 +338,9 @@ class Shard:
     def _start_call(self, publication: Publication) -> None:
         effect = publication.effect
         executor = self._executors[effect.executor]
-        running = self.running[publication.intent] = Running(publication.instance, executor)
+        running = self.running[publication.intent] = Running(publication.instance, executor, not self._closing)
         if self._closing:
-            return  # recorded but never begun: it is parked with the others
-        running.started = True
+            return  # it is parked with the others
         if effect.timeout is not None:
             intent, timeout = publication.intent, effect.timeout
             running.alarm = self._clock.call_at(self._clock.now() + timeout, lambda: self._time_out(intent, timeout))

@@ -133,7 +133,7 @@ def _forget_receipts() -> list[tuple[Any, str, Any]]:
     def mutant(self: Shard) -> None:
         executor = next(iter(self._executors.values()))
         for intent, (instance, _) in self._receipts.items():
-            self.running[intent] = Running(instance, executor)
+            self.running[intent] = Running(instance, executor, started=True)
         self._receipts.clear()
         load(self)
 

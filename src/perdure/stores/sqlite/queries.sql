@@ -26,6 +26,10 @@ SELECT id FROM instances WHERE status IN ('running', 'stuck') ORDER BY id
 -- name: insert_journal
 INSERT INTO journal (seq, instance, at, body) VALUES (?, ?, ?, ?)
 
+-- name: insert_journal_alone
+-- A whole transaction in one statement, fence included: it changes nothing when the epoch is another.
+INSERT INTO journal (seq, instance, at, body) SELECT ?, ?, ?, ? FROM shards WHERE shard = 0 AND epoch = ?
+
 -- name: insert_blob
 -- By content: the same bytes are stored once.
 INSERT INTO blobs (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING

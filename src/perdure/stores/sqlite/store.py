@@ -21,7 +21,7 @@ import apsw
 
 from perdure.codec import seal
 from perdure.errors import EngineRunning, Fenced
-from perdure.kernel.batch import Batch, InboxRow, WorkRow
+from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
 from perdure.ports.store import Lease, Position
@@ -125,6 +125,9 @@ class SqliteStore(SqliteQueries):
         if self._call_soon is None:
             done(self._attempt(batch))
             return
+        if batch.lone and not self._pace.slow and batch.size <= blobs.SIZE_MIN and self._commit_lone(batch.journal[0]):
+            done(None)
+            return
         if not self._begin_at_once():
             self._in_thread(lambda: self._attempt(batch), done)
             return
@@ -133,6 +136,26 @@ class SqliteStore(SqliteQueries):
             self._in_thread(self._finish, done)
         else:
             done(error or self._finish())
+
+    def _commit_lone(self, row: JournalRow) -> bool:
+        """One row and nothing else, as a single flow makes them: one statement is the whole transaction.
+
+        False: it was not written. Whatever the reason is, the long way meets it again and tells it.
+        """
+        if self._lease is None:
+            return False
+        began = time.perf_counter()
+        self._patience.waits = False
+        try:
+            self._connection.execute(SQL.insert_journal_alone, (*row, self._lease.epoch))
+        except apsw.Error:
+            return False
+        finally:
+            self._patience.waits = True
+        if not self._connection.changes():
+            return False
+        self._pace.took(time.perf_counter() - began)
+        return True
 
     def _attempt(self, batch: Batch) -> Exception | None:
         """The whole transaction on this thread, waiting for other writers."""
