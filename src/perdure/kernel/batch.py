@@ -141,4 +141,4 @@ class Batch:
         )
 
     def __bool__(self) -> bool:
-        return self.writes or bool(self.answers)
+        return bool(self.journal or self.answers or self.inbox_added or self.inbox_removed)

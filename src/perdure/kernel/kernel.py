@@ -242,10 +242,11 @@ class Kernel:
 
     def close(self, batch: Batch) -> None:
         """What this shard caused and did not deliver yet is written beside its cause."""
-        for offer in self._caused:
-            if not offer.taken and offer.inbox is None:
-                self._keep(offer, batch)
-        self._caused.clear()
+        if self._caused:
+            for offer in self._caused:
+                if not offer.taken and offer.inbox is None:
+                    self._keep(offer, batch)
+            self._caused.clear()
 
     def committed(self, batch: Batch) -> None:
         """Let go of instances whose machine is of no more use: they have ended, or must be rebuilt."""
@@ -482,8 +483,8 @@ class Kernel:
                 verdict = self.slots.admit(instance.id, id, effect)
                 if type(verdict) is not Allow:
                     held.append(id)
-                if type(verdict) is Deny:
-                    denied.append((id, verdict.reason))
+                    if type(verdict) is Deny:
+                        denied.append((id, verdict.reason))
         return tuple(held)
 
     def _release_held(self) -> None:

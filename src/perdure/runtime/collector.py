@@ -32,13 +32,15 @@ def seldom() -> Iterator[None]:
         _before.pop()
 
 
-@contextmanager
-def paused() -> Iterator[None]:
+class Paused:
     """Within a batch: what it makes is needed until it is durable, so that there is nothing to find."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
+
+    __slots__ = ("_collecting",)
+
+    def __enter__(self) -> None:
+        self._collecting = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *error: object) -> None:
+        if self._collecting:
             gc.enable()

@@ -256,7 +256,7 @@ class Shard:
         self._scheduled = False
         if self._closed or self._crashed:
             return
-        with collector.paused():
+        with collector.Paused():
             self._build()
             if self._committing is None and self._building:
                 self._commit()
@@ -266,7 +266,8 @@ class Shard:
     def _build(self) -> None:
         """Advance the kernel, loading what it wants, until nobody is ready or the batch is full."""
         while True:
-            self._load_wanted()
+            if self.kernel.wanted or self._to_recover:
+                self._load_wanted()
             if self._recovering:
                 return  # what ran before must be counted before the gate admits anything new
             if self._to_recover:
@@ -278,7 +279,8 @@ class Shard:
     def _commit(self) -> None:
         batch, self._building = self._building, Batch()
         self.kernel.close(batch)
-        self._inbox_held.update(batch.inbox_added)  # a look may find them in the table before we hear of the commit
+        if batch.inbox_added:
+            self._inbox_held.update(batch.inbox_added)  # a look may find them in the table before we hear of the commit
         self._committing = batch
         if batch.writes:
             life = self._life
@@ -300,10 +302,11 @@ class Shard:
             self._durable_seq = batch.journal[-1].seq
         self.counts["commits"] += batch.writes
         self.counts["entries"] += len(batch.journal)
-        with collector.paused():
+        with collector.Paused():
             self._publish(batch)
             self._acknowledge(batch)
-            self.kernel.committed(batch)
+            if batch.done_with:
+                self.kernel.committed(batch)
             self.kernel.evict(self._cache, self._durable_seq)
         if self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
             self._schedule()
@@ -317,7 +320,8 @@ class Shard:
             self._stop_call(intent)
         for publication in batch.publications.values():
             self._start_call(publication)
-        self._inbox_held.difference_update(batch.inbox_removed)
+        if batch.inbox_removed:
+            self._inbox_held.difference_update(batch.inbox_removed)
         if batch.work_opened or batch.work_closed:
             self._timers.closed(batch.work_closed)
             self._timers.opened(batch.work_opened.values())
