@@ -7,11 +7,11 @@ could not be loaded again.
 from .decision import Decision
 from .events import Event, Received
 from .instance import Instance
-from .limits import Limits, excess
+from .limits import refuse_excess
 from .status import TERMINAL
 
 
-def check(instance: Instance, event: Event, decision: Decision, limits: Limits) -> tuple[bytes, ...]:
+def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, ...]:
     """The ids of the intents that a sound decision opens. `event` is what was asked, `instance` as it was before."""
     if type(decision) is not Decision:
         raise TypeError(f"a machine answers with a Decision, not with {type(decision).__name__}")
@@ -21,8 +21,9 @@ def check(instance: Instance, event: Event, decision: Decision, limits: Limits) 
         if decision.stuck is not None:
             raise ValueError("a decision ends the instance or is stuck, not both")
     opened = decision.open
-    if (len(opened) > limits.effects or decision.send or decision.announce) and (over := excess(decision, limits)):
-        raise OverflowError(over)
+    workflow = instance.workflow
+    if workflow is not None and (len(opened) > workflow.limits.effects or decision.send or decision.announce):
+        refuse_excess(decision, workflow.limits)
     if not opened and not decision.withdraw:
         return ()
     if len(opened) == 1 and not decision.withdraw:  # by far the most frequent

@@ -6,7 +6,7 @@
     close(batch)          nothing that was caused here may be lost: undelivered events become inbox rows
     committed(batch)      the batch is durable: instances may be evicted again
 
-`_take`, `_write` and `_apply` are the heart: let the machine decide on an event; build the entry; apply and spread it.
+`_take`, `_decide`, `_write`, `_apply` are the heart: an event, what the machine answers, the entry, and what follows.
 Nothing here does I/O or reads a clock; nothing that is decided here may be seen by anybody before the runtime has
 committed the batch.
 """
@@ -68,22 +68,22 @@ BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of journal in one batch, for the same reason."""
 
 ROUND: Final = 64
-"""How many events go through the kernel together: first all are decided, then all written, then all applied. One by one
-would do, but the code of all three does not fit into the caches of a processor: that takes a third longer."""
+"""How many events go through the kernel together: first all are taken, then all decided, then all written, then all
+applied. One by one would do, but the code of all four does not fit into the caches of a processor: it takes longer by
+a third."""
 
 FOR_STUCK: Final = frozenset({Retried, Skipped, CancelAsked})
 """What a stuck instance takes; everything else waits."""
 
 
 class Taken(msgspec.Struct, eq=False, gc=False):
-    """An event on its way through a round: decided, then written, then applied."""
+    """An event on its way through a round: taken, then decided, then written, then applied."""
 
     instance: Instance
     offer: Offer
     event: Event
     heard: Event  # the same, or the kept event that a retry delivers again
-    decision: Decision
-    intents: tuple[bytes, ...]  # ids of what the decision opens
+    decision: Decision = NOTHING
     entry: Entry | None = None
     body: bytes = b""  # of the entry
     denied: Sequence[tuple[bytes, str]] = ()  # intents that the gate refuses, and why
@@ -204,7 +204,9 @@ class Kernel:
         """Deliver one event to each ready instance in turn. The order depends on the offers alone."""
         self.at = max(self.at, now)
         while self._ready and len(batch.journal) < ENTRIES_MAX and batch.size < BYTES_MAX:
-            round = self._decide_round(batch)
+            round = self._take_round(batch)
+            for taken in round:
+                taken.decision = self._decide(taken.instance, taken.event, taken.heard)
             for taken in round:
                 self._write(taken)
             for taken in round:
@@ -214,8 +216,8 @@ class Kernel:
             self._release_held()
         self._judge_again = False
 
-    def _decide_round(self, batch: Batch) -> list[Taken]:
-        """Take one event each of so many instances, and ask their machines."""
+    def _take_round(self, batch: Batch) -> list[Taken]:
+        """One event each of so many instances."""
         round: list[Taken] = []
         room = BYTES_MAX - batch.size
         for _ in range(min(ROUND, len(self._ready), ENTRIES_MAX - len(batch.journal))):
@@ -258,7 +260,7 @@ class Kernel:
     # ---- one event ----------------------------------------------------------------------------------------------
 
     def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
-        """The event and its decision, to be recorded; None: there is nothing to record."""
+        """An event that is to be recorded; None: there is nothing to record."""
         event = offer.event
         expected = type(event) is Received and instance.machine is not None and event.intent in instance.open
         answer = None if expected else self._refusal(instance, event)  # what is expected is not questioned further
@@ -281,8 +283,7 @@ class Kernel:
         elif type(event) is Redelivered:
             event = self._again_or_unknown(instance, event)
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
-        decision, intents = self._decide(instance, event, heard)
-        return Taken(instance, offer, event, heard, decision, intents)
+        return Taken(instance, offer, event, heard)
 
     def _refusal(self, instance: Instance, event: Event) -> Answer | None:
         """The answer to an event that is not recorded; None: record it."""
@@ -378,15 +379,83 @@ class Kernel:
         self.slots.stop(intent.id, intent.effect)
         return Received(intent.id, Receipt("unknown", error=failure))
 
+    def _decide(self, instance: Instance, event: Event, heard: Event) -> Decision:
+        """The machine's decision, or the kernel's own where the machine is not asked."""
+        if type(event) is CancelAsked and instance.kept is not None:
+            failure = Failure("Cancelled", event.reason)
+            return Decision(outcome=Outcome(Status.CANCELLED, error=failure))
+        try:
+            machine = instance.machine
+            if machine is None:
+                workflow = self.workflows[instance.address.workflow]
+                machine = instance.machine = rebuild(instance, workflow)
+                instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
+            if type(heard) in KERNEL_ONLY:
+                return NOTHING
+            seed = event.seed if type(event) is Started else instance.seed
+            return machine.deliver(heard, Moment(self.at, seed, instance.version + 1))
+        except Exception as error:
+            return self._spoil(instance, error)
+
+    def _spoil(self, instance: Instance, error: Exception) -> Decision:
+        """Poison does not spread: this instance stops with its event kept; its machine is rebuilt before a retry."""
+        if instance.machine is not None:
+            instance.machine.dispose()
+        instance.machine = instance.tail = None
+        location = error.location if isinstance(error, Divergence) else ""
+        return Decision(stuck=Stuck(failure_of(error), location, kept=True))
+
     def _write(self, taken: Taken) -> None:
-        """Build the entry."""
-        instance = taken.instance
+        """Build the entry. A decision that cannot be recorded counts as raising."""
+        instance, decision = taken.instance, taken.decision
         self.seq += 1
         if instance.id == 0:
             instance.id = self.seq
             self._by_id[instance.id] = instance
             self._by_address[instance.address] = instance
-        taken.entry, taken.body, taken.denied = self._entry(instance, taken.event, taken.decision, taken.intents)
+        intents: tuple[bytes, ...] = ()
+        try:
+            intents = check(instance, taken.heard, decision)
+            taken.entry, taken.body, taken.denied = self._entry(instance, taken.event, decision, intents)
+        except Exception as error:
+            if intents:  # else it was no decision, or an unsound one: nothing was admitted
+                for id, effect in zip(intents, decision.open, strict=True):
+                    self.slots.stop(id, effect)
+            stuck = self._spoil(instance, error)
+            taken.entry, taken.body, taken.denied = self._entry(instance, taken.event, stuck, ())
+
+    def _entry(
+        self, instance: Instance, event: Event, decision: Decision, intents: tuple[bytes, ...]
+    ) -> tuple[Entry, bytes, Sequence[tuple[bytes, str]]]:
+        held: tuple[bytes, ...] = ()
+        denied: Sequence[tuple[bytes, str]] = ()
+        packed: tuple[Packed, ...] = ()
+        fresh: tuple[str, ...] = ()
+        if decision.open:
+            if decision.outcome is None:
+                held, denied = self._admit(instance, intents, decision.open)
+            packed, fresh = pack(decision.open, instance.patterns)
+        entry = Entry(self.seq, instance.id, instance.version + 1, self.at, event, decision, held, fresh, intents)
+        body = encode(entry, packed)
+        workflow = instance.workflow
+        if workflow is not None and len(body) > workflow.limits.bytes and instance.machine is not None:
+            raise OverflowError(f"one entry of {len(body)} bytes; the limit is {workflow.limits.bytes}")
+        return entry, body, denied
+
+    def _admit(
+        self, instance: Instance, intents: tuple[bytes, ...], effects: tuple[Effect, ...]
+    ) -> tuple[tuple[bytes, ...], list[tuple[bytes, str]]]:
+        """Ask the gate about each call: which are held, and which are denied. Neither is handed out."""
+        held: list[bytes] = []
+        denied: list[tuple[bytes, str]] = []
+        for id, effect in zip(intents, effects, strict=True):
+            if type(effect) is Call:
+                verdict = self.slots.admit(instance.id, id, effect)
+                if type(verdict) is not Allow:
+                    held.append(id)
+                    if type(verdict) is Deny:
+                        denied.append((id, verdict.reason))
+        return tuple(held), denied
 
     def _apply(self, taken: Taken, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
@@ -412,80 +481,6 @@ class Kernel:
         if taken.offer.ticket is not None:
             accepted = Accepted(instance.id, instance.address, True, entry.decision.reply)
             batch.answers.append((taken.offer.ticket, accepted))
-
-    def _decide(self, instance: Instance, event: Event, heard: Event) -> tuple[Decision, tuple[bytes, ...]]:
-        """The machine's decision and the ids of what it opens, or the kernel's own where the machine is not asked."""
-        if type(event) is CancelAsked and instance.kept is not None:
-            failure = Failure("Cancelled", event.reason)
-            return Decision(outcome=Outcome(Status.CANCELLED, error=failure)), ()
-        try:
-            machine = instance.machine
-            if machine is None:
-                workflow = self.workflows[instance.address.workflow]
-                machine = instance.machine = rebuild(instance, workflow)
-                instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
-            if type(heard) in KERNEL_ONLY:
-                return NOTHING, ()
-            seed = event.seed if type(event) is Started else instance.seed
-            decision = machine.deliver(heard, Moment(self.at, seed, instance.version + 1))
-            assert instance.workflow is not None
-            intents = check(instance, heard, decision, instance.workflow.limits)
-        except Exception as error:
-            return self._spoil(instance, error), ()
-        return decision, intents
-
-    def _spoil(self, instance: Instance, error: Exception) -> Decision:
-        """Poison does not spread: this instance stops with its event kept; its machine is rebuilt before a retry."""
-        if instance.machine is not None:
-            instance.machine.dispose()
-        instance.machine = instance.tail = None
-        location = error.location if isinstance(error, Divergence) else ""
-        return Decision(stuck=Stuck(failure_of(error), location, kept=True))
-
-    def _entry(
-        self, instance: Instance, event: Event, decision: Decision, intents: tuple[bytes, ...]
-    ) -> tuple[Entry, bytes, list[tuple[bytes, str]]]:
-        held: tuple[bytes, ...] = ()
-        denied: list[tuple[bytes, str]] = []
-        spoiled = decision.stuck is not None and decision.stuck.kept
-        try:
-            packed: tuple[Packed, ...] = ()
-            fresh: tuple[str, ...] = ()
-            if decision.open:
-                if decision.outcome is None:
-                    held = self._admit(instance, intents, decision.open, denied)
-                packed, fresh = pack(decision.open, instance.patterns)
-            number = instance.version + 1
-            entry = Entry(self.seq, instance.id, number, self.at, event, decision, held, fresh, intents)
-            body = encode(entry, packed)
-            limit = instance.workflow.limits.bytes if instance.workflow is not None else None
-            if limit is not None and len(body) > limit and not spoiled:
-                raise OverflowError(f"one entry of {len(body)} bytes; the limit is {limit}")
-        except Exception as error:
-            if spoiled:
-                raise
-            for id, effect in zip(intents, decision.open, strict=True):
-                self.slots.stop(id, effect)
-            return self._entry(instance, event, self._spoil(instance, error), ())
-        return entry, body, denied
-
-    def _admit(
-        self,
-        instance: Instance,
-        intents: tuple[bytes, ...],
-        effects: tuple[Effect, ...],
-        denied: list[tuple[bytes, str]],
-    ) -> tuple[bytes, ...]:
-        """Ask the gate about each call. The answer: which are held. A denied call is never handed out either."""
-        held: list[bytes] = []
-        for id, effect in zip(intents, effects, strict=True):
-            if type(effect) is Call:
-                verdict = self.slots.admit(instance.id, id, effect)
-                if type(verdict) is not Allow:
-                    held.append(id)
-                    if type(verdict) is Deny:
-                        denied.append((id, verdict.reason))
-        return tuple(held)
 
     def _release_held(self) -> None:
         for instance, id, verdict in self.slots.let_go():

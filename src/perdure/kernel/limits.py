@@ -15,11 +15,10 @@ class Limits(msgspec.Struct, frozen=True):
     bytes: int = 16 * MEBIBYTE  # of the whole encoded entry
 
 
-def excess(decision: Decision, limits: Limits) -> str:
-    """What is over a limit, or an empty text. The bytes are checked when the entry is encoded."""
+def refuse_excess(decision: Decision, limits: Limits) -> None:
+    """Raise when a decision is over a limit. The bytes are checked when the entry is encoded."""
     if len(decision.open) > limits.effects:
-        return f"one decision opened {len(decision.open)} effects; the limit is {limits.effects}"
+        raise OverflowError(f"one decision opened {len(decision.open)} effects; the limit is {limits.effects}")
     messages = len(decision.send) + len(decision.announce)
     if messages > limits.messages:
-        return f"one decision sent {messages} messages; the limit is {limits.messages}"
-    return ""
+        raise OverflowError(f"one decision sent {messages} messages; the limit is {limits.messages}")
