@@ -124,7 +124,8 @@ class Kernel:
             self.wanted[offer.to] = None
         else:
             instance.mailbox.append(offer)
-            self._make_ready(instance)
+            if not instance.queued:
+                self._make_ready(instance)
 
     def _wait(self, ref: Ref, offer: Offer) -> None:
         self._arrivals += 1
@@ -262,8 +263,13 @@ class Kernel:
     def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
         """An event that is to be recorded; None: there is nothing to record."""
         event = offer.event
-        expected = type(event) is Received and instance.machine is not None and event.intent in instance.open
-        answer = None if expected else self._refusal(instance, event)  # what is expected is not questioned further
+        if type(event) is Received and offer.inbox is None and instance.machine is not None and instance.stuck is None:
+            intent = instance.open.get(event.intent)
+            if intent is not None:  # the usual case: a receipt that is waited for
+                self.slots.stop(event.intent, intent.effect)
+                offer.taken = True
+                return Taken(instance, offer, event, event)
+        answer = self._refusal(instance, event)
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
@@ -648,12 +654,12 @@ class Kernel:
     # ---- memory -------------------------------------------------------------------------------------------------
 
     def _find(self, ref: Ref) -> Instance | None:
-        if isinstance(ref, int):
+        if type(ref) is int:
             instance = self._by_id.get(ref)
             if instance is not None:
                 self._by_id.move_to_end(ref)
             return instance
-        return self._by_address.get(ref)
+        return self._by_address.get(ref)  # type: ignore[arg-type]
 
     def _name(self, instance: Instance) -> None:
         """A name means the last generation."""
@@ -662,10 +668,13 @@ class Kernel:
             self._by_address[instance.address] = instance
 
     def _make_ready(self, instance: Instance) -> None:
+        """Give it a turn, if there is an event for it. One that has its turn already is looked at again after it."""
+        if instance.queued:
+            return
         if instance.shelf and instance.status is not Status.STUCK:
             instance.mailbox.extendleft(reversed(instance.shelf))
             instance.shelf.clear()
-        if not instance.mailbox or instance.queued:
+        if not instance.mailbox:
             return
         spoiled = instance.machine is None and instance.tail is None and instance.version > 0
         if not spoiled or instance.ended:

@@ -50,10 +50,10 @@ class Patterns:
         known = self._numbers.get(location)
         if known is not None:
             return known
-        name, sign, digits = location.rpartition("#")
-        if sign and digits.isdecimal() and digits[0] != "0":  # the common case: a name that is used again
-            known = self._numbers.get(name + "#")
-            if known is not None:
+        at = location.rfind("#") + 1
+        if at:  # the common case: a name that is used again
+            known, digits = self._numbers.get(location[:at]), location[at:]
+            if known is not None and digits.isdecimal() and digits[0] != "0":
                 return (known, int(digits))
         # A text that has a hole already cannot be told from a pattern: it is stored as it is.
         numbers = () if _HOLE.search(location) else tuple(map(int, _NUMBER.findall(location)))
