@@ -13,7 +13,7 @@ import sys
 from asyncio import Future
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from sys import get_asyncgen_hooks, set_asyncgen_hooks
 from typing import Any, Final, Protocol
@@ -138,7 +138,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self._tasks_check = 64
         self._salt = 0
         self._places: Places | None = None
-        self._turns: list[_Soon] = []
+        self._turns: Sequence[_Soon] = ()
         self._closed = False
         self.now = 0
         self.started_at = 0
@@ -259,7 +259,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         scope, places = scopes.current.get(), self._places
         if places is None or places.given is not given or places.of(coro) is None:
             places = self._places = Places(given, scope.tasks)
-            self._turns = [_Soon(_nothing, (), copy_context()) for _ in range(places.count)]
+            self._turns = tuple([_Soon(_nothing, (), copy_context()) for _ in range(places.count)])
             self._ready.extend(self._turns)
         place = places.of(coro)
         if place is None:

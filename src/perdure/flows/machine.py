@@ -50,6 +50,17 @@ class Operation(msgspec.Struct, eq=False):
     work: object = None
 
 
+class Said:
+    """What one delivery says without waiting for an answer. Most say nothing."""
+
+    __slots__ = ("noted", "published", "sent")
+
+    def __init__(self) -> None:
+        self.sent: list[Send] = []
+        self.published: list[tuple[str, bytes]] = []
+        self.noted: list[str] = []
+
+
 class FlowMachine:
     def __init__(self, flow: Flow[Any, Any], address: str, snapshot: bytes | None) -> None:
         self.flow = flow
@@ -66,15 +77,13 @@ class FlowMachine:
         self._mailbox = Mailbox()
         self._taken: dict[int, str] = {}
         self._resume: dict[str, list[Mark]] = {}
-        self._barriers: list[tuple[int, FlowFuture]] = []
+        self._barriers: tuple[tuple[int, FlowFuture], ...] = ()
         self._cancel_reason: str | None = None
         self._forced = False
         self._disposed = False
         self._opened: dict[bytes, Effect] = {}
         self._withdrawn: list[bytes] = []
-        self._sent: list[Send] = []
-        self._published: list[tuple[str, bytes]] = []
-        self._noted: list[str] = []
+        self._said: Said | None = None
         if snapshot is not None:
             self._restore(snapshot)
 
@@ -119,7 +128,8 @@ class FlowMachine:
         """Tell whoever waits. The answer is the location of the operation that the event belongs to."""
         self.moment = moment
         self.loop.now = moment.at
-        self._opened, self._withdrawn = {}, []
+        self._opened.clear()
+        self._withdrawn.clear()
         location = ""
         if type(event) is Received:  # first, because most events are receipts
             location = self._received(event.intent, event.receipt)
@@ -194,10 +204,10 @@ class FlowMachine:
         if outcome is None and not self._operations and not self._barriers:
             raise Deadlock(source_of(self._main.get_coro()) or self.flow.name)
         opened, withdrawn = tuple(self._opened.values()), tuple(self._withdrawn)
-        if not (self._sent or self._published or self._noted):
+        said, self._said = self._said, None
+        if said is None:
             return Decision(opened, withdrawn, (), (), (), None, None, outcome)
-        sent, published, noted = tuple(self._sent), tuple(self._published), tuple(self._noted)
-        self._sent, self._published, self._noted = [], [], []
+        sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
         return Decision(opened, withdrawn, sent, (), published, None, None, outcome, noted)
 
     # ---- the end -------------------------------------------------------------------------------------------
@@ -270,7 +280,12 @@ class FlowMachine:
 
     def note(self, kind: str, location: str) -> None:
         """An operation that needs no effect is recorded all the same: a changed flow must be found out."""
-        self._noted.append(f"{kind} {location}")
+        self._saying().noted.append(f"{kind} {location}")
+
+    def _saying(self) -> Said:
+        if self._said is None:
+            self._said = Said()
+        return self._said
 
     def _intent(self, location: str, attempt: int) -> bytes:
         assert self._identity is not None
@@ -301,9 +316,9 @@ class FlowMachine:
             self.log.consumed(mail.entry, location)
 
     def send(self, to: Address, name: str, body: bytes) -> None:
-        number = len(self._sent)
-        id = f"{self.address}~{self.generation}:{self.moment.number}:{number}"
-        self._sent.append(Send(to, name, body, id))
+        sent = self._saying().sent
+        id = f"{self.address}~{self.generation}:{self.moment.number}:{len(sent)}"
+        sent.append(Send(to, name, body, id))
 
     @property
     def family(self) -> str:
@@ -311,7 +326,7 @@ class FlowMachine:
         return self.key if self.generation == 1 else f"{self.key}~{self.generation}"
 
     def publish(self, name: str, value: bytes) -> None:
-        self._published.append((name, value))
+        self._saying().published.append((name, value))
 
     def cut(self, tasks: Iterable[FlowTask]) -> None:
         """Cancel what still runs, without waiting for it; the flow ends only after its clean-up."""
@@ -350,7 +365,7 @@ class FlowMachine:
         first = marks[0]
         if first.entry > self.moment.number:
             gate = self.loop.create_future()
-            self._barriers.append((first.entry, gate))
+            self._barriers = (*self._barriers, (first.entry, gate))
             await gate
         return first
 
@@ -358,7 +373,7 @@ class FlowMachine:
         for entry, gate in self._barriers:
             if entry <= number and not gate.done():
                 gate.set_result(None)
-        self._barriers = [(entry, gate) for entry, gate in self._barriers if entry > number]
+        self._barriers = tuple([(entry, gate) for entry, gate in self._barriers if entry > number])
 
     def _restore(self, snapshot: bytes) -> None:
         seed, marks, items = Log.load(snapshot)
@@ -373,7 +388,8 @@ class FlowMachine:
     def _replay(self, item: Item, moment: Moment) -> None:
         if item.ghost:
             self.moment, self.loop.now = moment, moment.at
-            self._opened, self._withdrawn = {}, []
+            self._opened.clear()
+            self._withdrawn.clear()
             self._release_barriers(moment.number)
         else:
             self._happened(item.event, moment)

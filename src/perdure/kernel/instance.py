@@ -102,7 +102,7 @@ class Instance:
         self.workflow: Workflow | None = None
         self.machine: Machine | None = None
         self.mailbox: deque[Offer] = deque()
-        self.shelf: deque[Offer] = deque()  # events that a stuck instance could not take
+        self.shelf: list[Offer] = []  # events that a stuck instance could not take
         self.queued = False
         self.tail: list[Entry] | None = None  # what the machine must be rebuilt from
         self.snapshot_at: bytes | None = None
