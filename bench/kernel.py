@@ -51,6 +51,7 @@ class Chain:
 
     name = "chain"
     version = "1"
+    defaults = b""
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 

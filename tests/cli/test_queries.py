@@ -5,6 +5,7 @@ import os
 import pytest
 
 import perdure
+from perdure.kernel.batch import WorkflowRow
 from perdure.kernel.events import Address, Message, Started
 from perdure.kernel.rows import inbox_row
 from perdure.ports.store import Filter
@@ -57,7 +58,7 @@ async def test_instances_are_found_by_key_alone(url):
 async def test_what_is_on_its_way_is_told(kind, tmp_path):
     store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "a.db")
     store.acquire("test")
-    store.register([("waiting", "1")])
+    store.register([WorkflowRow("waiting", "1", b"")])
     to = Address("waiting", "k")
     start = Started("waiting", "k", b"\xd9\xd9\xf7\xa0", b"seed")
     await store.post(inbox_row(b"1" * 16, to, start, 1), start=b"h")

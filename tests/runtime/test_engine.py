@@ -1,10 +1,12 @@
 """The engine as a whole: opening, stopping, clients, and what happens when the store fails."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,25 @@ async def test_a_second_engine_is_refused_and_told_who_runs(tmp_path: Path) -> N
                 pass
     async with perdure.open(tmp_path / "a.db", workflows=[one_step]) as engine:
         assert await (await engine.start(one_step, 3)).result(5) == 3
+
+
+async def test_a_start_by_name_is_the_same_as_one_by_the_workflow_itself(tmp_path: Path) -> None:
+    @perdure.flow
+    async def order(ctx: perdure.Context, item: str, count: int = 2, *, price: Decimal = Decimal("1.50")) -> str:
+        return f"{count} x {item} at {price}"
+
+    async with (
+        perdure.open(tmp_path / "a.db", workflows=[order]) as engine,
+        perdure.connect(tmp_path / "a.db") as client,
+    ):
+        there = await engine.start(order, "tea", key="k")
+        here = await client.start("order", item="tea", key="k")
+        other = await client.start("order", item="tea", count=3, key="l")
+
+        assert await here.result(5) == await there.result(5) == "2 x tea at 1.50"
+        assert await other.result(5) == "3 x tea at 1.50"
+        with pytest.raises(perdure.KeyInUse):
+            await client.start("order", item="milk", key="k")
 
 
 CLIENT = """
@@ -376,3 +397,56 @@ async def test_an_answer_waits_for_the_commit_even_when_nothing_is_recorded_for_
         await asyncio.sleep(0)
     assert [type(answer) for answer in heard] == [Accepted, Accepted]
     shard.release()
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------
+
+
+async def test_flows_that_end_leave_nothing_for_the_garbage_collector() -> None:
+    async def number(n: int) -> int:
+        return n
+
+    @perdure.flow
+    async def flow(ctx: perdure.Context, n: int) -> int:
+        both = await asyncio.gather(ctx.step("a", number, n), ctx.step("b", number, n))
+        await ctx.sleep("nap", 0.001)
+        return sum(both)
+
+    async with perdure.open(":memory:", workflows=[flow]) as engine:
+        await (await engine.start(flow, 0)).result(5)
+        gc.collect()
+        gc.disable()
+        try:
+            for n in range(20):
+                await (await engine.start(flow, n)).result(5)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            left = [type(item).__name__ for item in gc.garbage]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+
+    assert not {"FlowMachine", "FlowLoop", "FlowTask", "Instance"} & set(left)
+
+
+async def test_the_collector_comes_less_often_while_an_engine_is_open() -> None:
+    before = gc.get_threshold()
+
+    async with perdure.open(":memory:", workflows=[one_step]):
+        async with perdure.open(":memory:", workflows=[one_step]):
+            assert gc.get_threshold()[0] > before[0]
+        assert gc.get_threshold()[0] > before[0]
+
+    assert gc.get_threshold() == before
+
+
+async def test_a_threshold_of_the_users_own_is_left_alone() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(1_000_000, 5, 5)
+    try:
+        async with perdure.open(":memory:", workflows=[one_step]):
+            assert gc.get_threshold() == (1_000_000, 5, 5)
+        assert gc.get_threshold() == (1_000_000, 5, 5)
+    finally:
+        gc.set_threshold(*before)

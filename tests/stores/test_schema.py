@@ -42,6 +42,18 @@ def test_migrating_twice_changes_nothing():
     assert shape(connection) == before
 
 
+def test_a_database_of_the_first_version_is_brought_up_to_date():
+    first = apsw.Connection(":memory:")
+    first.execute(schema.migration(1))
+    first.pragma("user_version", 1)
+    first.execute("INSERT INTO journal (seq, instance, at, body) VALUES (1, 1, 1, x'00')")
+
+    schema.migrate(first)
+
+    assert shape(first) == shape(made())
+    assert first.execute("SELECT count(*) FROM journal").get == 1
+
+
 def test_every_query_is_used_and_every_used_query_exists():
     code = "".join(file.read_text("utf-8") for file in PACKAGE.iterdir() if file.name.endswith(".py"))
 

@@ -130,7 +130,7 @@ class Reasons:
         if owner is None:
             text = f"No engine runs on {self._console.db}: nothing moves until one does."
             return [Reason("no-engine", text, "perdure.open(...) in your program, or `perdure run`, runs one")]
-        if workflow not in {name for name, _ in await self._queries.workflows()}:
+        if workflow not in {name for name, *_ in await self._queries.workflows()}:
             text = f"The engine that runs, {owner}, does not know the workflow {workflow!r}."
             return [Reason("unknown-workflow", text, "register it: perdure.open(url, workflows=[...])")]
         return []

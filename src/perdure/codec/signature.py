@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, Self, Union
 
 from perdure.codec.converters.frame import Converter, Mismatch, converter, did_you_mean
@@ -61,6 +62,14 @@ class Signature:
             raise NotPlain(f"$.{name}{error.path[1:]}", error.found, error.advice) from None
         except RecursionError:
             raise NotPlain(f"$.{name}", "a value nested too deeply", "flatten it; check for a cycle") from None
+        return plain
+
+    def defaults(self) -> dict[str, Any]:
+        """The plain data of the arguments that a call may leave out. One without plain data must be given."""
+        plain: dict[str, Any] = {}
+        for name, value in self._defaults.items():
+            with suppress(Mismatch, NotPlain, RecursionError):
+                plain[name] = self._converters[name].to(value)
         return plain
 
     def bind_plain(self, value: Any) -> dict[str, Any]:

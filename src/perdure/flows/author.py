@@ -172,6 +172,7 @@ class Flow(Generic[P, R]):
         self.cleanup = cleanup
         self.limits = Limits(bytes=2 * VALUE_MAX)
         self.signature = Signature.of(function, skip_first=True)
+        self.defaults = encode(self.signature.defaults())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
         """Plain call, for unit tests of the body with a context of the caller's own."""

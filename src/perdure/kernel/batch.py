@@ -71,6 +71,14 @@ class PublishedRow(NamedTuple):
     value: bytes
 
 
+class WorkflowRow(NamedTuple):
+    """What an engine runs, for clients that know workflows by name only."""
+
+    name: str
+    version: str
+    defaults: bytes  # a map of the arguments that a start may leave out, as canonical bytes
+
+
 class Publication(msgspec.Struct, frozen=True, gc=False):
     """A call that an executor may start as soon as its entry is durable."""
 

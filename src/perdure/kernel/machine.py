@@ -42,6 +42,11 @@ class Workflow(Protocol):
     def version(self) -> str: ...
 
     @property
+    def defaults(self) -> bytes:
+        """A map of the arguments that a start may leave out, as canonical bytes."""
+        ...
+
+    @property
     def limits(self) -> Limits: ...
 
     @property

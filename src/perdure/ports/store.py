@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, WorkRow
+from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Record
 
@@ -79,8 +79,8 @@ class Store(Protocol):
         """Asked by a shard that begins with empty memory: from here on the inbox is given from its start."""
         ...
 
-    def register(self, workflows: Sequence[tuple[str, str]]) -> None:
-        """Note (name, version) of what this engine runs, so that clients can check names."""
+    def register(self, workflows: Sequence[WorkflowRow]) -> None:
+        """Note what this engine runs, so that clients can check names."""
         ...
 
     def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
@@ -126,7 +126,7 @@ class Queries(Protocol):
 
     async def published(self, instance: int, name: str) -> bytes | None: ...
 
-    async def workflows(self) -> list[tuple[str, str]]: ...
+    async def workflows(self) -> list[WorkflowRow]: ...
 
     async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
         """Put an event into the inbox of a live or future engine, durably, after checking that it can be taken.

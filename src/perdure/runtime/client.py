@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
@@ -118,41 +118,28 @@ class Client:
         Same key and same input: the existing instance. Same key, other input: `KeyInUse`. `reuse="failed"` (or
         "always") starts again under a key whose instance has failed or was cancelled (or has ended in any way).
         """
-        found = await self._find(workflow)
-        if isinstance(found, str):
-            if args:
-                raise CallerError(
-                    f"{found!r} is known here by its name only: pass keyword arguments, or the workflow itself"
-                )
-            value = encode(to_plain(kwargs))
-        else:
-            value = found.encode_input(args, kwargs)
-        return await self._start(found, value, key, tags, reuse)
+        found = self._known(workflow) or await self._find(workflow)
+        return await self._start(found, found.encode_input(args, kwargs), key, tags, reuse)
 
     async def start_plain(
         self, workflow: Startable[Any] | str, value: Any, *, key: str | None = None, reuse: Reuse | None = None
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
-        found = await self._find(workflow)
-        if isinstance(found, str):
-            if not isinstance(value, dict):
-                raise CallerError(f"the input of {found!r} must be a JSON object of its parameters, found {value!r}")
-            data = encode(to_plain(value))
-        else:
-            data = found.encode_plain_input(value)
-        return await self._start(found, data, key, None, reuse)
+        found = self._known(workflow) or await self._find(workflow)
+        return await self._start(found, found.encode_plain_input(value), key, None, reuse)
 
     async def _start(
         self,
-        workflow: Startable[Any] | str,
+        workflow: Startable[Any],
         value: bytes,
         key: str | None,
         tags: Mapping[str, str] | None,
         reuse: Reuse | None,
     ) -> Handle[Any]:
-        name = workflow if isinstance(workflow, str) else workflow.name
-        address = Address(name, _checked_key(key))
-        event = Started(name, address.key, value, self._door.entropy(), tags=_checked_tags(tags), reuse=reuse or "")
+        address = Address(workflow.name, _checked_key(key))
+        event = Started(
+            workflow.name, address.key, value, self._door.entropy(), tags=_checked_tags(tags), reuse=reuse or ""
+        )
         instance = await self._door.put(address, event, new=key is None)
         return Handle(self._door, address, workflow, instance)
 
@@ -164,9 +151,8 @@ class Client:
 
     def handle(self, workflow: Startable[Any] | str, key: str) -> Handle[Any]:
         """The handle of an instance that was started before, by anybody."""
-        name = workflow if isinstance(workflow, str) else workflow.name
-        known: Startable[Any] | str = self._workflows.get(name, workflow)
-        return Handle(self._door, Address(name, key), known, None)
+        found = self._known(workflow) or (Named(workflow) if isinstance(workflow, str) else workflow)
+        return Handle(self._door, Address(found.name, key), found, None)
 
     async def instances(
         self, *, workflow: str = "", status: str = "", before: int = 0, limit: int = 100
@@ -175,21 +161,47 @@ class Client:
         rows = await self._door.queries.heads(Filter(workflow, status, before=before, limit=limit))
         return [summary(row) for row in rows]
 
-    async def _find(self, workflow: Startable[Any] | str) -> Startable[Any] | str:
+    def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
+        return self._workflows.get(workflow if isinstance(workflow, str) else workflow.name)
+
+    async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:
+        """A workflow that this client does not have: the engine of the database may."""
         name = workflow if isinstance(workflow, str) else workflow.name
-        known = self._workflows.get(name)
-        if known is not None:
-            return known
-        names = {name for name, _ in await self._door.queries.workflows()} | set(self._workflows)
-        if name not in names or self._workflows:
+        rows = {row.name: row for row in await self._door.queries.workflows()}
+        if name not in rows or self._workflows:
+            names = rows.keys() | self._workflows.keys()
             raise UnknownWorkflow(unknown("workflow", name, names, "register it: perdure.open(url, workflows=[...])"))
-        return workflow
+        return Named(name, rows[name].defaults) if isinstance(workflow, str) else workflow
+
+
+class Named:
+    """A workflow that is known here by its name only: its code, and so its types, are in another process."""
+
+    def __init__(self, name: str, defaults: bytes | None = None) -> None:
+        self.name = name
+        self._defaults = defaults
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        if args:
+            raise CallerError(
+                f"{self.name!r} is known here by its name only: pass keyword arguments, or the workflow itself"
+            )
+        defaults = decode(self._defaults) if self._defaults else {}
+        return encode({**defaults, **to_plain(kwargs)})
+
+    def encode_plain_input(self, value: Any) -> bytes:
+        if not isinstance(value, dict):
+            raise CallerError(f"the input of {self.name!r} must be a JSON object of its parameters, found {value!r}")
+        return self.encode_input((), value)
+
+    def decode_result(self, value: bytes) -> Any:
+        return decode(value)
 
 
 class Handle(Generic[R]):
     """One instance, seen from outside. All methods are awaitable, and none of them holds anything back from others."""
 
-    def __init__(self, door: Door, address: Address, workflow: Startable[Any] | str, instance: int | None) -> None:
+    def __init__(self, door: Door, address: Address, workflow: Startable[Any], instance: int | None) -> None:
         self._door = door
         self._workflow = workflow
         self._instance = instance  # None: find it by name; 0: it is on its way to an engine
@@ -224,8 +236,6 @@ class Handle(Generic[R]):
     def _decoded(self, value: bytes | None) -> R:
         if value is None:
             return None  # type: ignore[return-value]
-        if isinstance(self._workflow, str):
-            return decode(value)  # type: ignore[no-any-return]
         return self._workflow.decode_result(value)  # type: ignore[no-any-return]
 
     async def status(self) -> Status:
@@ -320,7 +330,7 @@ def refusal(refused: Refused) -> CallerError:
     return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))
 
 
-def unknown(kind: str, name: str, names: set[str], advice: str) -> str:
+def unknown(kind: str, name: str, names: Collection[str], advice: str) -> str:
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     return f"no {kind} is named {name!r}{meant} (there are: {', '.join(sorted(names)) or 'none'}); {advice}"

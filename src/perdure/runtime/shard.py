@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import msgspec
 
 from perdure.errors import EngineClosed, Fenced, StoreError
-from perdure.kernel.batch import Batch, Publication, WorkRow
+from perdure.kernel.batch import Batch, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Parked, Received, Redelivered, Ref
 from perdure.kernel.gate import Executors
@@ -128,7 +128,7 @@ class Shard:
     def open(self) -> None:
         """Take the lease, then load. Raises what the store raises: nothing runs unless this succeeds."""
         self._store.acquire(self._owner)
-        self._store.register([(workflow.name, workflow.version) for workflow in self._workflows])
+        self._store.register([WorkflowRow(found.name, found.version, found.defaults) for found in self._workflows])
         self._load()
 
     def when_settled(self, callback: Callable[[], None]) -> None:

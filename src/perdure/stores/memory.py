@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.codec import unseal
 from perdure.errors import Fenced, PerdureError, StoreFailed
-from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
+from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Record
 from perdure.kernel.status import TERMINAL, Status
@@ -48,7 +48,7 @@ class MemoryDatabase:
         self.inbox_places = 0
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], bytes] = {}
-        self.workflows: dict[str, str] = {}
+        self.workflows: dict[str, WorkflowRow] = {}
 
 
 class MemoryStore:
@@ -89,10 +89,10 @@ class MemoryStore:
         last = database.journal[-1] if database.journal else None
         return Position(last.seq if last else 0, last.at if last else 0, tuple(running))
 
-    def register(self, workflows: Sequence[tuple[str, str]]) -> None:
+    def register(self, workflows: Sequence[WorkflowRow]) -> None:
         if (fenced := self._fenced()) is not None:
             raise fenced
-        self.database.workflows = dict(workflows)
+        self.database.workflows = {row.name: row for row in workflows}
         self.database.written += 1
 
     def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
@@ -224,8 +224,8 @@ class MemoryStore:
     async def published(self, instance: int, name: str) -> bytes | None:
         return self.database.published.get((instance, name))
 
-    async def workflows(self) -> list[tuple[str, str]]:
-        return sorted(self.database.workflows.items())
+    async def workflows(self) -> list[WorkflowRow]:
+        return sorted(self.database.workflows.values())
 
     async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
         database = self.database

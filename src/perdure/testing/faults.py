@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from perdure.errors import Fenced, StoreFailed
-from perdure.kernel.batch import Batch, InboxRow, WorkRow
+from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
 from perdure.ports.store import Lease, Position
@@ -194,7 +194,7 @@ class FaultyStore:
     def position(self) -> Position:
         return self._inner.position()
 
-    def register(self, workflows: Sequence[tuple[str, str]]) -> None:
+    def register(self, workflows: Sequence[WorkflowRow]) -> None:
         self._inner.register(workflows)
 
     def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:

@@ -30,6 +30,7 @@ from perdure.kernel.batch import (
     JournalRow,
     PublishedRow,
     SnapshotRow,
+    WorkflowRow,
     WorkRow,
 )
 from perdure.kernel.decision import Decision, Outcome, Send
@@ -177,6 +178,7 @@ class PuppetShow:
 
     name = "puppet"
     version = "1"
+    defaults = b""
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 
@@ -201,7 +203,7 @@ class Player:
     def open(self) -> None:
         self.store = self._harness.open()
         lease = self.store.acquire("player")
-        self.store.register([("puppet", "1")])
+        self.store.register([WorkflowRow("puppet", "1", b"")])
         position = self.store.position()
         workflows: list[Workflow] = [PuppetShow()]
         gate, salt = Executors({"inline": None}), lease.epoch.to_bytes(8, "big")
@@ -429,7 +431,7 @@ class StoreConformance:
     def store(self, harness: Harness) -> Iterator[FullStore]:
         store = harness.open()
         store.acquire("first")
-        store.register([("puppet", "1")])
+        store.register([WorkflowRow("puppet", "1", b"")])
         yield store
         store.close()
 
@@ -534,9 +536,10 @@ class StoreConformance:
         before = everything(harness, store)
 
         assert isinstance(commit(harness, store, batch(journal=[entry(2, 1)], heads=[head(2)])), Fenced)
+        assert isinstance(commit(harness, store, batch(journal=[entry(2, 1)])), Fenced)
         assert isinstance(commit(harness, store, batch(removed=[b"m"])), Fenced)
         with pytest.raises(Fenced):
-            store.register([("other", "1")])
+            store.register([WorkflowRow("other", "1", b"")])
 
         assert everything(harness, store) == before
 
@@ -808,11 +811,12 @@ class StoreConformance:
         assert ask(store.published(2, "p")) is None
 
     def test_the_registered_workflows_are_those_of_the_last_engine(self, store: FullStore) -> None:
-        store.register([("b", "2"), ("a", "1")])
-        assert ask(store.workflows()) == [("a", "1"), ("b", "2")]
+        a, b = WorkflowRow("a", "1", b"defaults of a"), WorkflowRow("b", "2", b"")
+        store.register([b, a])
+        assert ask(store.workflows()) == [a, b]
 
-        store.register([("b", "3")])
-        assert ask(store.workflows()) == [("b", "3")]
+        store.register([WorkflowRow("b", "3", b"")])
+        assert ask(store.workflows()) == [WorkflowRow("b", "3", b"")]
 
     # ---- bodies -------------------------------------------------------------------------------------------
 

@@ -286,6 +286,7 @@ class Ledger:
     """
 
     version = "1"
+    defaults = b""
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 

@@ -25,7 +25,7 @@ def command(console: Console, workflow: str, status: str | None, limit: int, bef
     async def read(client: Client) -> list[Summary]:
         found = await client.instances(workflow=workflow, status=status or "", before=before or 0, limit=limit + 1)
         if not found and workflow:
-            names = {name for name, _ in await client.queries.workflows()}
+            names = {name for name, *_ in await client.queries.workflows()}
             if workflow not in names:
                 console.note(unknown("workflow", workflow, names, "names are exact"))
         return found

@@ -13,7 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow
 from perdure.kernel.events import Address, Ref
 from perdure.ports.store import Filter, Owner, Posted
 from perdure.stores.posting import TAKEN, judge
@@ -69,7 +69,7 @@ class SqliteQueries:
     async def published(self, instance: int, name: str) -> bytes | None:
         return self._ask(reads.published, instance, name)
 
-    async def workflows(self) -> list[tuple[str, str]]:
+    async def workflows(self) -> list[WorkflowRow]:
         return self._ask(reads.workflows)
 
     async def undelivered(self, address: Address) -> list[InboxRow]:
@@ -113,7 +113,7 @@ class SqliteQueries:
             reuse=reuse,
             head=reads.head(connection, row.instance or Address(row.workflow, row.key)),
             pending=lambda: starmap(InboxRow, connection.execute(SQL.inbox_by_name, (row.workflow, row.key))),
-            workflows=lambda: (name for name, _ in connection.execute(SQL.workflows)),
+            workflows=lambda: (name for name, *_ in connection.execute(SQL.workflows)),
         )
 
     # ---- reading everything --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from perdure.codec import unseal
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Record
 from perdure.kernel.status import TERMINAL
@@ -78,8 +78,8 @@ def published(connection: apsw.Connection, instance: int, name: str) -> bytes | 
     return None if row is None else unseal(row[0])
 
 
-def workflows(connection: apsw.Connection) -> list[tuple[str, str]]:
-    return list(connection.execute(SQL.workflows))
+def workflows(connection: apsw.Connection) -> list[WorkflowRow]:
+    return [WorkflowRow(*row) for row in connection.execute(SQL.workflows)]
 
 
 def undelivered(connection: apsw.Connection, address: Address) -> list[InboxRow]:

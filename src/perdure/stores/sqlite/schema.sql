@@ -95,8 +95,9 @@ CREATE TABLE shards (
     since INTEGER NOT NULL
 ) STRICT;
 
--- What the last engine ran, for clients that check names.
+-- What the last engine ran, for clients that know workflows by name only: the arguments that a start may leave out.
 CREATE TABLE workflows (
     name TEXT PRIMARY KEY,
-    version TEXT NOT NULL
+    version TEXT NOT NULL,
+    defaults BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -21,7 +21,7 @@ import apsw
 
 from perdure.codec import seal
 from perdure.errors import EngineRunning, Fenced
-from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkRow
+from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
 from perdure.ports.store import Lease, Position
@@ -122,11 +122,11 @@ class SqliteStore(SqliteQueries):
 
     def commit(self, batch: Batch, done: Done) -> None:
         assert not self._committing, "a commit is under way"
-        if self._call_soon is None:
-            done(self._attempt(batch))
-            return
         if batch.lone and not self._pace.slow and batch.size <= blobs.SIZE_MIN and self._commit_lone(batch.journal[0]):
             done(None)
+            return
+        if self._call_soon is None:
+            done(self._attempt(batch))
             return
         if not self._begin_at_once():
             self._in_thread(lambda: self._attempt(batch), done)
@@ -289,13 +289,13 @@ class SqliteStore(SqliteQueries):
         self._inbox_seen, self._inbox_version = 0, -1
         return self._ask(reads.position)
 
-    def register(self, workflows: Sequence[tuple[str, str]]) -> None:
+    def register(self, workflows: Sequence[WorkflowRow]) -> None:
         assert not self._committing, "a commit is under way"
         connection = self._connection
         try:
             with transaction(connection):
                 self._check_epoch()
-                if dict(connection.execute(SQL.workflows)) != dict(workflows):
+                if list(connection.execute(SQL.workflows)) != sorted(workflows):
                     connection.execute(SQL.delete_workflows)
                     connection.executemany(SQL.insert_workflow, workflows)
         except apsw.Error as error:
