@@ -284,8 +284,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
             self._tasks_check = max(64, 2 * len(self.pending()))
         return task
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = staticmethod(bool)  # False; asked for every future that is made, so it is no Python function
 
     def is_running(self) -> bool:
         return _get_running_loop() is self

@@ -501,7 +501,10 @@ class Kernel:
     def _spread(self, instance: Instance, entry: Entry, heard: Event, changed: Changed, batch: Batch) -> None:
         """What others hear of an entry: executors after the commit, other instances in the same transaction."""
         for intent in changed.closed:
-            self._stop(instance, heard, intent, batch)
+            if type(heard) is Received and heard.intent == intent.id and type(intent.effect) is Call:
+                self._answered(intent, heard.receipt, batch)
+            else:
+                self._stop(instance, heard, intent, batch)
         for intent in changed.opened:
             effect = intent.effect
             if type(effect) is Call:
@@ -565,17 +568,22 @@ class Kernel:
             instance.identity,
         )
 
+    def _answered(self, intent: Intent, receipt: Receipt, batch: Batch) -> None:
+        """A call was closed by its own receipt. It was freed when that was taken, unless it is an orphan."""
+        if intent.id in self.slots.orphans:
+            self.slots.stop(intent.id, intent.effect)
+        if batch.publications.pop(intent.id, None) is None and receipt.status not in ("ok", "error"):
+            batch.stops.append(intent.id)
+
     def _stop(self, instance: Instance, event: Event, intent: Intent, batch: Batch) -> None:
-        """An intent was closed: by its own receipt, or because nobody wants its answer any more."""
+        """Any other intent was closed: by a receipt, or because nobody wants its answer any more."""
         effect = intent.effect
-        own = type(event) is Received and event.intent == intent.id
         if type(effect) is Call:
-            if not own or intent.id in self.slots.orphans:  # else it was freed when its receipt was taken
-                self.slots.stop(intent.id, effect)
-            answered = own and event.receipt.status in ("ok", "error")  # type: ignore[union-attr]
-            if batch.publications.pop(intent.id, None) is None and not answered:
+            self.slots.stop(intent.id, effect)
+            if batch.publications.pop(intent.id, None) is None:
                 batch.stops.append(intent.id)
         elif type(effect) is Child:
+            own = type(event) is Received and event.intent == intent.id
             if not own and not effect.detached:
                 cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
                 self._cause(Address(effect.workflow, effect.key), cancel)

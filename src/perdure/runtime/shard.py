@@ -239,7 +239,8 @@ class Shard:
             return
         if running.alarm is not None:
             running.alarm.cancel()
-        self._suspects.cleared(intent)
+        if self._suspects.current is not None:
+            self._suspects.cleared(intent)
         received = Received(intent, receipt)
         self._receipts[intent] = (running.instance, received)
         self.kernel.offer(Offer(running.instance, received, ticket=intent))

@@ -27,7 +27,7 @@ class Suspects:
         self._deliver = deliver
         self._lost: list[Lost] = []
         self._waiting: list[Lost] = []
-        self._current: bytes | None = None
+        self.current: bytes | None = None
         self._alarm: Alarm | None = None
 
     def add(self, lost: list[Lost]) -> None:
@@ -42,26 +42,26 @@ class Suspects:
                 heapq.heappush(self._waiting, found)
             else:
                 self._deliver(instance, intent, False)
-        if self._current is None:
+        if self.current is None:
             self._next()
 
     def cleared(self, intent: bytes) -> None:
         """A call ended while the process lived on."""
-        if intent == self._current:
+        if intent == self.current:
             self._next()
 
     def clear(self) -> None:
         self._lost.clear()
         self._waiting.clear()
-        self._current = None
+        self.current = None
         self._stop_alarm()
 
     def _next(self) -> None:
         self._stop_alarm()
-        self._current = None
+        self.current = None
         if self._waiting:
             _, _, instance, intent = heapq.heappop(self._waiting)
-            self._current = intent
+            self.current = intent
             self._alarm = self._clock.call_at(self._clock.now() + ALONE, self._next)
             self._deliver(instance, intent, True)
 
