@@ -19,6 +19,7 @@ from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Call, Child, Effect, attempt_of, due_of
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
 from perdure.kernel.identity import Identity
+from perdure.kernel.machine import Rebuild as MustRebuild
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.ports.executor import Work
@@ -74,7 +75,10 @@ class Rig:
 
     def _rebuild(self) -> None:
         if self.rebuild == "snapshot":
-            data = self.machine.snapshot()
+            try:
+                data = self.machine.snapshot()
+            except MustRebuild:
+                data = None
             if data is not None:
                 self.snapshot, self.tail = data, []
                 self.snapshots += 1
@@ -82,7 +86,9 @@ class Rig:
         self.machine = self._machine(self.snapshot)
         for event, moment, recorded in self.tail:
             assert self.machine.deliver(event, moment) == recorded
-        self.replayed_max = max(self.replayed_max, len(self.machine.log.items))
+        self.replayed_max = max(
+            self.replayed_max, len(self.tail if self.machine.log is None else self.machine.log.items)
+        )
 
     def send(self, name: str, body: object = None) -> Decision:
         return self.deliver(Message(name, encode(to_plain(body))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -272,18 +273,27 @@ def test_a_loop_that_talks_to_the_outside_is_rebuilt_from_the_whole_journal() ->
     assert rig.result == list(range(30))
 
 
-async def test_prune_bounds_rows(disk: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def up_to_400(ctx: Context) -> int:
+    async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
+        if n == 400:
+            await ctx.receive("go")
+            return Break(n)
+        return Continue(n + await ctx.step("one", echo, 1))
+
+    return await ctx.loop("loop", body, 0, keep=2, prune_every=2)
+
+
+async def through_a_helper(ctx: Context) -> int:
+    """Nothing in this code tells that there is a loop: that is found out when it begins."""
+    return await up_to_400(ctx)
+
+
+@pytest.mark.parametrize("body", [up_to_400, through_a_helper])
+async def test_prune_bounds_rows(
+    disk: Stage, monkeypatch: pytest.MonkeyPatch, body: Callable[[Context], Coroutine[Any, Any, int]]
+) -> None:
     monkeypatch.setattr("perdure.kernel.snapshot.SIZE_MIN", 2000)
-
-    @perdure.flow
-    async def flow(ctx: Context) -> int:
-        async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
-            if n == 400:
-                await ctx.receive("go")
-                return Break(n)
-            return Continue(n + await ctx.step("one", echo, 1))
-
-        return await ctx.loop("loop", body, 0, keep=2, prune_every=2)
+    flow = perdure.flow(name="flow")(body)
 
     async with disk.open(flow) as engine:
         handle = await engine.start(flow, key="k")
@@ -310,6 +320,18 @@ async def test_snapshots_are_used_by_an_engine_that_forgets_everything(
         handles = [await engine.start(sums, 90, 2, 2) for _ in range(3)]
 
         assert [await handle.result(20) for handle in handles] == [sum(range(90))] * 3
+
+
+def test_a_flow_without_loops_keeps_no_log() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        for n in range(10):
+            await ctx.step("one", echo, n)
+
+    rig = Rig(flow)
+    rig.run_some(5)
+
+    assert rig.machine.log is None
 
 
 @pytest.mark.slow

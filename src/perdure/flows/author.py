@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from math import isnan, nan
+from types import CodeType
 from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -173,6 +174,8 @@ class Flow(Generic[P, R]):
         self.limits = Limits(bytes=2 * VALUE_MAX)
         self.signature = Signature.of(function, skip_first=True)
         self.defaults = encode(self.signature.defaults())
+        self.loops = _names_loop(function.__code__)
+        """Whether instances keep a log: only `ctx.loop` needs one. Found out at the latest when a loop begins."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
         """Plain call, for unit tests of the body with a context of the caller's own."""
@@ -209,6 +212,11 @@ class Flow(Generic[P, R]):
 
     def decode_result(self, value: bytes) -> R:
         return self.signature.result_from_plain(decode(value))  # type: ignore[no-any-return]
+
+
+def _names_loop(code: CodeType) -> bool:
+    nested = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return "loop" in code.co_names or any(_names_loop(inner) for inner in nested)
 
 
 def same_operations(recorded: Decision, current: Decision) -> bool:

@@ -421,7 +421,7 @@ class Context:
             turns += 1
             if turns > TURNS_MAX:
                 raise BadCall(f"loop {name!r} ran {TURNS_MAX:,} iterations without waiting for anything: it spins")
-            machine.log.mark(location, number, machine.moment.number, value)
+            machine.mark(location, number, value)
             token = scopes.current.set(scope.iteration(location, number))
             try:
                 arguments = (self, from_plain(decode(value), annotation)) if takes_state else (self,)

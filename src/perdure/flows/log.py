@@ -4,6 +4,8 @@ A coroutine cannot be saved, so a flow is rebuilt by delivering its events again
 recent iteration began and with which state. Pruning forgets all that belongs to older iterations: the loop is
 then entered right at the oldest iteration that is kept, at the very entry at which that iteration began.
 
+A flow without loops has no log: nothing could make it shorter than its journal, which rebuilds it as well.
+
 What an iteration leaves behind is its state and nothing else. Where that is not so (it woke code outside of
 its loop through a queue, say) the saved log cannot rebuild the flow; the machine finds that out before it
 hands a snapshot over.

@@ -21,6 +21,7 @@ from perdure.kernel.decision import Decision, Outcome, Send
 from perdure.kernel.effects import Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
 from perdure.kernel.identity import Identity
+from perdure.kernel.machine import Rebuild
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Failure, Receipt, failure_of
 from perdure.kernel.status import Status
@@ -69,7 +70,7 @@ class FlowMachine:
         self.generation = 1
         self.loop = FlowLoop(self)  # type: ignore[abstract]  # the rest raises NotDurable
         self.moment = Moment(0, b"", 0)
-        self.log = Log()
+        self.log = Log() if flow.loops or snapshot is not None else None
         self._identity: Identity | None = None
         self._main: FlowTask | None = None
         self._losers: dict[FlowTask, None] = {}
@@ -95,7 +96,8 @@ class FlowMachine:
         decision = self._decision()
         if type(event) is Message:
             location = self._taken.pop(moment.number, "")
-        self.log.append(Item(moment.number, moment.at, event, decision, location))
+        if self.log is not None:
+            self.log.append(Item(moment.number, moment.at, event, decision, location))
         return decision
 
     def work(self, intent: bytes) -> object:
@@ -104,6 +106,10 @@ class FlowMachine:
 
     def snapshot(self) -> bytes | None:
         """The pruned log, if it really rebuilds what runs here: a snapshot is never the truth."""
+        if self.log is None:
+            if self.flow.loops:  # a loop began, and nothing in the flow's own code had named one
+                raise Rebuild
+            return None
         data = self.log.save(self.moment.seed)
         if data is None:
             return None
@@ -312,7 +318,7 @@ class FlowMachine:
     def note_taken(self, mail: Mail, location: str) -> None:
         if mail.entry == self.moment.number:
             self._taken[mail.entry] = location
-        else:
+        elif self.log is not None:
             self.log.consumed(mail.entry, location)
 
     def send(self, to: Address, name: str, body: bytes) -> None:
@@ -351,7 +357,16 @@ class FlowMachine:
 
     # ---- loops of the flow and their pruning ---------------------------------------------------------------
 
+    def mark(self, loop: str, number: int, state: bytes) -> None:
+        """An iteration of a loop begins."""
+        if self.log is None:
+            self.flow.loops = True
+        else:
+            self.log.mark(loop, number, self.moment.number, state)
+
     def prune(self, loop: str, keep: int) -> None:
+        if self.log is None:
+            return
         alive = [operation.effect.location for operation in self._operations.values()]
         alive += [task.path for task in self.loop.pending()]
         self.log.prune(loop, keep, alive)
@@ -361,6 +376,7 @@ class FlowMachine:
         marks = self._resume.pop(location, None)
         if not marks:
             return None
+        assert self.log is not None, "whoever resumes was restored from a log"
         self.log.marks[location] = deque(marks)
         first = marks[0]
         if first.entry > self.moment.number:
@@ -400,6 +416,7 @@ class FlowMachine:
             now = ", ".join(e.location for e in current.open) or "nothing more"
             raise Divergence(self.address, item.number, recorded, now, source=self.source(None))
         self._taken.pop(moment.number, None)
+        assert self.log is not None
         self.log.append(item)
 
     def _shape(self) -> tuple[object, ...]:

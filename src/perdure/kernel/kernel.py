@@ -51,7 +51,7 @@ from .events import (
 from .gate import Allow, Deny, Gate
 from .identity import Identity
 from .instance import Instance, Intent
-from .machine import Workflow
+from .machine import Rebuild, Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .moment import Moment
 from .receipt import Failure, Receipt, failure_of
@@ -255,7 +255,7 @@ class Kernel:
         """Let go of instances whose machine is of no more use: they have ended, or must be rebuilt."""
         for id in batch.done_with:
             instance = self._by_id.get(id)
-            if instance is not None:
+            if instance is not None and instance.seq <= batch.journal[-1].seq:  # else it went on, and is not durable
                 self._forget(instance)
 
     # ---- one event ----------------------------------------------------------------------------------------------
@@ -602,6 +602,9 @@ class Kernel:
             return  # a snapshot has no room for what a stuck instance waits for
         try:
             row = snapshot.take(instance)
+        except Rebuild:
+            batch.done_with.append(instance.id)
+            return
         except Exception:  # an optimisation must not stop what works without it; asked again when the tail has doubled
             self.counts["snapshots_failed"] += 1
             instance.snapshot_size = 2 * instance.tail_size

@@ -14,6 +14,10 @@ from .moment import Moment
 from .routing import Subscription
 
 
+class Rebuild(Exception):
+    """Raised by `Machine.snapshot`: the machine kept too little for one. Rebuilt from its journal, it keeps enough."""
+
+
 class Machine(Protocol):
     def deliver(self, event: Event, moment: Moment) -> Decision:
         """Answer one event. An exception makes the instance stuck and keeps the event."""
