@@ -105,7 +105,7 @@ class Log:
         opened = tuple([effect for effect in decision.open if not self._forgotten(effect.location)])
         noted = tuple([note for note in decision.noted if not self._forgotten(note.partition(" ")[2])])
         if len(opened) != len(decision.open) or len(noted) != len(decision.noted):
-            item.decision = msgspec.structs.replace(decision, open=opened, noted=noted)
+            item.decision = msgspec.structs.replace(decision, open=opened, noted=noted, intents=())
         if item.location and self._forgotten(item.location):
             item.ghost = True
         return not item.ghost or bool(opened or noted) or item.number in starts

@@ -212,9 +212,9 @@ class FlowMachine:
         opened, withdrawn = tuple(self._opened.values()), tuple(self._withdrawn)
         said, self._said = self._said, None
         if said is None:
-            return Decision(opened, withdrawn, (), (), (), None, None, outcome)
+            return Decision(opened, withdrawn, (), (), (), None, None, outcome, (), tuple(self._opened))
         sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
-        return Decision(opened, withdrawn, sent, (), published, None, None, outcome, noted)
+        return Decision(opened, withdrawn, sent, (), published, None, None, outcome, noted, tuple(self._opened))
 
     # ---- the end -------------------------------------------------------------------------------------------
 

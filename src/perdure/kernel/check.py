@@ -27,7 +27,7 @@ def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, 
     if not opened and not decision.withdraw:
         return ()
     if len(opened) == 1 and not decision.withdraw:  # by far the most frequent
-        id = instance.intent_id(opened[0])
+        id = decision.intents[0] if len(decision.intents) == 1 else instance.intent_id(opened[0])
         if id in instance.open and not (type(event) is Received and event.intent == id):
             raise ValueError(f"two effects cannot be open at {opened[0].location!r}")
         return (id,)

@@ -60,6 +60,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     outcome: Outcome | None = None
     noted: tuple[str, ...] = ()
     """Operations that needed no effect, as kind and location (`join fan-out`): replay compares them too."""
+    intents: tuple[bytes, ...] = ()
+    """The ids of what `open` asks for, from a machine that knows them; else the kernel derives them. Not recorded."""
 
 
 NOTHING = Decision()
