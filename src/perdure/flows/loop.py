@@ -84,7 +84,7 @@ class FlowFuture(asyncio.Future[Any]):
         return self._number
 
 
-class _Soon(msgspec.Struct, eq=False):
+class _Soon(msgspec.Struct, eq=False, gc=False):
     """A callback that is ready to run. Cheaper than `asyncio.Handle`, and the part of it that matters."""
 
     callback: Callable[..., object]

@@ -41,7 +41,7 @@ CLEANUP: Final = "&cleanup"
 """The timer that bounds what `finally` blocks may do after a cancel, or after the flow has returned."""
 
 
-class Operation(msgspec.Struct, eq=False):
+class Operation(msgspec.Struct, eq=False, gc=False):
     """An effect that the flow has open: who waits for its receipt, and what there is to do for it."""
 
     id: bytes
@@ -126,7 +126,7 @@ class FlowMachine:
         self._disposed = True
         self.loop.dispose()
         self._main = None
-        self._operations.clear()
+        self._operations.clear()  # no collector looks into them: what a step's closure holds must not hold us
 
     # ---- one delivery --------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ class Shard:
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(0, 0)
         self.running: dict[bytes, Running] = {}
-        self._receipts: dict[bytes, tuple[int, Received]] = {}  # answered by an executor, not yet durable
+        self._receipts: dict[bytes, Offer] = {}  # answered by an executor, not yet durable
         self._recovering: set[Ref] = set()
         self._crashed = False
         self._alarm_at = 0
@@ -155,8 +155,8 @@ class Shard:
         early, self._early = self._early, []
         for offer in early:
             self.kernel.offer(offer)
-        for intent, (instance, received) in self._receipts.items():
-            self.kernel.offer(Offer(instance, received, ticket=intent))
+        for intent, offer in self._receipts.items():
+            self.kernel.offer(Offer(offer.to, offer.event, ticket=intent))
         self._read_inbox()
         self._watch()
         self._schedule()
@@ -241,9 +241,8 @@ class Shard:
             running.alarm.cancel()
         if self._suspects.current is not None:
             self._suspects.cleared(intent)
-        received = Received(intent, receipt)
-        self._receipts[intent] = (running.instance, received)
-        self.kernel.offer(Offer(running.instance, received, ticket=intent))
+        offer = self._receipts[intent] = Offer(running.instance, Received(intent, receipt), intent)
+        self.kernel.offer(offer)
         self._schedule()
 
     def _schedule(self) -> None:

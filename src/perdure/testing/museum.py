@@ -132,8 +132,9 @@ def _forget_receipts() -> list[tuple[Any, str, Any]]:
 
     def mutant(self: Shard) -> None:
         executor = next(iter(self._executors.values()))
-        for intent, (instance, _) in self._receipts.items():
-            self.running[intent] = Running(instance, executor, started=True)
+        for intent, offer in self._receipts.items():
+            assert isinstance(offer.to, int)
+            self.running[intent] = Running(offer.to, executor, started=True)
         self._receipts.clear()
         load(self)
 
