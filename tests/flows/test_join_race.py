@@ -12,6 +12,7 @@ import perdure
 from perdure import Backoff, Context, JoinFailed, RaceFailed
 
 from .conftest import Stage
+from .cost import calls
 from .rig import Rig, same_in_every_rebuild
 
 
@@ -271,20 +272,22 @@ def test_branches_must_be_functions() -> None:
     assert Rig(flow).result == 3
 
 
-def test_a_join_of_10_000_branches() -> None:
+def test_a_branch_of_10_000_costs_what_one_of_1_000_costs() -> None:
     @perdure.flow
-    async def flow(ctx: Context) -> int:
-        results = await ctx.join("j", {f"branch {n}": one(ctx, n) for n in range(10_000)})
+    async def flow(ctx: Context, branches: int) -> int:
+        results = await ctx.join("j", {f"branch {n}": one(ctx, n) for n in range(branches)})
         return sum(results.values())
 
     def one(ctx: Context, n: int) -> Any:
         return lambda: ctx.step("s", echo, n)
 
-    rig = Rig(flow)
-    for location in list(rig.locations):
-        rig.deliver_to(location)
+    def join(branches: int) -> None:
+        rig = Rig(flow, branches)
+        for location in list(rig.locations):
+            rig.deliver_to(location)
+        assert rig.result == sum(range(branches))
 
-    assert rig.result == sum(range(10_000))
+    assert calls(lambda: join(10_000)) <= 10 * calls(lambda: join(1_000)) * 1.1
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import pytest
 import perdure
 from perdure import Context
 from perdure.kernel.effects import Timer
+from perdure.testing.world import World
 
 from .conftest import Stage
 from .rig import SECOND, START, Rig, same_in_every_rebuild
@@ -134,3 +135,19 @@ async def test_10_000_sleepers_wake_on_time(memory: Stage) -> None:
 
     assert len(late) == 10_000
     assert min(late) >= 0
+
+
+def test_sleepers_wake_at_their_time_and_at_no_other() -> None:
+    @perdure.flow
+    async def flow(ctx: Context, seconds: int) -> float:
+        due = ctx.now() + timedelta(seconds=seconds)
+        await ctx.sleep_until("nap", due)
+        return (ctx.now() - due).total_seconds()
+
+    world = World([flow])
+    sleepers = [world.start(flow, n % 60, key=str(n)) for n in range(300)]
+    world.run()
+
+    late = [sleeper.result for sleeper in sleepers]
+    assert min(late) >= 0
+    assert max(late) < 0.1, "virtual seconds: no more than a commit may take in this world"
