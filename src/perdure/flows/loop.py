@@ -84,7 +84,7 @@ class FlowFuture(asyncio.Future[Any]):
         return self._number
 
 
-class _Soon(msgspec.Struct, eq=False, gc=False):
+class _Soon(msgspec.Struct, eq=False):
     """A callback that is ready to run. Cheaper than `asyncio.Handle`, and the part of it that matters."""
 
     callback: Callable[..., object]
@@ -194,6 +194,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         # Loop, tasks and machine refer to each other: taken apart here, they need no collector.
         self._ready.clear()
         self._tasks = []
+        self._turns, self._places = (), None
         self._host = NOBODY
 
     def refuse(self, call: str, where: str) -> NotDurable:

@@ -41,7 +41,7 @@ CLEANUP: Final = "&cleanup"
 """The timer that bounds what `finally` blocks may do after a cancel, or after the flow has returned."""
 
 
-class Operation(msgspec.Struct, eq=False, gc=False):
+class Operation(msgspec.Struct, eq=False):
     """An effect that the flow has open: who waits for its receipt, and what there is to do for it."""
 
     id: bytes
@@ -124,9 +124,12 @@ class FlowMachine:
     def dispose(self) -> None:
         """Let go of the coroutines. Their `finally` blocks run, as Python has it, but can open nothing."""
         self._disposed = True
-        self.loop.dispose()
+        for operation in self._operations.values():
+            if operation.future is not None:
+                operation.future.cancel()  # it forgets the task that awaits it, which would hold it in turn
+        self._operations.clear()
         self._main = None
-        self._operations.clear()  # no collector looks into them: what a step's closure holds must not hold us
+        self.loop.dispose()
 
     # ---- one delivery --------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class WorkflowRow(NamedTuple):
     defaults: bytes  # a map of the arguments that a start may leave out, as canonical bytes
 
 
-class Publication(msgspec.Struct, frozen=True, gc=False):
+class Publication(msgspec.Struct, frozen=True):
     """A call that an executor may start as soon as its entry is durable."""
 
     intent: bytes

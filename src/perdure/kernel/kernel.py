@@ -76,7 +76,7 @@ FOR_STUCK: Final = frozenset({Retried, Skipped, CancelAsked})
 """What a stuck instance takes; everything else waits."""
 
 
-class Taken(msgspec.Struct, eq=False, gc=False):
+class Taken(msgspec.Struct, eq=False):
     """An event on its way through a round: taken, then decided, then written, then applied."""
 
     instance: Instance

@@ -8,7 +8,7 @@ from .decision import Reply
 from .events import Address, Event
 
 
-class Offer(msgspec.Struct, eq=False, gc=False):
+class Offer(msgspec.Struct, eq=False):
     """An event on its way to an instance. Not yet recorded: its sender, or an inbox row, still answers for it."""
 
     to: Address | int  # a name, or the id of an instance that exists

@@ -9,7 +9,7 @@ from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
 
 
-class Work(msgspec.Struct, frozen=True, gc=False):
+class Work(msgspec.Struct, frozen=True):
     """The live work of a call that stays in this process. `returns` is the annotation of its result."""
 
     function: Callable[..., Any]

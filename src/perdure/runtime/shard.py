@@ -66,7 +66,7 @@ class Listener(Protocol):
         ...
 
 
-class Running(msgspec.Struct, eq=False, gc=False):
+class Running(msgspec.Struct, eq=False):
     """A call in the hands of an executor."""
 
     instance: int
