@@ -124,7 +124,7 @@ async def _step(  # noqa: PLR0917  # called once, at every step
     params = _parameters(function, args, kwargs) if executor == "process" else None
     work = Work(function, args, kwargs, returns) if params is None else None
     timeout = None if options.timeout is None else nanoseconds(options.timeout)
-    errors: list[Failure] = []
+    errors: tuple[Failure, ...] = ()
     attempt = 1
     while True:
         allowed = max(2, options.retries + 2 - attempt)  # a crash uses up an attempt; one crash is always survived
@@ -139,9 +139,9 @@ async def _step(  # noqa: PLR0917  # called once, at every step
         if receipt.status == "ok":
             value = decode(receipt.value) if receipt.value is not None else None
             return value if returns is None else from_plain(value, returns)
-        errors.append(receipt.error or Failure(receipt.status, ""))
+        errors = (*errors, receipt.error or Failure(receipt.status, ""))
         if attempt > options.retries or not _again(receipt, errors[-1], options):
-            raise _failure(receipt)(name, attempt, tuple(errors))
+            raise _failure(receipt)(name, attempt, errors)
         delay = options.backoff.seconds(attempt, Context(machine).random.random)
         if delay > 0:
             due = machine.moment.at + nanoseconds(delay)

@@ -25,7 +25,7 @@ class Changed(msgspec.Struct, eq=False, gc=False):
 
     opened: list[Intent] = []
     closed: list[Intent] = []
-    resumed: list[Intent] = []  # handed to an executor again, or for the first time after being held
+    resumed: Intent | None = None  # handed to an executor again, or for the first time after being held
 
 
 def apply(instance: Instance, entry: Entry) -> Changed:
@@ -75,7 +75,7 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             intent.delivery += 1
             intent.strikes += alone
             intent.counted = alone
-            changed.resumed.append(intent)
+            changed.resumed = intent
         case Parked(intent=id):
             intent = instance.open[id]
             intent.strikes -= intent.counted
@@ -83,7 +83,7 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
         case Released(intent=id):
             intent = instance.open[id]
             intent.held = False
-            changed.resumed.append(intent)
+            changed.resumed = intent
         case _:
             pass
 

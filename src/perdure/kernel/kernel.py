@@ -468,9 +468,10 @@ class Kernel:
         instance, entry, before = taken.instance, taken.entry, taken.instance.status
         assert entry is not None
         changed = apply(instance, entry)
+        size = len(taken.body)
         batch.journal.append(JournalRow(entry.seq, entry.instance, entry.at, taken.body))
-        batch.size += len(taken.body)
-        instance.tail_size += len(taken.body)
+        batch.size += size
+        instance.tail_size += size
         for name, value in entry.decision.publish:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         if instance.status is not before or instance.version == 1:
@@ -514,8 +515,8 @@ class Kernel:
                 self._start_child(instance, intent, effect)
             elif (row := work_row(instance.id, intent)) is not None:
                 batch.work_opened[intent.id] = row
-        for intent in changed.resumed:
-            self._publish(instance, intent, batch)
+        if changed.resumed is not None:
+            self._publish(instance, changed.resumed, batch)
         decision = entry.decision
         if decision.send or decision.announce:
             self._send(instance, decision)
