@@ -46,10 +46,10 @@ class Executors:
     def judge(self, effect: Effect, running: Mapping[str, int]) -> Verdict:
         if type(effect) is not Call:
             return ALLOW
-        if effect.executor not in self._slots:
-            known = ", ".join(sorted(self._slots))
-            return Deny(f"no executor is named {effect.executor!r} in this engine; there are: {known}")
-        slots = self._slots[effect.executor]
-        if slots is not None and running.get(effect.executor, 0) >= slots:
+        slots = self._slots.get(effect.executor, 0)
+        if slots is None or running.get(effect.executor, 0) < slots:
+            return ALLOW
+        if effect.executor in self._slots:
             return SLOT
-        return ALLOW
+        known = ", ".join(sorted(self._slots))
+        return Deny(f"no executor is named {effect.executor!r} in this engine; there are: {known}")

@@ -23,7 +23,7 @@ class Slots:
     def admit(self, instance: int, id: bytes, call: Call) -> Verdict:
         """Judge a new call, and run it or hold it accordingly. Nobody passes a call that is held already."""
         verdict = self.gate.judge(call, self.running)
-        if type(verdict) is Allow and self.held_ids and self._first_held(call.executor):
+        if self.held_ids and type(verdict) is Allow and self._first_held(call.executor):
             verdict = SLOT
         if type(verdict) is Allow:
             self.run(id, call)

@@ -356,7 +356,9 @@ def _checked_text(value: str, what: str) -> str:
 
 
 def _checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
-    found = dict(tags or {})
+    if not tags:
+        return {}
+    found = dict(tags)
     for name, value in found.items():
         if not (isinstance(name, str) and isinstance(value, str)):  # type: ignore[redundant-expr]
             raise CallerError(f"tags are texts by name, found {name!r}: {value!r}")

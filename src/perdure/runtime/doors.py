@@ -56,19 +56,15 @@ class LocalDoor:
         return answer.instance if isinstance(answer, Accepted) else 0
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
-        if timeout is None:
-            return await self._end(address, instance)
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._end(address, instance)
-        except TimeoutError:
-            raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on") from None
-
-    async def _end(self, address: Address, instance: int) -> Outcome:
-        while True:
-            outcome = await self._look_or_wait(address, instance)
-            if outcome is not None:
-                return outcome
+        if timeout is not None:
+            try:
+                async with asyncio.timeout(timeout):
+                    return await self.outcome(address, instance, None)
+            except TimeoutError:
+                raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on") from None
+        while (outcome := await self._look_or_wait(address, instance)) is None:
+            pass
+        return outcome
 
     async def _look_or_wait(self, address: Address, instance: int) -> Outcome | None:
         """The outcome, or None when it is time to look again. Who waits is known before the look: no end is missed."""
