@@ -179,3 +179,9 @@ def test_what_has_no_plain_form_is_refused_with_its_path():
         Signature.of(anything).bind(({"a": [object()]},), {})
 
     assert refusal.value.path == "$.value.a[0]"
+
+
+def test_defaults_that_cannot_be_recorded_are_left_out():
+    def call(text: str = "\udc00", thing: object = open, count: int = 2) -> None: ...
+
+    assert Signature.of(call).defaults() == {"count": 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,3 +204,11 @@ async def test_what_is_no_workflow_cannot_be_opened() -> None:
     with pytest.raises(perdure.CallerError, match="two workflows are named"):
         async with perdure.open(":memory:", workflows=[loose, perdure.flow(name="loose")(order.function)]):
             pass
+
+
+def test_a_partial_is_no_flow() -> None:
+    async def body(ctx: perdure.Context, n: int) -> int:
+        return n
+
+    with pytest.raises(perdure.NotAFlow, match="async def"):
+        perdure.flow(functools.partial(body, n=1))

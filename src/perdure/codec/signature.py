@@ -14,6 +14,7 @@ from typing import Any, Final, Self, Union
 
 from perdure.codec.converters.frame import Converter, Mismatch, converter, did_you_mean
 from perdure.codec.converters.records import hints_of
+from perdure.codec.values import encode
 from perdure.errors import NotConvertible, NotPlain
 
 _EMPTY: Final = inspect.Parameter.empty
@@ -65,12 +66,14 @@ class Signature:
         return plain
 
     def defaults(self) -> dict[str, Any]:
-        """The plain data of the arguments that a call may leave out. One without plain data must be given."""
-        plain: dict[str, Any] = {}
+        """The plain data of the arguments that a call may leave out. One that cannot be recorded must be given."""
+        recordable: dict[str, Any] = {}
         for name, value in self._defaults.items():
             with suppress(Mismatch, NotPlain, RecursionError):
-                plain[name] = self._converters[name].to(value)
-        return plain
+                plain = self._converters[name].to(value)
+                encode(plain)
+                recordable[name] = plain
+        return recordable
 
     def bind_plain(self, value: Any) -> dict[str, Any]:
         """The plain data of a call that a person wrote as JSON.

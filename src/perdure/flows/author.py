@@ -276,7 +276,7 @@ def _check(function: Any) -> None:
     where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
     if isinstance(function, StepFunction):
         raise NotAFlow(f"the step {function.__name__!r}", where)
-    if not inspect.iscoroutinefunction(function):
+    if code is None or not inspect.iscoroutinefunction(function):  # a `partial` has no code of its own
         kind = "a generator" if inspect.isasyncgenfunction(function) else "a plain function"
         found = f"{kind} {function.__name__!r}" if code is not None else f"{type(function).__name__} {function!r}"
         raise NotAFlow(found, where)
