@@ -453,11 +453,11 @@ def test_something_else_than_a_file_is_no_database(path):
 def test_missing_permissions_are_named():
     with tempfile.TemporaryDirectory() as directory:  # not `tmp_path`: what is above that is closed to others
         path = Path(directory) / "test.db"
+        store = SqliteStore(path)  # here: whoever has no rights may not be able to read our own files either
+        store.acquire("first")
+        store.close()
 
         def story() -> None:
-            store = SqliteStore(path)
-            store.acquire("first")
-            store.close()
             for target, mode in ((path, 0o400), (path, 0o000), (path.parent, 0o500)):
                 before = target.stat().st_mode
                 target.chmod(mode)
@@ -466,7 +466,8 @@ def test_missing_permissions_are_named():
                 target.chmod(before)
 
         if os.geteuid() == 0:  # root may do everything: be somebody else
-            os.chown(directory, NOBODY, NOBODY)
+            for file in (path.parent, *path.parent.iterdir()):
+                os.chown(file, NOBODY, NOBODY)
             assert as_nobody(story) == 0
         else:
             story()
