@@ -8,7 +8,7 @@ its own context.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any
@@ -26,19 +26,17 @@ class InlineExecutor:
         self.slots = slots
         self._loop = asyncio.get_running_loop()
         self._context: Context = copy_context()  # of whoever opened the engine, not of whoever called it last
-        self._waiting: dict[bytes, Coroutine[Any, Any, None]] = {}  # not begun
-        self._order: deque[bytes] = deque()  # in which they came; the stopped are among them
+        self._waiting: OrderedDict[bytes, Coroutine[Any, Any, None]] = OrderedDict()  # not begun, oldest first
         self._tasks: dict[bytes, asyncio.Task[None]] = {}  # begun
         self._worker: asyncio.Task[None] | None = None  # the task that begins them
 
     def start(self, publication: Publication, answered: Answered) -> None:
         work = publication.work
-        if not isinstance(work, Work):
+        if type(work) is not Work:
             answered(publication.intent, info.NO_WORK)
             return
         intent = publication.intent
         self._waiting[intent] = self._run(intent, work, info.StepInfo.of(publication), answered)
-        self._order.append(intent)
         if self._worker is None:
             self._worker = self._loop.create_task(self._work_off())
 
@@ -69,11 +67,8 @@ class InlineExecutor:
         task = self._worker
         assert task is not None
         try:
-            while self._order and self._worker is task:
-                intent = self._order.popleft()
-                coroutine = self._waiting.pop(intent, None)
-                if coroutine is None:
-                    continue
+            while self._waiting and self._worker is task:
+                intent, coroutine = self._waiting.popitem(last=False)
                 self._tasks[intent] = task
                 context = self._context.copy()
                 try:
@@ -88,7 +83,7 @@ class InlineExecutor:
 
     def _hand_over(self) -> None:
         """Another task begins the rest."""
-        self._worker = self._loop.create_task(self._work_off()) if self._order else None
+        self._worker = self._loop.create_task(self._work_off()) if self._waiting else None
 
     async def _run(self, intent: bytes, work: Work, about: info.StepInfo, answered: Answered) -> None:
         info.current.set(about)

@@ -49,7 +49,7 @@ from .author import (
     with_options,
 )
 from .loop import TIME_MAX, TURNS_MAX, FlowTask
-from .returns import returns_of, state_annotation_of, takes_argument
+from .returns import is_async, returns_of, state_annotation_of, takes_argument
 from .scope import text
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def _step(  # noqa: PLR0917  # called once, at every step
     options: StepOptions,
 ) -> Any:
     location = machine.claim(name)
-    executor = options.executor or ("inline" if _is_async(function) else "thread")
+    executor = options.executor or ("inline" if is_async(function) else "thread")
     returns = returns_of(function)
     params = _parameters(function, args, kwargs) if executor == "process" else None
     work = Work(function, args, kwargs, returns) if params is None else None
@@ -163,15 +163,6 @@ def _failure(receipt: Receipt) -> type[StepFailed]:
     if receipt.status == "timeout":
         return StepTimeout
     return OutcomeUnknown if receipt.status == "unknown" else StepFailed
-
-
-def _is_async(function: Any) -> bool:
-    code = getattr(function, "__code__", None)
-    if code is not None and code.co_flags & inspect.CO_COROUTINE:  # the common case, without a call
-        return True
-    if inspect.isfunction(function):
-        return inspect.iscoroutinefunction(function)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:

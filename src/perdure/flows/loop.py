@@ -149,7 +149,9 @@ class FlowLoop(asyncio.AbstractEventLoop):
     def drain(self) -> None:
         """Run until nothing is ready. Called from a plain callback of the outer loop, never from a task."""
         ready = self._ready
-        outer, hooks = self._enter()
+        outer, hooks = _get_running_loop(), get_asyncgen_hooks()
+        _set_running_loop(self)
+        set_asyncgen_hooks(None, None)  # generators of a flow are closed where they stand, not on the outer loop
         try:
             turns = 0
             while ready:
@@ -162,18 +164,9 @@ class FlowLoop(asyncio.AbstractEventLoop):
             else:
                 return
         finally:
-            self._leave(outer, hooks)
+            _set_running_loop(outer)
+            set_asyncgen_hooks(*hooks)
         raise BadCall(f"the flow ran {TURNS_MAX:,} turns without waiting for anything: it spins")
-
-    def _enter(self) -> tuple[Any, Any]:
-        outer, hooks = _get_running_loop(), get_asyncgen_hooks()
-        _set_running_loop(self)
-        set_asyncgen_hooks(None, None)  # generators of a flow are closed where they stand, not on the outer loop
-        return outer, hooks
-
-    def _leave(self, outer: Any, hooks: Any) -> None:
-        _set_running_loop(outer)
-        set_asyncgen_hooks(*hooks)
 
     def salt(self, seed: bytes) -> None:
         """Tasks of different flows get different hashes: asyncio keeps all tasks of a process in one set."""
@@ -182,15 +175,11 @@ class FlowLoop(asyncio.AbstractEventLoop):
     def dispose(self) -> None:
         """Close every coroutine where it stands, in its own context: nothing reaches the outer loop."""
         self._closed = True
-        outer, hooks = self._enter()
-        try:
-            for task in self.pending():
-                try:
-                    task.context.run(task.get_coro().close)
-                except BaseException:  # whatever user code does while it is thrown away concerns nobody
-                    continue
-        finally:
-            self._leave(outer, hooks)
+        self._ready.clear()
+        for task in self.pending():
+            self._ready.append(_Soon(_close, (task.get_coro(),), task.context))
+        if self._ready:
+            self.drain()
         # Loop, tasks and machine refer to each other: taken apart here, they need no collector.
         self._ready.clear()
         self._tasks = []
@@ -355,6 +344,13 @@ def source_of(coro: Any) -> str:
                 place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         coro = getattr(coro, "cr_await", None)
     return place
+
+
+def _close(coro: Coroutine[Any, Any, Any]) -> None:
+    try:
+        coro.close()
+    except BaseException:  # whatever user code does while it is thrown away concerns nobody
+        pass
 
 
 def _nothing() -> None:

@@ -18,12 +18,12 @@ import msgspec
 from perdure.codec import decode, encode
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send
-from perdure.kernel.effects import Effect, Timer, Wait, attempt_of
+from perdure.kernel.effects import Call, Effect, Timer, Wait
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild
 from perdure.kernel.moment import Moment
-from perdure.kernel.receipt import Failure, Receipt, failure_of
+from perdure.kernel.receipt import Failure, failure_of
 from perdure.kernel.status import Status
 
 from . import scope as scopes
@@ -141,7 +141,7 @@ class FlowMachine:
         self._withdrawn.clear()
         location = ""
         if type(event) is Received:  # first, because most events are receipts
-            location = self._received(event.intent, event.receipt)
+            location = self._received(event)
             if self._barriers:
                 self._release_barriers(moment.number)
             return location
@@ -172,8 +172,8 @@ class FlowMachine:
             body = _raise(error)
         self._main = self.loop.spawn(body, Scope("", self.flow.strict_names, self), Context(), self.flow.name)
 
-    def _received(self, id: bytes, receipt: Receipt) -> str:
-        operation = self._operations.pop(id)
+    def _received(self, event: Received) -> str:
+        operation = self._operations.pop(event.intent)
         effect, future = operation.effect, operation.future
         if type(effect) is Wait:
             self._mailbox.forget(operation, effect)
@@ -181,7 +181,7 @@ class FlowMachine:
             assert operation.fire is not None
             operation.fire()
         elif not future.done():
-            future.set_result(receipt)
+            future.set_result(event.receipt)
         return effect.location
 
     def _run(self) -> None:
@@ -261,7 +261,7 @@ class FlowMachine:
         if self._disposed:
             raise Evicted
         assert self._identity is not None
-        id = self._identity.intent(effect.location, attempt_of(effect))
+        id = self._identity.intent(effect.location, effect.attempt if type(effect) is Call else 1)
         operation = Operation(id, effect, Future(loop=self.loop) if fire is None else None, fire, work)
         self._operations[id] = operation
         self._opened[id] = effect

@@ -35,6 +35,14 @@ def returns_of(function: Callable[..., Any]) -> Any:
     return found
 
 
+def is_async(function: Any) -> bool:
+    if type(function) is FunctionType and function.__code__.co_flags & inspect.CO_COROUTINE:  # the common case
+        return True
+    if inspect.isfunction(function):
+        return inspect.iscoroutinefunction(function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def state_annotation_of(body: Callable[..., Any]) -> tuple[Any, bool]:
     """The annotation of the second parameter of a loop's body, and whether it has one: without, no state."""
     parameters = list(inspect.signature(body).parameters.values())

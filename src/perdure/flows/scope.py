@@ -47,19 +47,23 @@ class Scope:
     def claim(self, name: str) -> str:
         """The location of the next operation of this name: `charge`, then `charge#2`."""
         location = self.path + _escaped(name)
-        return self._numbered(location)
+        if location in self._counts:
+            return self._again(location, self._strict)
+        self._counts[location] = 1
+        return location
 
     def claim_own(self, sign: str) -> str:
         """The location of an operation that has no name of the author's, such as a timer of asyncio."""
-        return self._numbered(self.path + "&" + sign, strict=False)
+        location = self.path + "&" + sign
+        if location in self._counts:
+            return self._again(location, strict=False)
+        self._counts[location] = 1
+        return location
 
-    def _numbered(self, location: str, strict: bool = True) -> str:
-        count = self._counts.get(location, 0) + 1
-        self._counts[location] = count
-        if count == 1:
-            return location
-        if self._strict and strict:
+    def _again(self, location: str, strict: bool) -> str:
+        if strict:
             raise RepeatedName(location)
+        count = self._counts[location] = self._counts[location] + 1
         return f"{location}#{count}"
 
     def iteration(self, location: str, number: int) -> "Scope":

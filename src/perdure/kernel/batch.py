@@ -103,6 +103,7 @@ class Batch:
         "inbox_removed",
         "journal",
         "publications",
+        "receipts",
         "published",
         "size",
         "snapshots",
@@ -126,6 +127,7 @@ class Batch:
         self.publications: dict[bytes, Publication] = {}
         self.stops: list[bytes] = []
         self.answers: list[tuple[object, Answer]] = []
+        self.receipts: list[bytes] = []  # tickets of executors: they want to hear that it is over, and nothing else
         self.ended: list[tuple[int, Address, Outcome]] = []
         self.stuck: list[tuple[int, Address, Stuck]] = []
         self.done_with: list[int] = []
@@ -149,4 +151,4 @@ class Batch:
         )
 
     def __bool__(self) -> bool:
-        return bool(self.journal or self.answers or self.inbox_added or self.inbox_removed)
+        return bool(self.journal or self.answers or self.receipts or self.inbox_added or self.inbox_removed)

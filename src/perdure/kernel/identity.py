@@ -8,16 +8,24 @@ from .events import Address
 class Identity:
     """The identity of one instance: its name and generation."""
 
-    __slots__ = ("_root", "_seed")
+    __slots__ = ("_address", "_generation", "_root", "_seed")
 
     def __init__(self, address: Address, generation: int, seed: bytes = b"") -> None:
-        name = f"{address.workflow}\x00{address.key}\x00{generation}\x00"
-        self._root = blake2b(name.encode(), digest_size=16)
+        self._address = address
+        self._generation = generation
         self._seed = seed
+        self._root: blake2b | None = None  # made when it is first needed: a machine may have an identity of its own
+
+    def _begin(self) -> blake2b:
+        """The hash of the name, to which the rest is added in a copy."""
+        if self._root is None:
+            name = f"{self._address.workflow}\x00{self._address.key}\x00{self._generation}\x00"
+            self._root = blake2b(name.encode(), digest_size=16)
+        return self._root.copy()
 
     def intent(self, location: str, attempt: int) -> bytes:
         """Different for every attempt: a receipt of an earlier one can never pass for this one's."""
-        state = self._root.copy()
+        state = self._begin() if self._root is None else self._root.copy()
         state.update(f"{location}\x00{attempt}".encode())
         return state.digest()
 
@@ -27,6 +35,6 @@ class Identity:
         The recorded seed is part of it: the same key in another database (a test, a fresh start) is another instance,
         and must not be taken for this one by a payment provider.
         """
-        state = self._root.copy()
+        state = self._begin()
         state.update(self._seed + b"\x00" + location.encode())
         return state.hexdigest()

@@ -11,6 +11,7 @@ Nothing here does I/O or reads a clock; nothing that is decided here may be seen
 committed the batch.
 """
 
+import functools
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -207,7 +208,7 @@ class Kernel:
         while self._ready and len(batch.journal) < ENTRIES_MAX and batch.size < BYTES_MAX:
             round = self._take_round(batch)
             for taken in round:
-                taken.decision = self._decide(taken.instance, taken.event, taken.heard)
+                taken.decision = self._decide(taken)
             for taken in round:
                 self._write(taken)
             for taken in round:
@@ -385,8 +386,14 @@ class Kernel:
         self.slots.stop(intent.id, intent.effect)
         return Received(intent.id, Receipt("unknown", error=failure))
 
-    def _decide(self, instance: Instance, event: Event, heard: Event) -> Decision:
+    def _decide(self, taken: Taken) -> Decision:
         """The machine's decision, or the kernel's own where the machine is not asked."""
+        instance, event, heard = taken.instance, taken.event, taken.heard
+        if type(event) is Received and instance.machine is not None:  # nearly always
+            try:
+                return instance.machine.deliver(event, Moment(self.at, instance.seed, instance.version + 1))
+            except Exception as error:
+                return self._spoil(instance, error)
         if type(event) is CancelAsked and instance.kept is not None:
             failure = Failure("Cancelled", event.reason)
             return Decision(outcome=Outcome(Status.CANCELLED, error=failure))
@@ -422,36 +429,36 @@ class Kernel:
         intents: tuple[bytes, ...] = ()
         try:
             intents = check(instance, taken.heard, decision)
-            taken.entry, taken.body, taken.denied = self._entry(instance, taken.event, decision, intents)
+            self._record(taken, decision, intents)
         except Exception as error:
             if intents:  # else it was no decision, or an unsound one: nothing was admitted
                 for id, effect in zip(intents, decision.open, strict=True):
                     self.slots.stop(id, effect)
-            stuck = self._spoil(instance, error)
-            taken.entry, taken.body, taken.denied = self._entry(instance, taken.event, stuck, ())
+            self._record(taken, self._spoil(instance, error), ())
 
-    def _entry(
-        self, instance: Instance, event: Event, decision: Decision, intents: tuple[bytes, ...]
-    ) -> tuple[Entry, bytes, Sequence[tuple[bytes, str]]]:
+    def _record(self, taken: Taken, decision: Decision, intents: tuple[bytes, ...]) -> None:
+        instance = taken.instance
         held: tuple[bytes, ...] = ()
-        denied: Sequence[tuple[bytes, str]] = ()
         packed: tuple[Packed, ...] = ()
         fresh: tuple[str, ...] = ()
+        taken.denied = ()
         if decision.open:
             if decision.outcome is None:
-                held, denied = self._admit(instance, intents, decision.open)
+                held, taken.denied = self._admit(instance, intents, decision.open)
             packed, fresh = pack(decision.open, instance.patterns)
-        entry = Entry(self.seq, instance.id, instance.version + 1, self.at, event, decision, held, fresh, intents)
-        body = encode(entry, packed)
+        event, number = taken.event, instance.version + 1
+        entry = taken.entry = Entry(self.seq, instance.id, number, self.at, event, decision, held, fresh, intents)
+        body = taken.body = encode(entry, packed)
         workflow = instance.workflow
         if workflow is not None and len(body) > workflow.limits.bytes and instance.machine is not None:
             raise OverflowError(f"one entry of {len(body)} bytes; the limit is {workflow.limits.bytes}")
-        return entry, body, denied
 
     def _admit(
         self, instance: Instance, intents: tuple[bytes, ...], effects: tuple[Effect, ...]
-    ) -> tuple[tuple[bytes, ...], list[tuple[bytes, str]]]:
+    ) -> tuple[tuple[bytes, ...], Sequence[tuple[bytes, str]]]:
         """Ask the gate about each call: which are held, and which are denied. Neither is handed out."""
+        if len(effects) == 1 and type(effects[0]) is not Call:
+            return (), ()
         held: list[bytes] = []
         denied: list[tuple[bytes, str]] = []
         for id, effect in zip(intents, effects, strict=True):
@@ -465,29 +472,33 @@ class Kernel:
 
     def _apply(self, taken: Taken, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
-        instance, entry, before = taken.instance, taken.entry, taken.instance.status
+        instance, entry, body, before = taken.instance, taken.entry, taken.body, taken.instance.status
         assert entry is not None
         changed = apply(instance, entry)
-        size = len(taken.body)
-        batch.journal.append(JournalRow(entry.seq, entry.instance, entry.at, taken.body))
+        size = len(body)
+        batch.journal.append(_row((entry.seq, entry.instance, entry.at, body)))
         batch.size += size
         instance.tail_size += size
-        for name, value in entry.decision.publish:
-            batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
-        if instance.status is not before or instance.version == 1:
+        if instance.status is not before or entry.number == 1:
             batch.heads[instance.id] = head_row(instance, entry.at)
         self._spread(instance, entry, taken.heard, changed, batch)
-        for intent, reason in taken.denied:
-            failure = Failure("Denied", reason, retry=False)
-            self._cause(instance.id, Received(intent, Receipt("error", error=failure)))
+        if taken.denied:
+            self._tell_denied(instance, taken.denied)
         if before is Status.STUCK and instance.status is not Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
         if instance.tail_size > snapshot.SIZE_MIN:
             self._maybe_snapshot(instance, batch)
-        if taken.offer.ticket is not None:
-            accepted = Accepted(instance.id, instance.address, True, entry.decision.reply)
-            batch.answers.append((taken.offer.ticket, accepted))
+        ticket = taken.offer.ticket
+        if type(ticket) is bytes:
+            batch.receipts.append(ticket)
+        elif ticket is not None:
+            batch.answers.append((ticket, Accepted(instance.id, instance.address, True, entry.decision.reply)))
+
+    def _tell_denied(self, instance: Instance, denied: Sequence[tuple[bytes, str]]) -> None:
+        for intent, reason in denied:
+            failure = Failure("Denied", reason, retry=False)
+            self._cause(instance.id, Received(intent, Receipt("error", error=failure)))
 
     def _release_held(self) -> None:
         for instance, id, verdict in self.slots.let_go():
@@ -501,9 +512,10 @@ class Kernel:
 
     def _spread(self, instance: Instance, entry: Entry, heard: Event, changed: Changed, batch: Batch) -> None:
         """What others hear of an entry: executors after the commit, other instances in the same transaction."""
+        answered = heard.intent if type(heard) is Received else b""
         for intent in changed.closed:
-            if type(heard) is Received and heard.intent == intent.id and type(intent.effect) is Call:
-                self._answered(intent, heard.receipt, batch)
+            if intent.id == answered and type(intent.effect) is Call:
+                self._answered(intent, heard.receipt, batch)  # type: ignore[union-attr]
             else:
                 self._stop(instance, heard, intent, batch)
         for intent in changed.opened:
@@ -520,6 +532,8 @@ class Kernel:
         decision = entry.decision
         if decision.send or decision.announce:
             self._send(instance, decision)
+        for name, value in decision.publish:
+            batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         if instance.parent is not None:
             self._tell_parent(instance, instance.parent, entry.event)
         if instance.outcome is not None:
@@ -616,7 +630,9 @@ class Kernel:
     # ---- answers, shelves, slots ---------------------------------------------------------------------------------
 
     def _answer(self, offer: Offer, answer: Answer, batch: Batch) -> None:
-        if offer.ticket is not None:
+        if type(offer.ticket) is bytes:
+            batch.receipts.append(offer.ticket)
+        elif offer.ticket is not None:
             batch.answers.append((offer.ticket, answer))
         elif isinstance(answer, Refused):
             self.counts["refused"] += 1
@@ -758,6 +774,9 @@ class Kernel:
         return f"no workflow is named {name!r} here; registered: {known}"
 
 
+_row = functools.partial(tuple.__new__, JournalRow)  # without the Python function that a named tuple is made by
+
+
 def _comes_again(instance: Instance, event: Event) -> bool:
     """Whether an event is offered anew after a crash, because a row of its own stands for it."""
     return type(event) is Received and due_of(instance.open[event.intent].effect) is not None
@@ -766,7 +785,7 @@ def _comes_again(instance: Instance, event: Event) -> bool:
 def _size(event: Event) -> int:
     """The bytes that an event brings with it."""
     if type(event) is Received:
-        return 0 if event.receipt.value is None else len(event.receipt.value)
+        return len(event.receipt.value or b"")
     if type(event) is Message:
         return len(event.body)
     return len(event.input) if type(event) is Started else 0

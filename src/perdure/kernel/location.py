@@ -9,6 +9,7 @@ once per instance, in the entry that first uses them, and a row holds the number
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 Compact = int | tuple[int, ...]
@@ -25,6 +26,18 @@ def escape(name: str) -> str:
 
 def unescape(name: str) -> str:
     return re.sub(r"%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), name)
+
+
+@lru_cache(maxsize=4096)
+def _split(location: str) -> tuple[str, tuple[int, ...]]:
+    """The pattern of a location, and its numbers."""
+    name, sign, digits = location.rpartition("#")
+    if sign and digits.isdecimal() and digits.isascii() and digits[0] != "0" and _SPECIAL.search(name) is None:
+        if len(digits) < 19:  # the common case: a name that is used again
+            return name + sign, (int(digits),)
+    # A text that has a hole already cannot be told from a pattern: it is stored as it is.
+    numbers = () if _HOLE.search(location) else tuple(map(int, _NUMBER.findall(location)))
+    return (_NUMBER.sub("", location) if numbers else location), numbers
 
 
 class Patterns:
@@ -47,17 +60,10 @@ class Patterns:
 
     def compact(self, location: str, fresh: dict[str, int]) -> Compact:
         """The compact form; a pattern that the instance does not know yet is added to `fresh` with its number."""
-        known = self._numbers.get(location)
-        if known is not None:
-            return known
-        at = location.rfind("#") + 1
-        if at:  # the common case: a name that is used again
-            known, digits = self._numbers.get(location[:at]), location[at:]
-            if known is not None and digits.isdecimal() and digits[0] != "0":
-                return (known, int(digits))
-        # A text that has a hole already cannot be told from a pattern: it is stored as it is.
-        numbers = () if _HOLE.search(location) else tuple(map(int, _NUMBER.findall(location)))
-        pattern = _NUMBER.sub("", location) if numbers else location
+        number = self._numbers.get(location)
+        if number is not None:
+            return number
+        pattern, numbers = _split(location)
         number = self._numbers.get(pattern)
         if number is None:
             number = fresh.setdefault(pattern, len(self._texts) + len(fresh))

@@ -13,7 +13,7 @@ class Offer(msgspec.Struct, eq=False):
 
     to: Address | int  # a name, or the id of an instance that exists
     event: Event
-    ticket: object = None  # who waits for the answer; the kernel only carries it
+    ticket: object = None  # who waits for the answer, or bytes that an executor's receipt is known by
     inbox: bytes | None = None  # the inbox row that is deleted by the entry that records this event
     caused: bool = False  # by an entry of this shard: it must not be lost with the memory
     new: bool = False  # the name was made up just now: no store needs to be asked whether it exists

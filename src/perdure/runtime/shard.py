@@ -328,11 +328,10 @@ class Shard:
             self._watch()
 
     def _acknowledge(self, batch: Batch) -> None:
+        for intent in batch.receipts:
+            self._receipts.pop(intent, None)
         for ticket, answer in batch.answers:
-            if isinstance(ticket, bytes):
-                self._receipts.pop(ticket, None)
-            else:
-                _hear(ticket, answer)
+            _hear(ticket, answer)
         for id, address, outcome in batch.ended:
             self._listener.ended(id, address, outcome)
         for id, address, stuck in batch.stuck:
@@ -340,13 +339,13 @@ class Shard:
             self._listener.stuck(id, address, stuck)
 
     def _start_call(self, publication: Publication) -> None:
-        effect = publication.effect
+        effect, intent = publication.effect, publication.intent
         executor = self._executors[effect.executor]
-        running = self.running[publication.intent] = Running(publication.instance, executor, not self._closing)
+        running = self.running[intent] = Running(publication.instance, executor, not self._closing)
         if self._closing:
             return  # it is parked with the others
-        if effect.timeout is not None:
-            intent, timeout = publication.intent, effect.timeout
+        timeout = effect.timeout
+        if timeout is not None:
             running.alarm = self._clock.call_at(self._clock.now() + timeout, lambda: self._time_out(intent, timeout))
         executor.start(publication, self._answered)
 
