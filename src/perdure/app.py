@@ -13,6 +13,7 @@ from perdure.errors import CallerError, CannotOpen
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
 from perdure.executors.thread import ThreadExecutor
+from perdure.flows.loop import Stage
 from perdure.kernel.machine import Workflow
 from perdure.ports.executor import Executor
 from perdure.ports.store import Queries, Store
@@ -69,6 +70,7 @@ async def open(
             owner=f"{os.path.basename(sys.argv[0]) or 'python'}",
             listener=door,
             cache=cache,
+            stage=Stage(),
         )
         door.lead_to(shard)
         shard.open()

@@ -521,6 +521,31 @@ def test_a_database_of_somebody_else_is_left_alone(path, mode):
     assert os.listdir(path.parent) == [path.name]
 
 
+def test_a_file_whose_checkpoint_was_cut_is_whole(path, store, tmp_path):
+    """A kill in the middle of a checkpoint: the first page tells of pages that stand in the WAL only."""
+    for seq in range(1, 400):
+        assert commit(store, batch(journal=[entry(seq, 1, b"x" * 500)], heads=[head(1)] if seq == 1 else [])) is None
+    cut = tmp_path / "cut.db"
+    for end in ("", "-wal"):
+        shutil.copy(f"{path}{end}", f"{cut}{end}")
+    shutil.copy(path, tmp_path / "whole.db")
+    shutil.copy(f"{path}-wal", tmp_path / "whole.db-wal")
+    whole = apsw.Connection(str(tmp_path / "whole.db"))
+    assert whole.execute("SELECT count(*) FROM journal").get == 399
+    whole.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+    first_page = (tmp_path / "whole.db").read_bytes()[:4096]
+    whole.close()
+    with open(cut, "r+b") as file:
+        file.write(first_page)
+    assert int.from_bytes(first_page[28:32], "big") * 4096 > os.stat(cut).st_size, "this proves nothing"
+
+    again = SqliteStore(cut)
+    again.acquire("second")
+
+    assert again.position().seq == 399
+    again.close()
+
+
 def test_a_newer_schema_is_left_alone(path, store):
     store._connection.pragma("user_version", 99)
     store.close()

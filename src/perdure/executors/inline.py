@@ -26,17 +26,15 @@ class InlineExecutor:
         self.slots = slots
         self._loop = asyncio.get_running_loop()
         self._context: Context = copy_context()  # of whoever opened the engine, not of whoever called it last
-        self._waiting: OrderedDict[bytes, Coroutine[Any, Any, None]] = OrderedDict()  # not begun, oldest first
+        self._waiting: OrderedDict[bytes, tuple[Publication, Answered]] = OrderedDict()  # not begun, oldest first
         self._tasks: dict[bytes, asyncio.Task[None]] = {}  # begun
         self._worker: asyncio.Task[None] | None = None  # the task that begins them
 
     def start(self, publication: Publication, answered: Answered) -> None:
-        work = publication.work
-        if type(work) is not Work:
+        if type(publication.work) is not Work:
             answered(publication.intent, info.NO_WORK)
             return
-        intent = publication.intent
-        self._waiting[intent] = self._run(intent, work, info.StepInfo.of(publication), answered)
+        self._waiting[publication.intent] = publication, answered
         if self._worker is None:
             self._worker = self._loop.create_task(self._work_off())
 
@@ -47,16 +45,13 @@ class InlineExecutor:
         return task
 
     def stop(self, intent: bytes) -> None:
-        unbegun = self._waiting.pop(intent, None)
-        if unbegun is not None:
-            unbegun.close()
+        self._waiting.pop(intent, None)
         task = self._tasks.pop(intent, None)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        for intent in list(self._waiting):
-            self.stop(intent)
+        self._waiting.clear()
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             task.cancel()
@@ -68,7 +63,8 @@ class InlineExecutor:
         assert task is not None
         try:
             while self._waiting and self._worker is task:
-                intent, coroutine = self._waiting.popitem(last=False)
+                intent, (publication, answered) = self._waiting.popitem(last=False)
+                coroutine = self._run(intent, publication.work, info.StepInfo.of(publication), answered)
                 self._tasks[intent] = task
                 context = self._context.copy()
                 try:
@@ -85,7 +81,7 @@ class InlineExecutor:
         """Another task begins the rest."""
         self._worker = self._loop.create_task(self._work_off()) if self._waiting else None
 
-    async def _run(self, intent: bytes, work: Work, about: info.StepInfo, answered: Answered) -> None:
+    async def _run(self, intent: bytes, work: Any, about: info.StepInfo, answered: Answered) -> None:
         info.current.set(about)
         try:
             receipt = info.ok(await work.function(*work.args, **work.kwargs), work.returns)

@@ -37,42 +37,77 @@ class Intent(msgspec.Struct, gc=False):
     held: bool = False  # by the gate
 
 
-class Instance(msgspec.Struct, eq=False):
+class Instance:
     """See the module. `version` is the number of its entries; `seq` the place of the last one in the journal."""
 
-    # state
-    address: Address
-    id: int = 0  # the seq of its first entry; 0: not started
-    generation: int = 0
-    definition: str = ""  # the version of the workflow that it started with
-    status: Status = Status.RUNNING
-    version: int = 0
-    seq: int = 0
-    seed: bytes = b""
-    input_hash: bytes = b""
-    started_at: int = 0
-    parent: Parent | None = None
-    tags: dict[str, str] = {}
-    open: dict[bytes, Intent] = {}
-    calls: int = 0  # open intents that are calls
-    patterns: Patterns = msgspec.field(default_factory=Patterns)
-    seen: dict[str, None] = {}
-    published: dict[str, bytes] = {}
-    cancelled: bool = False
-    stuck: Stuck | None = None
-    kept: Event | None = None  # the event that a retry delivers again
-    outcome: Outcome | None = None
-    # not state
-    _identity: Identity | None = None
-    workflow: Workflow | None = None
-    machine: Machine | None = None
-    mailbox: deque[Offer] = msgspec.field(default_factory=deque)
-    shelf: list[Offer] = []  # events that a stuck instance could not take
-    queued: bool = False
-    tail: list[Entry] | None = None  # what the machine must be rebuilt from
-    snapshot_at: bytes | None = None
-    snapshot_size: int = 0
-    tail_size: int = 0
+    __slots__ = (
+        "_identity",
+        "address",
+        "calls",
+        "cancelled",
+        "definition",
+        "generation",
+        "id",
+        "input_hash",
+        "kept",
+        "machine",
+        "mailbox",
+        "open",
+        "outcome",
+        "parent",
+        "patterns",
+        "published",
+        "queued",
+        "seed",
+        "seen",
+        "seq",
+        "shelf",
+        "snapshot_at",
+        "snapshot_size",
+        "started_at",
+        "status",
+        "stuck",
+        "tags",
+        "tail",
+        "tail_size",
+        "version",
+        "workflow",
+    )
+
+    def __init__(self, address: Address) -> None:
+        # state
+        self.address = address
+        self.id = 0  # the seq of its first entry; 0: not started
+        self.generation = 0
+        self.definition = ""  # the version of the workflow that it started with
+        self.status = Status.RUNNING
+        self.version = 0
+        self.seq = 0
+        self.seed = b""
+        self.input_hash = b""
+        self.started_at = 0
+        self.parent: Parent | None = None
+        self.tags: dict[str, str] = {}
+        self.open: dict[bytes, Intent] = {}
+        self.calls = 0  # open intents that are calls
+        self.patterns = Patterns()
+        self.seen: dict[str, None] = {}
+        self.published: dict[str, bytes] = {}
+        self.cancelled = False
+        self.stuck: Stuck | None = None
+        self.kept: Event | None = None  # the event that a retry delivers again
+        self.outcome: Outcome | None = None
+        # not state
+        self._identity: Identity | None = None
+        self.workflow: Workflow | None = None
+        self.machine: Machine | None = None
+        self.mailbox: deque[Offer] = deque()
+        self.shelf: list[Offer] = []  # events that a stuck instance could not take
+        self.queued = False
+        self.tail: list[Entry] | None = None  # what the machine must be rebuilt from
+        self.snapshot_at: bytes | None = None
+        self.snapshot_size = 0
+        self.tail_size = 0
 
     @property
     def ended(self) -> bool:

@@ -77,17 +77,21 @@ FOR_STUCK: Final = frozenset({Retried, Skipped, CancelAsked})
 """What a stuck instance takes; everything else waits."""
 
 
-class Taken(msgspec.Struct, eq=False):
-    """An event on its way through a round: taken, then decided, then written, then applied."""
+class Taken(msgspec.Struct, frozen=True, eq=False):
+    """An event on its way through a round."""
 
     instance: Instance
     offer: Offer
     event: Event
     heard: Event  # the same, or the kept event that a retry delivers again
-    decision: Decision = NOTHING
-    entry: Entry | None = None
-    body: bytes = b""  # of the entry
-    denied: Sequence[tuple[bytes, str]] = ()  # intents that the gate refuses, and why
+
+
+class Written(msgspec.Struct, frozen=True, eq=False):
+    """The entry of a taken event."""
+
+    entry: Entry
+    body: bytes
+    denied: Sequence[tuple[bytes, str]]  # intents that the gate refuses, and why
 
 
 class Kernel:
@@ -207,12 +211,10 @@ class Kernel:
         self.at = max(self.at, now)
         while self._ready and len(batch.journal) < ENTRIES_MAX and batch.size < BYTES_MAX:
             round = self._take_round(batch)
-            for taken in round:
-                taken.decision = self._decide(taken)
-            for taken in round:
-                self._write(taken)
-            for taken in round:
-                self._apply(taken, batch)
+            decisions = [self._decide(taken) for taken in round]
+            entries = [self._write(taken, decision) for taken, decision in zip(round, decisions, strict=True)]
+            for taken, written in zip(round, entries, strict=True):
+                self._apply(taken, written, batch)
                 self._done(taken.instance)
         if self.slots.held_ids:
             self._release_held()
@@ -268,7 +270,8 @@ class Kernel:
             intent = instance.open.get(event.intent)
             if intent is not None:  # the usual case: a receipt that is waited for
                 self.slots.stop(event.intent, intent.effect)
-                offer.taken = True
+                if offer.caused:
+                    offer.taken = True
                 return Taken(instance, offer, event, event)
         answer = self._refusal(instance, event)
         if answer is None:
@@ -418,9 +421,9 @@ class Kernel:
         location = error.location if isinstance(error, Divergence) else ""
         return Decision(stuck=Stuck(failure_of(error), location, kept=True))
 
-    def _write(self, taken: Taken) -> None:
+    def _write(self, taken: Taken, decision: Decision) -> Written:
         """Build the entry. A decision that cannot be recorded counts as raising."""
-        instance, decision = taken.instance, taken.decision
+        instance = taken.instance
         self.seq += 1
         if instance.id == 0:
             instance.id = self.seq
@@ -429,29 +432,28 @@ class Kernel:
         intents: tuple[bytes, ...] = ()
         try:
             intents = check(instance, taken.heard, decision)
-            self._record(taken, decision, intents)
+            return self._record(instance, taken.event, decision, intents)
         except Exception as error:
             if intents:  # else it was no decision, or an unsound one: nothing was admitted
                 for id, effect in zip(intents, decision.open, strict=True):
                     self.slots.stop(id, effect)
-            self._record(taken, self._spoil(instance, error), ())
+            return self._record(instance, taken.event, self._spoil(instance, error), ())
 
-    def _record(self, taken: Taken, decision: Decision, intents: tuple[bytes, ...]) -> None:
-        instance = taken.instance
+    def _record(self, instance: Instance, event: Event, decision: Decision, intents: tuple[bytes, ...]) -> Written:
         held: tuple[bytes, ...] = ()
+        denied: Sequence[tuple[bytes, str]] = ()
         packed: tuple[Packed, ...] = ()
         fresh: tuple[str, ...] = ()
-        taken.denied = ()
         if decision.open:
             if decision.outcome is None:
-                held, taken.denied = self._admit(instance, intents, decision.open)
+                held, denied = self._admit(instance, intents, decision.open)
             packed, fresh = pack(decision.open, instance.patterns)
-        event, number = taken.event, instance.version + 1
-        entry = taken.entry = Entry(self.seq, instance.id, number, self.at, event, decision, held, fresh, intents)
-        body = taken.body = encode(entry, packed)
+        entry = Entry(self.seq, instance.id, instance.version + 1, self.at, event, decision, held, fresh, intents)
+        body = encode(entry, packed)
         workflow = instance.workflow
         if workflow is not None and len(body) > workflow.limits.bytes and instance.machine is not None:
             raise OverflowError(f"one entry of {len(body)} bytes; the limit is {workflow.limits.bytes}")
+        return Written(entry, body, denied)
 
     def _admit(
         self, instance: Instance, intents: tuple[bytes, ...], effects: tuple[Effect, ...]
@@ -470,10 +472,10 @@ class Kernel:
                         denied.append((id, verdict.reason))
         return tuple(held), denied
 
-    def _apply(self, taken: Taken, batch: Batch) -> None:
+    def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
-        instance, entry, body, before = taken.instance, taken.entry, taken.body, taken.instance.status
-        assert entry is not None
+        instance, entry, body = taken.instance, written.entry, written.body
+        before = instance.status
         changed = apply(instance, entry)
         size = len(body)
         batch.journal.append(_row((entry.seq, entry.instance, entry.at, body)))
@@ -482,8 +484,8 @@ class Kernel:
         if instance.status is not before or entry.number == 1:
             batch.heads[instance.id] = head_row(instance, entry.at)
         self._spread(instance, entry, taken.heard, changed, batch)
-        if taken.denied:
-            self._tell_denied(instance, taken.denied)
+        if written.denied:
+            self._tell_denied(instance, written.denied)
         if before is Status.STUCK and instance.status is not Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))

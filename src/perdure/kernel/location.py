@@ -16,6 +16,7 @@ Compact = int | tuple[int, ...]
 
 _SPECIAL: Final = re.compile(r"[%/~&#\x00-\x1f]")
 _NUMBER: Final = re.compile(r"(?<=[~&#])(?:0|[1-9][0-9]{0,17})(?=[/#]|\Z)")
+_ORDINAL: Final = re.compile(r"[1-9][0-9]{0,17}")
 _HOLE: Final = re.compile(r"(?<=[~&#])(?=[/#]|\Z)")
 
 
@@ -32,9 +33,8 @@ def unescape(name: str) -> str:
 def _split(location: str) -> tuple[str, tuple[int, ...]]:
     """The pattern of a location, and its numbers."""
     name, sign, digits = location.rpartition("#")
-    if sign and digits.isdecimal() and digits.isascii() and digits[0] != "0" and _SPECIAL.search(name) is None:
-        if len(digits) < 19:  # the common case: a name that is used again
-            return name + sign, (int(digits),)
+    if sign and _ORDINAL.fullmatch(digits) and not _SPECIAL.search(name):  # the common case: a name that is used again
+        return name + sign, (int(digits),)
     # A text that has a hole already cannot be told from a pattern: it is stored as it is.
     numbers = () if _HOLE.search(location) else tuple(map(int, _NUMBER.findall(location)))
     return (_NUMBER.sub("", location) if numbers else location), numbers

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
 import msgspec
@@ -46,6 +47,8 @@ RECOVER_AT_ONCE: Final = 500
 RESTART_FIRST: Final = 100_000_000
 RESTART_MAX: Final = 30_000_000_000
 
+NO_STAGE: Final = nullcontext()
+
 Heard = Callable[[Answer | Exception], None]
 """How a caller hears: the kernel's answer once it is durable, or why there is none."""
 
@@ -76,6 +79,8 @@ class Running(msgspec.Struct, eq=False):
 
 
 class Shard:
+    """`stage` is entered around all the deliveries of a turn: what machines of some dialect need around them."""
+
     def __init__(
         self,
         store: Store,
@@ -86,6 +91,7 @@ class Shard:
         owner: str,
         listener: Listener,
         cache: int = 4096,
+        stage: AbstractContextManager[None] = NO_STAGE,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -94,6 +100,7 @@ class Shard:
         self._owner = owner
         self._cache = cache
         self._listener = listener
+        self._stage = stage
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(0, 0)
         self.running: dict[bytes, Running] = {}
@@ -257,7 +264,8 @@ class Shard:
         if self._closed or self._crashed:
             return
         with collector.Paused():
-            self._build()
+            with self._stage:
+                self._build()
             if self._committing is None and self._building:
                 self._commit()
         if self._settled or self._idle is not None:

@@ -1,15 +1,14 @@
 """Opening the file, and saying what is wrong with it when that fails.
 
-A file is looked at before it is opened for writing, through an `immutable` connection, which takes no lock
-and makes no files: a database of somebody else is left as it was, to the byte. (Reading the header with
-`open()` would be simpler and dangerous: on POSIX, closing any descriptor of a file drops all locks that this
-process has on it.)
+The header of a file is read before it is opened for writing, which takes no lock and makes no files: a
+database of somebody else is left as it was, to the byte. It is read through SQLite's own layer of files
+(`open()` would be dangerous: on POSIX, closing any descriptor of a file drops all locks that this process has
+on it), and as bytes: without its WAL, a file whose checkpoint was cut looks damaged to SQLite, and is not.
 """
 
 import os
 import stat
 import time
-from pathlib import Path
 from typing import Final
 
 import apsw
@@ -21,6 +20,8 @@ from . import schema
 PATIENCE_SECONDS: Final = 30.0
 """How long a connection waits for the transaction of another process before it gives up."""
 
+MAGIC: Final = b"SQLite format 3\x00"
+HEADER_SIZE: Final = 100
 CACHE_KIBIBYTES: Final = 16 * 1024
 WAL_PAGES: Final = 4_000
 """A checkpoint after so many pages (16 MiB). It stops one commit for some 10 ms, whatever the number."""
@@ -90,22 +91,27 @@ def enter_wal(connection: apsw.Connection, path: str) -> None:
 
 def recognise(path: str) -> None:
     """Raise unless the file is empty, or its header says that perdure made it."""
-    if os.stat(path).st_size == 0:
+    size = os.stat(path).st_size
+    if size == 0:
         return
-    try:
-        header = apsw.Connection(
-            Path(path).as_uri() + "?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        )
-        try:
-            application_id = header.pragma("application_id")
-        finally:
-            header.close()
-    except apsw.Error as error:
-        raise open_error(path, error) from error
-    if application_id != schema.APPLICATION_ID:
+    header = read_header(path) if size >= HEADER_SIZE else b""
+    if header[: len(MAGIC)] != MAGIC:
+        raise NotADatabase(f"{path} is not a database; nothing was changed: name another file")
+    if int.from_bytes(header[68:72], "big") != schema.APPLICATION_ID:
         raise NotADatabase(
             f"{path} is a SQLite database, but not one of perdure; nothing was changed: name another file"
         )
+
+
+def read_header(path: str) -> bytes:
+    try:
+        file = apsw.VFSFile("", path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+        try:
+            return file.xRead(HEADER_SIZE, 0)
+        finally:
+            file.xClose()
+    except apsw.Error as error:
+        raise open_error(path, error) from error
 
 
 def open_error(path: str, error: apsw.Error) -> CannotOpen | NotADatabase | StoreFailed:

@@ -33,7 +33,7 @@ from .pace import Pace
 from .queries import SqliteQueries
 from .statements import SQL
 from .writer import Writer
-from .writes import roll_back, transaction, write_error
+from .writes import insert, roll_back, transaction, write_error
 
 Done = Callable[[Exception | None], None]
 CallSoon = Callable[..., Any]
@@ -192,9 +192,9 @@ class SqliteStore(SqliteQueries):
             rows = batch.journal
             if batch.size > blobs.SIZE_MIN:
                 rows = blobs.move_out(connection, rows)
-            executemany(SQL.insert_journal, rows)
+            insert(connection, SQL.insert_journal, rows)
         if batch.heads:
-            executemany(SQL.write_head, batch.heads.values())
+            insert(connection, SQL.write_head, list(batch.heads.values()))
         if batch.work_closed:
             executemany(SQL.delete_work, [(intent,) for intent in batch.work_closed])
         if batch.work_opened:
