@@ -104,7 +104,7 @@ class Signature:
         values: dict[str, Any] = {}
         for name, kind in self._kinds.items():
             if name in plain:
-                values[name] = self._read(name, plain[name], json=False)
+                values[name] = self._read(name, plain[name], False)
             elif name not in self._defaults and kind not in (_REST, _REST_NAMED):
                 raise NotConvertible(f"$.{name}", self._converters[name].label, "nothing", self.name)
         return self._spread(values)
@@ -129,6 +129,8 @@ class Signature:
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, with defaults: as `inspect` does it, but fast for the usual call."""
+        if not kwargs and len(args) == len(self._positional) == len(self._kinds):
+            return dict(zip(self._positional, args, strict=False))
         if self._simple and len(args) <= len(self._positional):
             named = {**self._defaults, **dict(zip(self._positional, args, strict=False)), **kwargs}
             given_twice = any(name in kwargs for name in self._positional[: len(args)])
@@ -163,6 +165,8 @@ class Signature:
 
     def _spread(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and named arguments of a call with these values."""
+        if len(values) == len(self._positional) == len(self._kinds):
+            return tuple(values.values()), {}
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         by_name = False  # once a parameter is left to its default, what follows must be named

@@ -63,7 +63,7 @@ class InlineExecutor:
         assert task is not None
         try:
             while self._waiting and self._worker is task:
-                intent, (publication, answered) = self._waiting.popitem(last=False)
+                intent, (publication, answered) = self._waiting.popitem(False)
                 coroutine = self._run(intent, publication.work, info.StepInfo.of(publication), answered)
                 self._tasks[intent] = task
                 context = self._context.copy()

@@ -129,7 +129,7 @@ async def _step(  # noqa: PLR0917  # called once, at every step
     while True:
         allowed = max(2, options.retries + 2 - attempt)  # a crash uses up an attempt; one crash is always survived
         call = Call(location, attempt, executor, timeout, allowed, params)
-        operation = machine.open(call, work=work)
+        operation = machine.open(call, work)
         assert operation.future is not None
         try:
             receipt: Receipt = await operation.future

@@ -171,7 +171,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         """Close every coroutine where it stands, in its own context: nothing reaches the outer loop."""
         self._closed = True
         self._ready.clear()
-        for task in self.pending():
+        for task in [task for task in self._tasks if not task.done()]:
             self._ready.append(_Soon(_close, (task.get_coro(),), task.context))
         if self._ready:
             self.drain()
@@ -191,6 +191,10 @@ class FlowLoop(asyncio.AbstractEventLoop):
         """Tasks that have not ended, in the order of their creation."""
         self._tasks = [task for task in self._tasks if not task.done()]
         return self._tasks
+
+    def others(self) -> list[FlowTask]:
+        """The same, for a flow that has ended itself: most had one task."""
+        return [] if len(self._tasks) == 1 and self._tasks[0].done() else self.pending()
 
     # ---- what asyncio asks of a loop -----------------------------------------------------------------------
 

@@ -192,7 +192,7 @@ class FlowMachine:
         assert self._main is not None
         done = self._main.done()
         if done:
-            for task in self.loop.pending():
+            for task in self.loop.others():
                 if task.cancelling():  # a cancelled `gather` or `timeout` does not wait for the clean-up either
                     self._wait_for(task)
         if (done or self._cancel_reason is not None) and (self._losers or not done):
@@ -235,7 +235,7 @@ class FlowMachine:
             return _failed(error)
         if self.loop.refused is not None:
             return _failed(self.loop.refused)
-        leaked = [task for task in self.loop.pending() if task not in self._losers]
+        leaked = [task for task in self.loop.others() if task not in self._losers]
         if leaked:
             return _failed(NotAwaited([f"{t.get_name()} ({_describe(t)})" for t in leaked]))
         try:
@@ -256,7 +256,7 @@ class FlowMachine:
             raise Evicted
         return scopes.current.get().claim(name)
 
-    def open(self, effect: Effect, *, work: object = None, fire: Callable[[], None] | None = None) -> Operation:
+    def open(self, effect: Effect, work: object = None, fire: Callable[[], None] | None = None) -> Operation:
         """Ask for an effect. It is recorded with this delivery, and only then handed out."""
         if self._disposed:
             raise Evicted

@@ -110,10 +110,13 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
     for id in decision.withdraw:
         _close(instance, id, changed)
     if decision.open and decision.outcome is None:  # what the last decision asks for never begins
-        held = frozenset(entry.held) if entry.held else ()
+        held = frozenset(entry.held) if entry.held else None
         ids = entry.intents or [instance.intent_id(effect) for effect in decision.open]
-        for id, effect in zip(ids, decision.open, strict=True):
-            intent = Intent(id, effect, held=True) if id in held else Intent(id, effect)
+        for place, effect in enumerate(decision.open):
+            id = ids[place]
+            intent = Intent(id, effect)
+            if held is not None and id in held:
+                intent.held = True
             instance.open[id] = intent
             if type(effect) is Call:
                 instance.calls += 1

@@ -11,9 +11,8 @@ Nothing here does I/O or reads a clock; nothing that is decided here may be seen
 committed the batch.
 """
 
-import functools
 from collections import Counter, OrderedDict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -459,17 +458,15 @@ class Kernel:
         self, instance: Instance, intents: tuple[bytes, ...], effects: tuple[Effect, ...]
     ) -> tuple[tuple[bytes, ...], Sequence[tuple[bytes, str]]]:
         """Ask the gate about each call: which are held, and which are denied. Neither is handed out."""
-        if len(effects) == 1 and type(effects[0]) is not Call:
-            return (), ()
         held: list[bytes] = []
         denied: list[tuple[bytes, str]] = []
-        for id, effect in zip(intents, effects, strict=True):
+        for place, effect in enumerate(effects):
             if type(effect) is Call:
-                verdict = self.slots.admit(instance.id, id, effect)
+                verdict = self.slots.admit(instance.id, intents[place], effect)
                 if type(verdict) is not Allow:
-                    held.append(id)
+                    held.append(intents[place])
                     if type(verdict) is Deny:
-                        denied.append((id, verdict.reason))
+                        denied.append((intents[place], verdict.reason))
         return tuple(held), denied
 
     def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
@@ -478,7 +475,7 @@ class Kernel:
         before = instance.status
         changed = apply(instance, entry)
         size = len(body)
-        batch.journal.append(_row((entry.seq, entry.instance, entry.at, body)))
+        batch.journal.append(_row(JournalRow, (entry.seq, entry.instance, entry.at, body)))
         batch.size += size
         instance.tail_size += size
         if instance.status is not before or entry.number == 1:
@@ -719,12 +716,13 @@ class Kernel:
             del self._by_address[instance.address]
         if instance.machine is not None:
             instance.machine.dispose()
-        for offer in [*instance.shelf, *instance.mailbox]:
-            self._wait(instance.id, offer)
-        if instance.mailbox:
-            self.wanted[instance.id] = None
-        instance.mailbox.clear()
-        instance.shelf.clear()
+        if instance.mailbox or instance.shelf:
+            for offer in [*instance.shelf, *instance.mailbox]:
+                self._wait(instance.id, offer)
+            if instance.mailbox:
+                self.wanted[instance.id] = None
+            instance.mailbox.clear()
+            instance.shelf.clear()
 
     def evict(self, keep: int, durable_seq: int) -> int:
         """Drop the least recently used instances above `keep`. Only durable, idle ones may go.
@@ -776,7 +774,8 @@ class Kernel:
         return f"no workflow is named {name!r} here; registered: {known}"
 
 
-_row = functools.partial(tuple.__new__, JournalRow)  # without the Python function that a named tuple is made by
+_row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__
+"""Makes a row without the Python function that named tuples are made by."""
 
 
 def _comes_again(instance: Instance, event: Event) -> bool:

@@ -38,8 +38,10 @@ def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalR
 def rebuild(instance: Instance, workflow: Workflow) -> Machine:
     """The live machine of a folded instance, by delivering again what was delivered."""
     machine = workflow.machine(str(instance.address), instance.snapshot_at)
+    if not instance.tail:
+        return machine
     try:
-        for entry, event in deliveries(instance.tail or ()):
+        for entry, event in deliveries(instance.tail):
             current = machine.deliver(event, Moment(entry.at, instance.seed, entry.number))
             if workflow.differs(entry.decision, current):
                 raise _divergence(instance, workflow, machine, entry, current)

@@ -37,7 +37,7 @@ def head_row(instance: Instance, at: int) -> HeadRow:
         at,
         instance.parent.instance if instance.parent is not None else 0,
         instance.input_hash,
-        msgspec.json.encode(instance.tags, order="sorted").decode(),
+        msgspec.json.encode(instance.tags, order="sorted").decode() if instance.tags else "{}",
         encode_outcome(instance.outcome) if instance.outcome is not None else None,
     )
 
