@@ -13,7 +13,7 @@ from perdure.errors import CallerError, CannotOpen
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
 from perdure.executors.thread import ThreadExecutor
-from perdure.flows.loop import Stage
+from perdure.flows.loop import Enclosure
 from perdure.kernel.machine import Workflow
 from perdure.ports.executor import Executor
 from perdure.ports.store import Queries, Store
@@ -70,7 +70,7 @@ async def open(
             owner=f"{os.path.basename(sys.argv[0]) or 'python'}",
             listener=door,
             cache=cache,
-            stage=Stage(),
+            enclosure=Enclosure(),
         )
         door.lead_to(shard)
         shard.open()

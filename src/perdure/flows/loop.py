@@ -149,7 +149,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
     def drain(self) -> None:
         """Run until nothing is ready. Called from a plain callback of the outer loop, never from a task."""
         if type(_get_running_loop()) is not FlowLoop:
-            with Stage():
+            with Enclosure():
                 self.drain()
             return
         _set_running_loop(self)
@@ -297,7 +297,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         pass
 
 
-class Stage:
+class Enclosure:
     """Where flows run: no outer loop is seen from here, and none sees what they do.
 
     Entered once for all the deliveries of a turn, because entering costs as much as half a delivery.
@@ -394,4 +394,4 @@ for _name in dir(asyncio.AbstractEventLoop):
     if not _name.startswith("_") and _name not in _OWN:
         setattr(FlowLoop, _name, _not_durable(_name))
 
-_EMPTY: Final = FlowLoop(NOBODY)  # type: ignore[abstract]  # what runs on a stage between two deliveries
+_EMPTY: Final = FlowLoop(NOBODY)  # type: ignore[abstract]  # what runs in an enclosure between two deliveries

@@ -47,7 +47,7 @@ RECOVER_AT_ONCE: Final = 500
 RESTART_FIRST: Final = 100_000_000
 RESTART_MAX: Final = 30_000_000_000
 
-NO_STAGE: Final = nullcontext()
+NO_ENCLOSURE: Final = nullcontext()
 
 Heard = Callable[[Answer | Exception], None]
 """How a caller hears: the kernel's answer once it is durable, or why there is none."""
@@ -79,7 +79,7 @@ class Running(msgspec.Struct, eq=False):
 
 
 class Shard:
-    """`stage` is entered around all the deliveries of a turn: what machines of some dialect need around them."""
+    """`enclosure` is entered around all the deliveries of a turn: what machines of some dialect need around them."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Shard:
         owner: str,
         listener: Listener,
         cache: int = 4096,
-        stage: AbstractContextManager[None] = NO_STAGE,
+        enclosure: AbstractContextManager[None] = NO_ENCLOSURE,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -100,7 +100,7 @@ class Shard:
         self._owner = owner
         self._cache = cache
         self._listener = listener
-        self._stage = stage
+        self._enclosure = enclosure
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(0, 0)
         self.running: dict[bytes, Running] = {}
@@ -264,7 +264,7 @@ class Shard:
         if self._closed or self._crashed:
             return
         with collector.Paused():
-            with self._stage:
+            with self._enclosure:
                 self._build()
             if self._committing is None and self._building:
                 self._commit()
