@@ -13,10 +13,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
-
-import msgspec
 
 from perdure.codec import decode, encode, from_plain, to_plain
 from perdure.errors import (
@@ -32,6 +31,7 @@ from perdure.errors import (
 from perdure.kernel.effects import Call, Child, Timer, Wait
 from perdure.kernel.events import Address
 from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.rows import RESPONSE
 from perdure.ports.executor import Work
 
 from . import scope as scopes
@@ -54,6 +54,7 @@ from .scope import text
 
 if TYPE_CHECKING:
     from .machine import FlowMachine
+    from .mailbox import Mail
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,13 +67,33 @@ def running_context() -> Context | None:
     return None if scope is None else Context(scope.machine)
 
 
-class Received(msgspec.Struct, Generic[T], frozen=True):
+@dataclass(frozen=True, slots=True)
+class Received(Generic[T]):
     """A message as a flow receives it."""
 
     name: str
     body: T
     id: str = ""
     sender: str = ""
+    _complete: Callable[[bytes | None], None] | None = field(default=None, compare=False, repr=False)
+
+    def complete(self, response: object = None) -> None:
+        """Say that the message is dealt with, once. `response` goes to whoever asked with `handle.ask`.
+
+        Recorded with what the flow does next. A message that was received with `ack=True` comes again without this.
+        """
+        value = limited(encode(to_plain(response)), f"the response to {self.name!r}")
+        if self._complete is None:
+            raise BadCall(f"message {self.name!r} was not received by a flow: nobody can complete it")
+        self._complete(value)
+
+
+def _received(machine: FlowMachine, mail: Mail, location: str, kind: Any) -> Received[Any]:
+    message = mail.message
+    body = from_plain(decode(message.body), kind)
+    return Received(
+        message.name, body, message.id, message.sender, lambda value: machine.complete(mail, location, value)
+    )
 
 
 class Step:
@@ -226,36 +247,63 @@ class Context:
         machine = self._machine
         location = machine.claim(name)
         if due > machine.moment.at:
-            await machine.answer(machine.open(Timer(location, min(due, TIME_MAX))))
+            await machine.sleep(location, min(due, TIME_MAX))
         else:
             machine.note("sleep", location)
 
-    async def receive(self, *names: str, timeout: Duration | None = None, type: Any = None) -> Received[Any]:
+    async def receive(
+        self, *names: str, timeout: Duration | None = None, type: Any = None, ack: bool = False
+    ) -> Received[Any]:
         """The oldest message with one of these names (no names: any), or `ReceiveTimeout`.
 
-        `type` converts the body; without it the body is plain data.
+        `type` converts the body; without it the body is plain data. `ack`: the message is the flow's only when it
+        calls `message.complete(response)`; until then the next receive of the same task gets it again, and so does
+        any other once that task has ended.
         """
+        received = await self._receive(names, 1, timeout, type, ack)
+        if not received:
+            raise ReceiveTimeout(names)
+        return received[0]
+
+    async def receive_many(
+        self, *names: str, limit: int, timeout: Duration | None = None, type: Any = None, ack: bool = False
+    ) -> list[Received[Any]]:
+        """Up to `limit` messages with one of these names, as soon as there is one; none after the timeout."""
+        if limit < 1:
+            raise BadCall(f"ctx.receive_many(limit={limit}): one message is the least to wait for")
+        return await self._receive(names, limit, timeout, type, ack)
+
+    async def _receive(
+        self, names: tuple[str, ...], limit: int, timeout: Duration | None, kind: Any, ack: bool
+    ) -> list[Received[Any]]:
         machine = self._machine
         location = machine.claim("receive:" + "+".join(names) if names else "receive")
-        mail = machine.take_mail(names, location)
-        if mail is None:
+        mails = machine.take_mail(names, limit)
+        if mails:
+            machine.note("receive", location)
+        else:
             due = None if timeout is None else min(TIME_MAX, machine.moment.at + nanoseconds(timeout))
-            operation = machine.open(Wait(location, names, due))
-            assert operation.future is not None
-            try:
-                mail = await operation.future
-            except asyncio.CancelledError:
-                machine.withdraw(operation)
-                if operation.future.done() and not operation.future.cancelled():
-                    answer = operation.future.result()
-                    if not isinstance(answer, Receipt):
-                        machine.hand_over(answer)  # its message came in this very moment: it must not be lost
-                raise
-            if isinstance(mail, Receipt):
-                raise ReceiveTimeout(names)
-            machine.note_taken(mail, location)
-        message = mail.message
-        return Received(message.name, from_plain(decode(message.body), type), message.id, message.sender)
+            mail = await self._next_mail(Wait(location, names, due))
+            mails = [] if mail is None else [mail]
+        for mail in mails:
+            machine.took(mail, location, ack)
+        return [_received(machine, mail, location, kind) for mail in mails]
+
+    async def _next_mail(self, wait: Wait) -> Mail | None:
+        """The next message that comes; None when its time is over."""
+        machine = self._machine
+        operation = machine.open(wait)
+        assert operation.future is not None
+        try:
+            answer = await operation.future
+        except asyncio.CancelledError:
+            machine.withdraw(operation)
+            if operation.future.done() and not operation.future.cancelled():
+                answer = operation.future.result()
+                if not isinstance(answer, Receipt):
+                    machine.hand_over(answer)  # its message came in this very moment: it must not be lost
+            raise
+        return None if isinstance(answer, Receipt) else answer
 
     def send(self, workflow: Flow[Any, Any] | str, key: str, name: str, body: object = None) -> None:
         """Send a message to another instance; recorded once, with what this flow does next."""
@@ -265,7 +313,9 @@ class Context:
         self._machine.send(to, text(name, "a message's name"), value)
 
     def publish(self, name: str, value: object) -> None:
-        """Make a value readable from outside: `await handle.read(name)`."""
+        """Make a value readable from outside: `await handle.read(name)`, `handle.watch(name)`."""
+        if isinstance(name, str) and name.startswith(RESPONSE):  # type: ignore[redundant-expr]
+            raise BadCall(f"a published name cannot begin with {RESPONSE}: responses to messages stand there")
         self._machine.publish(
             text(name, "a published name"), limited(encode(to_plain(value)), f"published value {name!r}")
         )

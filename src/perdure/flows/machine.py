@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, Never
 
@@ -19,11 +19,11 @@ from perdure.codec import decode, encode
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send
 from perdure.kernel.effects import Call, Effect, Timer, Wait
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started, Woken
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild
 from perdure.kernel.moment import Moment
-from perdure.kernel.receipt import Failure, failure_of
+from perdure.kernel.receipt import DONE, Failure, failure_of
 from perdure.kernel.status import Status
 
 from . import scope as scopes
@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 CLEANUP: Final = "&cleanup"
 """The timer that bounds what `finally` blocks may do after a cancel, or after the flow has returned."""
 
+START: Final = "&start"
+"""The timer of a flow that was started for later."""
+
+SLEEP: Final = "sleep"
+"""The work of a timer that the author knows as a sleep: it can be woken."""
+
 
 class Operation(msgspec.Struct, eq=False):
     """An effect that the flow has open: who waits for its receipt, and what there is to do for it."""
@@ -51,15 +57,24 @@ class Operation(msgspec.Struct, eq=False):
     work: object = None
 
 
+class Held(msgspec.Struct, eq=False):
+    """A message that was received by a task, and is to be completed."""
+
+    mail: Mail
+    location: str
+    by: asyncio.Task[Any]
+
+
 class Said:
     """What one delivery says without waiting for an answer. Most say nothing."""
 
-    __slots__ = ("noted", "published", "sent")
+    __slots__ = ("noted", "published", "responded", "sent")
 
     def __init__(self) -> None:
         self.sent: list[Send] = []
         self.published: list[tuple[str, bytes]] = []
         self.noted: list[str] = []
+        self.responded: list[tuple[str, bytes]] = []
 
 
 class FlowMachine:
@@ -76,6 +91,7 @@ class FlowMachine:
         self._losers: dict[FlowTask, None] = {}
         self._operations: dict[bytes, Operation] = {}
         self._mailbox = Mailbox()
+        self._held: dict[int, Held] = {}
         self._taken: dict[int, str] = {}
         self._resume: dict[str, list[Mark]] = {}
         self._barriers: tuple[tuple[int, FlowFuture], ...] = ()
@@ -128,6 +144,7 @@ class FlowMachine:
             if operation.future is not None:
                 operation.future.cancel()  # it forgets the task that awaits it, which would hold it in turn
         self._operations.clear()
+        self._held.clear()
         self._main = None
         self.loop.dispose()
 
@@ -150,6 +167,8 @@ class FlowMachine:
                 self.hand_over(Mail(moment.number, event))
             case Started():
                 self._start(event)
+            case Woken(location=location):
+                self._wake(location)
             case CancelAsked(reason=reason):
                 self._cancel_reason = reason
                 assert self._main is not None
@@ -170,7 +189,31 @@ class FlowMachine:
             body = self.flow.function(FlowContext(self), *args, **kwargs)
         except CallerError as error:  # started by name, from where nobody could check the input
             body = _raise(error)
+        if event.due > self.moment.at:
+            body = self._later(event.due, body)
         self._main = self.loop.spawn(body, Scope("", self.flow.strict_names, self), Context(), self.flow.name)
+
+    async def _later(self, due: int, body: Coroutine[Any, Any, Any]) -> Any:
+        """The flow, but not before its time."""
+        try:
+            await self.sleep(START, due)
+        except BaseException:
+            body.close()
+            raise
+        return await body
+
+    async def sleep(self, location: str, due: int) -> None:
+        """A timer that can be woken."""
+        await self.answer(self.open(Timer(location, due), SLEEP))
+
+    def _wake(self, location: str) -> None:
+        """End the sleep at a location, or all of them. Who does not sleep does not hear it."""
+        for operation in list(self._operations.values()):
+            if operation.work is SLEEP and location in ("", operation.effect.location):
+                assert operation.future is not None
+                self.withdraw(operation)
+                if not operation.future.done():
+                    operation.future.set_result(DONE)
 
     def _received(self, event: Received) -> str:
         operation = self._operations.pop(event.intent)
@@ -217,7 +260,9 @@ class FlowMachine:
         if said is None:
             return Decision(opened, withdrawn, (), (), (), None, None, outcome, (), tuple(self._opened))
         sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
-        return Decision(opened, withdrawn, sent, (), published, None, None, outcome, noted, tuple(self._opened))
+        responded = tuple(said.responded)
+        ids = tuple(self._opened)
+        return Decision(opened, withdrawn, sent, (), published, None, None, outcome, noted, ids, responded)
 
     # ---- the end -------------------------------------------------------------------------------------------
 
@@ -310,15 +355,43 @@ class FlowMachine:
                 return
         self._mailbox.put(mail)
 
-    def take_mail(self, names: tuple[str, ...], location: str) -> Mail | None:
-        """The oldest message of these names."""
-        mail = self._mailbox.take(names)
-        if mail is not None:
-            self.note("receive", location)
-            self.note_taken(mail, location)
-        return mail
+    def take_mail(self, names: tuple[str, ...], limit: int) -> list[Mail]:
+        """The oldest messages of these names. What this task took before and did not complete is among them."""
+        task = asyncio.current_task(self.loop)
+        for held in [held for held in self._held.values() if held.by is task]:
+            self._mailbox.put(self._held.pop(held.mail.entry).mail)
+        mails: list[Mail] = []
+        while len(mails) < limit and (mail := self._mailbox.take(names)) is not None:
+            mails.append(mail)
+        return mails
 
-    def note_taken(self, mail: Mail, location: str) -> None:
+    def took(self, mail: Mail, location: str, ack: bool) -> None:
+        """A receive has a message. One that must be completed comes again if its task ends without doing so."""
+        if not ack:
+            self._consumed(mail, location)
+            return
+        task = asyncio.current_task(self.loop)
+        assert task is not None
+        self._held[mail.entry] = Held(mail, location, task)
+        task.add_done_callback(lambda _: self._give_back(mail))
+
+    def _give_back(self, mail: Mail) -> None:
+        held = self._held.get(mail.entry)
+        if held is not None and held.by.done():
+            del self._held[mail.entry]
+            self.hand_over(mail)
+
+    def complete(self, mail: Mail, location: str, response: bytes | None) -> None:
+        """The flow has dealt with a message."""
+        if mail.completed:
+            raise BadCall(f"message {mail.message.name!r} was completed before")
+        mail.completed = True
+        if self._held.pop(mail.entry, None) is not None or self._mailbox.remove(mail):
+            self._consumed(mail, location)
+        if response is not None and mail.message.id:
+            self._saying().responded.append((mail.message.id, response))
+
+    def _consumed(self, mail: Mail, location: str) -> None:
         if mail.entry == self.moment.number:
             self._taken[mail.entry] = location
         elif self.log is not None:
@@ -425,7 +498,8 @@ class FlowMachine:
     def _shape(self) -> tuple[object, ...]:
         """What must be equal in a machine and its rebuilt twin, as far as that can be seen from outside."""
         paths = [task.path for task in self.loop.pending()]
-        return list(self._operations), self._mailbox.entries(), paths, len(self._losers), bool(self._barriers)
+        mail = self._mailbox.entries(), list(self._held)
+        return list(self._operations), mail, paths, len(self._losers), bool(self._barriers)
 
     # ---- telling where -------------------------------------------------------------------------------------
 

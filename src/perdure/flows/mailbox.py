@@ -22,11 +22,12 @@ ANY: Final = ("",)
 class Mail:
     """A message; `entry` is the number of the entry that brought it."""
 
-    __slots__ = ("entry", "message")
+    __slots__ = ("completed", "entry", "message")
 
     def __init__(self, entry: int, message: Message) -> None:
         self.entry = entry
         self.message = message
+        self.completed = False
 
 
 class Mailbox:
@@ -39,9 +40,24 @@ class Mailbox:
     # ---- messages ------------------------------------------------------------------------------------------
 
     def put(self, mail: Mail) -> None:
-        """Keep the newest message."""
+        """Keep a message: the newest, or one that was taken and comes back to its place."""
+        newest = not self._mail or next(reversed(self._mail)) < mail.entry
         self._mail[mail.entry] = mail
-        self._by_name.setdefault(mail.message.name, deque()).append(mail)
+        queue = self._by_name.setdefault(mail.message.name, deque())
+        queue.append(mail)
+        if not newest:
+            self._mail = OrderedDict(sorted(self._mail.items()))
+            self._by_name[mail.message.name] = deque(sorted(queue, key=lambda mail: mail.entry))
+
+    def remove(self, mail: Mail) -> bool:
+        """Take out this very message, wherever it stands."""
+        if self._mail.pop(mail.entry, None) is None:
+            return False
+        queue = self._by_name[mail.message.name]
+        queue.remove(mail)
+        if not queue:
+            del self._by_name[mail.message.name]
+        return True
 
     def take(self, names: tuple[str, ...]) -> Mail | None:
         """The oldest message with one of these names (no names: any)."""

@@ -62,6 +62,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """Operations that needed no effect, as kind and location (`join fan-out`): replay compares them too."""
     intents: tuple[bytes, ...] = ()
     """The ids of what `open` asks for, from a machine that knows them; else the kernel derives them. Not recorded."""
+    respond: tuple[tuple[str, bytes], ...] = ()
+    """Answers to messages that came at any time before, by the message's id. Whoever asked may read them for ever."""
 
 
 NOTHING = Decision()

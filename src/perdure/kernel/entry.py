@@ -48,6 +48,7 @@ class _Body(msgspec.Struct, array_like=True, gc=False):
     stuck: Stuck | None = None
     outcome: Outcome | None = None
     noted: tuple[str, ...] = ()
+    respond: tuple[tuple[str, bytes], ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -86,6 +87,7 @@ def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
                 decision.stuck,
                 decision.outcome,
                 decision.noted,
+                *((decision.respond,) if decision.respond else ()),
             )
         )
     )
@@ -107,6 +109,7 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
         raw.stuck,
         raw.outcome,
         raw.noted,
+        respond=raw.respond,
     )
     return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns)
 

@@ -23,6 +23,8 @@ Ref = Address | int
 
 
 class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Who started an instance. Without an intent it is a note for people: nobody waits for an answer."""
+
     instance: int
     intent: bytes
     detached: bool = False
@@ -38,6 +40,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     tags: dict[str, str] = {}
     reuse: str = ""  # "failed" or "always": start a new generation of a terminal key
     generation: int = 1
+    due: int = 0  # the work begins then and not before; 0: at once
 
 
 class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
@@ -59,6 +62,12 @@ class CancelAsked(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="c
 
     reason: str = ""
     intent: bytes = b""
+
+
+class Woken(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="w"):
+    """Somebody says: sleep no longer. `location`: of one sleep; empty: of all."""
+
+    location: str = ""
 
 
 class Retried(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="t"):
@@ -96,7 +105,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 
 
 Event = (
-    Started | Received | Message | CancelAsked | Retried | Skipped | Redelivered | Parked | Released
+    Started | Received | Message | CancelAsked | Woken | Retried | Skipped | Redelivered | Parked | Released
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Redelivered, Parked, Released})

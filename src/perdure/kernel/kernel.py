@@ -57,7 +57,7 @@ from .moment import Moment
 from .receipt import Failure, Receipt, failure_of
 from .replay import fold, rebuild
 from .routing import Router
-from .rows import Record, decode_outcome, head_row, inbox_row, receipt_of, work_row
+from .rows import Record, decode_outcome, head_row, inbox_row, receipt_of, response_name, work_row
 from .slots import Slots
 from .status import TERMINAL, Status
 
@@ -531,6 +531,9 @@ class Kernel:
         decision = entry.decision
         if decision.send or decision.announce:
             self._send(instance, decision)
+        for message, value in decision.respond:
+            name = response_name(message)
+            batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         for name, value in decision.publish:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         if instance.parent is not None:
@@ -555,6 +558,8 @@ class Kernel:
 
     def _tell_parent(self, instance: Instance, parent: Parent, event: Event) -> None:
         """A detached child answers when it has started, any other when it has ended."""
+        if not parent.intent:
+            return
         if parent.detached and type(event) is Started:
             value = encode_value(instance.address.key)
             self._cause(parent.instance, Received(parent.intent, Receipt("ok", value)))

@@ -1,5 +1,7 @@
 """Rows: what an instance and its events look like in tables. Pure, used live and by the rebuild of every index."""
 
+from typing import Final
+
 import msgspec
 
 from perdure.codec import seal, unseal
@@ -12,6 +14,8 @@ from .instance import Instance, Intent
 from .mailbox import Offer
 from .receipt import Receipt
 from .status import Status
+
+RESPONSE: Final = "&response/"
 
 _event_decoder = msgspec.msgpack.Decoder(Event)
 _outcome_decoder = msgspec.msgpack.Decoder(Outcome)
@@ -67,6 +71,11 @@ def work_row(instance: int, intent: Intent) -> WorkRow | None:
     if due is None:
         return None
     return WorkRow(intent.id, instance, "timer" if type(intent.effect) is Timer else "deadline", due)
+
+
+def response_name(message: str) -> str:
+    """The answer to a message stands among the published values, under a name that no workflow can publish."""
+    return RESPONSE + message
 
 
 def inbox_row(id: bytes, to: Ref, event: Event, at: int) -> InboxRow:

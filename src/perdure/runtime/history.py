@@ -25,6 +25,7 @@ from perdure.kernel.events import (
     Retried,
     Skipped,
     Started,
+    Woken,
 )
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
@@ -147,6 +148,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "message", name, "", decode_value(body), None
         case CancelAsked(reason=reason):
             return "cancel", "", "", reason, None
+        case Woken(location=at):
+            return "woken", at, "", None, None
         case Retried():
             return "retry", "", "", None, None
         case Skipped(location=at):

@@ -28,7 +28,7 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
-from perdure.kernel.rows import head_row, offer_of, receipt_of, work_row
+from perdure.kernel.rows import head_row, offer_of, receipt_of, response_name, work_row
 from perdure.kernel.status import Status
 
 Route = Callable[[Fact], Iterable[Address]]
@@ -164,6 +164,8 @@ class _Fold:
             row = work_row(instance.id, intent)
             if row is not None and intent.id in instance.open:
                 self.work[intent.id] = row
+        for message, value in entry.decision.respond:
+            self.published[instance.id, response_name(message)] = value
         for name, value in entry.decision.publish:
             self.published[instance.id, name] = value
         if instance.status is not before or instance.version == 1:
