@@ -11,7 +11,7 @@ from perdure.errors import __all__ as _errors
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
     from perdure.executors.info import step_info
-    from perdure.flows.author import Backoff, Break, Continue, Flow, flow, step
+    from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
     from perdure.kernel.status import Status
     from perdure.runtime.client import Client, Handle
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
     "perdure.executors.info": ("step_info",),
-    "perdure.flows.author": ("Backoff", "Break", "Continue", "Flow", "flow", "step"),
+    "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
     "perdure.kernel.status": ("Status",),
     "perdure.runtime.client": ("Client", "Handle"),
@@ -33,8 +33,10 @@ __all__ = [  # noqa: PLE0604
     "Context",
     "Continue",
     "Engine",
+    "Failed",
     "Flow",
     "Handle",
+    "Ok",
     "Received",
     "Status",
     "connect",

@@ -8,6 +8,7 @@ attributes, so that programs need not read their text.
 from __future__ import annotations
 
 __all__ = [
+    "AskTimeout",
     "AuthorError",
     "BadCall",
     "CallerError",
@@ -30,6 +31,7 @@ __all__ = [
     "NewerSchema",
     "NotADatabase",
     "NotAFlow",
+    "NotAnswered",
     "NotAwaited",
     "NotCanonical",
     "NotConvertible",
@@ -43,6 +45,7 @@ __all__ = [
     "ReceiveTimeout",
     "RepeatedName",
     "ResultTimeout",
+    "RollBack",
     "StepFailed",
     "StepTimeout",
     "StoreError",
@@ -284,6 +287,13 @@ class Fatal(Exception):
         self.data = data
 
 
+class RollBack(Exception):
+    """Raise this in a step to say that the flow should give up what it does: no retry, and the flow gets it as it is.
+
+    `ctx.attempt` does not catch it unless it is told to.
+    """
+
+
 # ---- what a flow meets while it runs ------------------------------------------------------------------------------
 
 
@@ -441,6 +451,14 @@ class InstanceCancelled(PerdureError):
 
 class ResultTimeout(PerdureError, TimeoutError):
     """The instance had not ended in time. It goes on; ask again later."""
+
+
+class AskTimeout(PerdureError, TimeoutError):
+    """The instance had not answered in time. The message is recorded: ask again with the same id to wait on."""
+
+
+class NotAnswered(PerdureError):
+    """The instance has ended, and its flow never completed the message."""
 
 
 class EngineClosed(CallerError):

@@ -61,7 +61,7 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
         machine = known[head.workflow].machine(f"{head.workflow}/{head.key}", None)
         for entry, event in deliveries(entries):
             moment = Moment(entry.at, started.seed, entry.number)
-            if entry.decision.stuck is None and not (entry.decision.outcome and event_is_cancel_of_stuck(entries)):
+            if not (entry.decision.outcome and event_is_cancel_of_stuck(entries)):
                 decided = machine.deliver(event, moment)
                 recorded = msgspec.structs.replace(decided, intents=())
                 assert recorded == entry.decision, f"{head.workflow}/{head.key}, entry {entry.number}"
@@ -70,7 +70,7 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
 
 def event_is_cancel_of_stuck(entries: list[Any]) -> bool:
     """The kernel itself ends a stuck instance that is cancelled."""
-    return len(entries) > 1 and entries[-2].decision.stuck is not None
+    return len(entries) > 1 and entries[-2].decision.stuck is not None and entries[-2].decision.stuck.kept
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -39,6 +39,7 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.NotStuck, Exit.CONFLICT),
     (errors.EngineRunning, Exit.CONFLICT),
     (errors.ResultTimeout, Exit.TIMEOUT),
+    (errors.AskTimeout, Exit.TIMEOUT),
     (errors.InstanceFailed, Exit.FAILED),
     (errors.InstanceCancelled, Exit.FAILED),
     (errors.InstanceStuck, Exit.FAILED),

@@ -1,7 +1,9 @@
-"""JSON that people give: on the command line, in a file (`@file`), or on stdin (`-`)."""
+"""What people give on the command line: JSON (also in a file, `@file`, or on stdin, `-`), tags, times."""
 
 import json
 import sys
+from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,24 @@ def read_json(text: str, what: str) -> Any:
         raise Stopped(f"{source} is not JSON: {error.msg} at {place}{advice}") from error
     except (ValueError, RecursionError) as error:
         raise Stopped(f"{source} cannot be used: {error}") from error
+
+
+def read_tags(texts: Iterable[str]) -> dict[str, str]:
+    tags: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not name or not sign:
+            raise Stopped(f"--tag {text!r} is no NAME=VALUE")
+        tags[name] = value
+    return tags
+
+
+def read_time(text: str, what: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise Stopped(f"{what} {text!r} is no time; write it like 2026-11-16T09:00:00Z") from None
+    return found if found.tzinfo is not None else found.astimezone()  # as the clock of this machine shows it
 
 
 def _read(text: str, what: str) -> tuple[str, str]:

@@ -121,7 +121,12 @@ class Reasons:
         place = f" at {stuck.location}" if stuck.location else f" at entry {last.number} ({_what_came(last)})"
         since = span((self._now - last.at).total_seconds())
         text = f"It is stuck{place} since {since}: {first_line(str(stuck.error))}"
-        todo = f"put right what is wrong, then: {self._console.command('retry', self._look.id)}"
+        retry = self._console.command("retry", self._look.id)
+        if stuck.error.type == "OutcomeUnknown":
+            settle = self._console.command("settle", self._look.id, stuck.location, "ok|error")
+            todo = f"find out whether it did, then: {settle} [VALUE]; or run it again: {retry}"
+        else:
+            todo = f"put right what is wrong, then: {retry}"
         return Reason("stuck", text, todo)
 
     async def _engine(self) -> list[Reason]:

@@ -37,7 +37,13 @@ VERBS: Final = {
             "Ask an instance to stop.",
             "perdure cancel order/o-17 --reason 'ordered twice' --db shop.db",
         ),
+        Verb("wake", "End the sleep of an instance.", "perdure wake order/o-17 --db shop.db"),
         Verb("retry", "Let a stuck instance try again.", "perdure retry order/o-17 --db shop.db"),
+        Verb(
+            "settle",
+            "Answer for a step whose outcome is unknown.",
+            """perdure settle order/o-17 charge ok '"c-123"' --db shop.db""",
+        ),
         Verb("why", "Say what an instance waits for, in words.", "perdure why order/o-17 --db shop.db"),
         Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
     )

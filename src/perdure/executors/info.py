@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec import encode, to_plain
-from perdure.errors import CallerError, Fatal, TooLarge
+from perdure.errors import CallerError, Fatal, RollBack, TooLarge
 from perdure.kernel.batch import Publication
 from perdure.kernel.events import Address
 from perdure.kernel.identity import Identity
@@ -81,7 +81,7 @@ NO_WORK: Final = Receipt("error", error=Failure("NoWork", "the flow's code no lo
 
 
 def error(exception: BaseException) -> Receipt:
-    return Receipt("error", error=failure(exception, retry=not isinstance(exception, Fatal)))
+    return Receipt("error", error=failure(exception, retry=not isinstance(exception, Fatal | RollBack)))
 
 
 def failure(exception: BaseException, *, retry: bool) -> Failure:

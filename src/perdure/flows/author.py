@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from math import isnan, nan
 from types import CodeType
-from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -30,6 +30,7 @@ Q = ParamSpec("Q")
 Owner = TypeVar("Owner")
 
 Duration = timedelta | float | int
+FailureKind = Literal["fatal", "timeout", "exhausted", "unknown", "child", "join", "race", "rollback"]
 
 
 class Backoff(msgspec.Struct, frozen=True):
@@ -56,7 +57,12 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 class StepOptions(msgspec.Struct, frozen=True):
-    """How a step is executed. `retry_if` is asked with the recorded failure and must be pure."""
+    """How a step is executed. `retry_if` is asked with the recorded failure and must be pure.
+
+    `once`: after a crash it is not known whether the step took effect, and it is not run again. With `unknown="stuck"`
+    the instance then stops for a person to answer; with "raise" the flow itself gets `OutcomeUnknown`. `ephemeral`: for
+    cheap, repeatable work; it begins without waiting for a commit, and its result is durable with the next one.
+    """
 
     retries: int = 3
     backoff: Backoff = Backoff()
@@ -64,12 +70,17 @@ class StepOptions(msgspec.Struct, frozen=True):
     retry_on_timeout: bool = False
     retry_if: Callable[[Failure], bool] | None = None
     executor: str | None = None  # None: inline for `async def`, a thread for `def`
+    once: bool = False
+    unknown: Literal["stuck", "raise"] = "stuck"
+    ephemeral: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.retries, int) or self.retries < 0:  # type: ignore[redundant-expr]
             raise BadCall(f"retries={self.retries!r}: a step is retried 0 times or more")
         if self.timeout is not None and not seconds(self.timeout) > 0:
             raise BadCall(f"timeout={self.timeout!r}: a step needs more than no time")
+        if self.unknown not in ("stuck", "raise"):
+            raise BadCall(f'unknown={self.unknown!r}: a step whose outcome is unknown is "stuck" or does "raise"')
 
 
 DEFAULT = StepOptions()
@@ -84,6 +95,9 @@ class Options(TypedDict, total=False):
     retry_on_timeout: bool
     retry_if: Callable[[Failure], bool] | None
     executor: str | None
+    once: bool
+    unknown: Literal["stuck", "raise"]
+    ephemeral: bool
 
 
 def with_options(base: StepOptions, options: Options) -> StepOptions:
@@ -150,6 +164,19 @@ class Break(msgspec.Struct, Generic[T], frozen=True):
     """A loop's body says: done, with this value."""
 
     value: T = None  # type: ignore[assignment]
+
+
+class Ok(msgspec.Struct, Generic[T], frozen=True):
+    """An attempt succeeded."""
+
+    value: T = None  # type: ignore[assignment]
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """An attempt failed, for good: its retries are used up. `error` is what would have been raised."""
+
+    kind: FailureKind
+    error: Exception
 
 
 class Flow(Generic[P, R]):

@@ -15,16 +15,18 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from perdure.codec import decode, encode, from_plain, to_plain
 from perdure.errors import (
     BadCall,
     ChildFailed,
     JoinFailed,
+    OperationFailed,
     OutcomeUnknown,
     RaceFailed,
     ReceiveTimeout,
+    RollBack,
     StepFailed,
     StepTimeout,
 )
@@ -40,7 +42,10 @@ from .author import (
     Break,
     Continue,
     Duration,
+    Failed,
+    FailureKind,
     Flow,
+    Ok,
     Options,
     StepFunction,
     StepOptions,
@@ -49,7 +54,8 @@ from .author import (
     with_options,
 )
 from .loop import TIME_MAX, TURNS_MAX, FlowTask
-from .returns import is_async, returns_of, state_annotation_of, takes_argument
+from .operation import AGAIN
+from .returns import is_async, returns_of, state_annotation_of, takes_argument, takes_context
 from .scope import text
 
 if TYPE_CHECKING:
@@ -148,10 +154,13 @@ async def _step(  # noqa: PLR0917  # called once, at every step
     errors: tuple[Failure, ...] = ()
     attempt = 1
     while True:
-        allowed = max(2, options.retries + 2 - attempt)  # a crash uses up an attempt; one crash is always survived
-        call = Call(location, attempt, executor, timeout, allowed, params)
+        # A crash uses up an attempt; one crash is always survived, but by a step that may run once only.
+        allowed = 1 if options.once else max(2, options.retries + 2 - attempt)
+        call = Call(location, attempt, executor, timeout, allowed, params, options.ephemeral)
         operation = machine.open(call, work)
         assert operation.future is not None
+        if options.once and options.unknown == "stuck":
+            operation.settle = True
         try:
             receipt: Receipt = await operation.future
         except asyncio.CancelledError:
@@ -160,8 +169,13 @@ async def _step(  # noqa: PLR0917  # called once, at every step
         if receipt.status == "ok":
             value = decode(receipt.value) if receipt.value is not None else None
             return value if returns is None else from_plain(value, returns)
+        if receipt is AGAIN:
+            attempt += 1
+            continue
         errors = (*errors, receipt.error or Failure(receipt.status, ""))
         if attempt > options.retries or not _again(receipt, errors[-1], options):
+            if errors[-1].type == "RollBack":
+                raise RollBack(errors[-1].message)
             raise _failure(receipt)(name, attempt, errors)
         delay = options.backoff.seconds(attempt, Context(machine).random.random)
         if delay > 0:
@@ -193,6 +207,30 @@ def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         raise BadCall(f"a step in another process needs a function that can be imported, not {function!r}")
     plain = {"call": f"{module}:{name}", "args": to_plain(list(args)), "kwargs": to_plain(kwargs)}
     return limited(encode(plain), f"the arguments of {name}")
+
+
+KINDS: Final = get_args(FailureKind)
+CAUGHT: Final[frozenset[FailureKind]] = frozenset(KINDS) - {"rollback"}
+
+
+def kind_of(error: Exception) -> FailureKind:
+    match error:
+        case RollBack():
+            return "rollback"
+        case OutcomeUnknown():
+            return "unknown"
+        case StepTimeout() | ReceiveTimeout():
+            return "timeout"
+        case JoinFailed():
+            return "join"
+        case RaceFailed():
+            return "race"
+        case ChildFailed():
+            return "child"
+        case StepFailed(error=Failure(retry=False)):
+            return "fatal"
+        case _:
+            return "exhausted"
 
 
 class Context:
@@ -230,6 +268,44 @@ class Context:
 
     def uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
+
+    # ---- failures as data ----------------------------------------------------------------------------------
+
+    async def attempt(
+        self,
+        name: str,
+        function: Callable[..., Awaitable[T]] | Callable[..., T],
+        *args: Any,
+        catch: Collection[FailureKind] = CAUGHT,
+        **kwargs: Any,
+    ) -> Ok[T] | Failed:
+        """A step whose failure is an answer: `Ok(value)`, or `Failed(kind, error)` once its retries are used up.
+
+        A function whose first parameter is `ctx` is a block: part of the flow, with operations of its own. `catch`
+        says which kinds become `Failed`; the others are raised, and so is whatever is no failure of an operation.
+        """
+        if not set(catch) <= set(KINDS):
+            raise BadCall(f"ctx.attempt({name!r}): catch={tuple(catch)!r} must be among {', '.join(KINDS)}")
+        try:
+            if not isinstance(function, StepFunction) and takes_context(function):
+                return Ok(await self._block(name, function, args, kwargs))
+            return Ok(await self.step(name, function, *args, **kwargs))
+        except (OperationFailed, RollBack) as error:
+            kind = kind_of(error)
+            if kind not in catch:
+                raise
+            return Failed(kind, error)
+
+    async def _block(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        machine, scope = self._machine, scopes.current.get()
+        location = machine.claim(name)
+        machine.note("attempt", location)
+        token = scopes.current.set(scope.block(location))
+        try:
+            return await function(self, *args, **kwargs)
+        finally:
+            with suppress(ValueError):  # closed by the garbage collector, in whatever context that runs
+                scopes.current.reset(token)
 
     # ---- time and messages ---------------------------------------------------------------------------------
 

@@ -17,13 +17,13 @@ import msgspec
 
 from perdure.codec import decode, encode
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
-from perdure.kernel.decision import Decision, Outcome, Send
+from perdure.kernel.decision import Decision, Outcome, Send, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Retried, Skipped, Started, Woken
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild
 from perdure.kernel.moment import Moment
-from perdure.kernel.receipt import DONE, Failure, failure_of
+from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
 from perdure.kernel.status import Status
 
 from . import scope as scopes
@@ -32,6 +32,7 @@ from .context import Context as FlowContext
 from .log import Item, Log, Mark
 from .loop import TIME_MAX, Evicted, FlowFuture, FlowLoop, FlowTask, source_of
 from .mailbox import Mail, Mailbox
+from .operation import AGAIN, Operation
 from .scope import Scope
 
 if TYPE_CHECKING:
@@ -45,16 +46,6 @@ START: Final = "&start"
 
 SLEEP: Final = "sleep"
 """The work of a timer that the author knows as a sleep: it can be woken."""
-
-
-class Operation(msgspec.Struct, eq=False):
-    """An effect that the flow has open: who waits for its receipt, and what there is to do for it."""
-
-    id: bytes
-    effect: Effect
-    future: asyncio.Future[Any] | None
-    fire: Callable[[], None] | None = None
-    work: object = None
 
 
 class Held(msgspec.Struct, eq=False):
@@ -92,6 +83,8 @@ class FlowMachine:
         self._operations: dict[bytes, Operation] = {}
         self._mailbox = Mailbox()
         self._held: dict[int, Held] = {}
+        self._unsettled: Operation | None = None
+        self._stuck: Stuck | None = None
         self._taken: dict[int, str] = {}
         self._resume: dict[str, list[Mark]] = {}
         self._barriers: tuple[tuple[int, FlowFuture], ...] = ()
@@ -169,6 +162,10 @@ class FlowMachine:
                 self._start(event)
             case Woken(location=location):
                 self._wake(location)
+            case Skipped(receipt=receipt):
+                location = self._settled(receipt)
+            case Retried():
+                location = self._settled(AGAIN)
             case CancelAsked(reason=reason):
                 self._cancel_reason = reason
                 assert self._main is not None
@@ -218,6 +215,8 @@ class FlowMachine:
     def _received(self, event: Received) -> str:
         operation = self._operations.pop(event.intent)
         effect, future = operation.effect, operation.future
+        if operation.settle and event.receipt.status == "unknown":
+            return self._stop_at(operation, event.receipt)
         if type(effect) is Wait:
             self._mailbox.forget(operation, effect)
         if future is None:
@@ -226,6 +225,24 @@ class FlowMachine:
         elif not future.done():
             future.set_result(event.receipt)
         return effect.location
+
+    def _stop_at(self, operation: Operation, receipt: Receipt) -> str:
+        """Nobody knows whether the step took effect: a person must say so. Nothing else is delivered before."""
+        location = operation.effect.location
+        self._unsettled = operation
+        reason = receipt.error.message if receipt.error is not None else "no reason is known"
+        text = f"whether step {location!r} took effect is not known: {reason}"
+        self._stuck = Stuck(Failure("OutcomeUnknown", text, retry=False), location)
+        return location
+
+    def _settled(self, receipt: Receipt) -> str:
+        operation, self._unsettled = self._unsettled, None
+        if operation is None:
+            return ""
+        assert operation.future is not None
+        if not operation.future.done():
+            operation.future.set_result(receipt)
+        return operation.effect.location
 
     def _run(self) -> None:
         try:
@@ -253,9 +270,12 @@ class FlowMachine:
     def _decision(self) -> Decision:
         assert self._main is not None
         outcome = self._outcome() if self._forced or self._main.done() else None
-        if outcome is None and not self._operations and not self._barriers:
+        if outcome is None and not self._operations and not self._barriers and self._unsettled is None:
             raise Deadlock(source_of(self._main.get_coro()) or self.flow.name)
         opened, withdrawn = tuple(self._opened.values()), tuple(self._withdrawn)
+        if self._stuck is not None:
+            stuck, self._stuck = self._stuck, None
+            return Decision(opened, withdrawn, stuck=stuck)
         said, self._said = self._said, None
         if said is None:
             return Decision(opened, withdrawn, (), (), (), None, None, outcome, (), tuple(self._opened))

@@ -13,7 +13,7 @@ from perdure.kernel.effects import Wait
 from perdure.kernel.events import Message
 
 if TYPE_CHECKING:
-    from .machine import Operation
+    from .operation import Operation
 
 ANY: Final = ("",)
 """What stands for "any name". No message has an empty name."""

@@ -35,6 +35,15 @@ def returns_of(function: Callable[..., Any]) -> Any:
     return found
 
 
+def takes_context(function: Any) -> bool:
+    """Whether a function is a block of the flow itself: its first parameter is the flow's context."""
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+    except (TypeError, ValueError):
+        return False
+    return first is not None and first.name == "ctx"
+
+
 def is_async(function: Any) -> bool:
     if type(function) is FunctionType and function.__code__.co_flags & inspect.CO_COROUTINE:  # the common case
         return True

@@ -72,6 +72,9 @@ class Scope:
     def branch(self, location: str, name: str) -> "Scope":
         return Scope(f"{location}/{_escaped(name)}/", self._strict, self.machine)
 
+    def block(self, location: str) -> "Scope":
+        return Scope(f"{location}/", self._strict, self.machine)
+
     def item(self, location: str, number: int) -> "Scope":
         return Scope(f"{location}/&{number}/", self._strict, self.machine)
 

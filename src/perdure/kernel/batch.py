@@ -97,11 +97,13 @@ class Batch:
     __slots__ = (
         "answers",
         "done_with",
+        "early",
         "ended",
         "heads",
         "inbox_added",
         "inbox_removed",
         "journal",
+        "light",
         "publications",
         "published",
         "receipts",
@@ -123,6 +125,8 @@ class Batch:
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], PublishedRow] = {}
         self.size = 0
+        self.light = 0  # entries that nobody waits for: they may wait for those that somebody does
+        self.early: list[Publication] = []  # before the commit: calls that need not be durable
         # after the commit
         self.publications: dict[bytes, Publication] = {}
         self.stops: list[bytes] = []

@@ -16,6 +16,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     timeout: int | None = None  # of one delivery; answered by the runtime with a timeout receipt
     deliveries_max: int = 4  # counted deliveries of this very intent; then the receipt is `unknown`
     params: bytes | None = None  # recorded only when the call leaves the process
+    ephemeral: bool = False  # cheap and repeatable: it may begin before this is durable
 
 
 class Timer(msgspec.Struct, frozen=True, gc=False):

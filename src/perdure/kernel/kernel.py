@@ -520,14 +520,19 @@ class Kernel:
         for intent in changed.opened:
             effect = intent.effect
             if type(effect) is Call:
-                if not intent.held:
-                    self._publish(instance, intent, batch)
+                if effect.ephemeral and not intent.held:
+                    batch.early.append(self._publication(instance, intent, effect))
+                    batch.light += _is_light(entry, changed)
+                elif not intent.held:
+                    batch.publications[intent.id] = self._publication(instance, intent, effect)
             elif type(effect) is Child:
                 self._start_child(instance, intent, effect)
             elif (row := work_row(instance.id, intent)) is not None:
                 batch.work_opened[intent.id] = row
         if changed.resumed is not None:
-            self._publish(instance, changed.resumed, batch)
+            resumed = changed.resumed
+            assert type(resumed.effect) is Call
+            batch.publications[resumed.id] = self._publication(instance, resumed, resumed.effect)
         decision = entry.decision
         if decision.send or decision.announce:
             self._send(instance, decision)
@@ -572,20 +577,12 @@ class Kernel:
         start = Started(child.workflow, child.key, child.input, seed, parent=parent)
         self._cause(Address(child.workflow, child.key), start)
 
-    def _publish(self, instance: Instance, intent: Intent, batch: Batch) -> None:
-        assert type(intent.effect) is Call
+    def _publication(self, instance: Instance, intent: Intent, call: Call) -> Publication:
         work = None
-        if intent.effect.params is None and instance.machine is not None:
+        if call.params is None and instance.machine is not None:
             work = instance.machine.work(intent.id)
-        batch.publications[intent.id] = Publication(
-            intent.id,
-            instance.id,
-            instance.address,
-            intent.effect,
-            intent.delivery,
-            work,
-            instance.identity,
-        )
+        id, address = instance.id, instance.address
+        return Publication(intent.id, id, address, call, intent.delivery, work, instance.identity)
 
     def _answered(self, intent: Intent, receipt: Receipt, batch: Batch) -> None:
         """A call was closed by its own receipt. It was freed when that was taken, unless it is an orphan."""
@@ -781,6 +778,16 @@ class Kernel:
 
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__
 """Makes a row without the Python function that named tuples are made by."""
+
+
+def _is_light(entry: Entry, changed: Changed) -> bool:
+    """Whether an entry only leads from one ephemeral call to the next."""
+    closed = [intent.effect for intent in changed.closed]
+    if type(entry.event) is not Received or len(closed) != 1 or len(changed.opened) != 1:
+        return False
+    decision = entry.decision
+    said = decision.send or decision.announce or decision.publish or decision.respond
+    return type(closed[0]) is Call and closed[0].ephemeral and not said
 
 
 def _comes_again(instance: Instance, event: Event) -> bool:

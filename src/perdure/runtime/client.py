@@ -5,29 +5,35 @@ Both speak through a `Door`: the local one offers events to the shard, the remot
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import os
-from collections.abc import Collection, Mapping
-from datetime import timedelta
+import time
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
+from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import (
+    AskTimeout,
     CallerError,
     InstanceCancelled,
     InstanceEnded,
     InstanceFailed,
     KeyInUse,
+    NotAnswered,
     NotStuck,
     TooLarge,
     UnknownInstance,
     UnknownWorkflow,
 )
 from perdure.kernel.decision import Outcome
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Ref, Retried, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Ref, Retried, Skipped, Started, Woken
 from perdure.kernel.mailbox import Refused
-from perdure.kernel.receipt import Failure
-from perdure.kernel.status import Status
+from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.rows import response_name
+from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Filter, Queries
 
 from .history import Line, Reader, Summary, Waiting, summary
@@ -67,6 +73,10 @@ class Door(Protocol):
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome: ...
 
+    def changes(self, instance: int) -> AsyncGenerator[None, None]:
+        """Yields at once, and again whenever the instance may have published something or ended."""
+        ...
+
     def entropy(self) -> bytes: ...
 
 
@@ -90,6 +100,9 @@ class Client:
         key: str | None = ...,
         tags: Mapping[str, str] | None = ...,
         reuse: Reuse | None = ...,
+        at: datetime | None = ...,
+        delay: float | timedelta | None = ...,
+        parent: Handle[Any] | None = ...,
         **kwargs: Any,
     ) -> Handle[R]: ...
 
@@ -101,6 +114,9 @@ class Client:
         key: str | None = ...,
         tags: Mapping[str, str] | None = ...,
         reuse: Reuse | None = ...,
+        at: datetime | None = ...,
+        delay: float | timedelta | None = ...,
+        parent: Handle[Any] | None = ...,
         **kwargs: Any,
     ) -> Handle[Any]: ...
 
@@ -111,35 +127,53 @@ class Client:
         key: str | None = None,
         tags: Mapping[str, str] | None = None,
         reuse: Reuse | None = None,
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        parent: Handle[Any] | None = None,
         **kwargs: Any,
     ) -> Handle[Any]:
         """Start an instance; acknowledged when durable.
 
         Same key and same input: the existing instance. Same key, other input: `KeyInUse`. `reuse="failed"` (or
         "always") starts again under a key whose instance has failed or was cancelled (or has ended in any way).
+        `at` or `delay`: it exists at once and begins its work then; `handle.wake()` begins it at once. `parent` is
+        recorded for people, who find it in `perdure show` and `ls --parent`: the parent neither waits nor cancels.
         """
         found = self._known(workflow) or await self._find(workflow)
-        return await self._start(found, found.encode_input(args, kwargs), key, tags, reuse)
+        due = _due(at, delay) if at is not None or delay is not None else 0
+        origin = None if parent is None else Parent(await parent._id(), b"", detached=True)
+        return await self._start(found, found.encode_input(args, kwargs), key, tags, reuse, due, origin)
 
     async def start_plain(
-        self, workflow: Startable[Any] | str, value: Any, *, key: str | None = None, reuse: Reuse | None = None
+        self,
+        workflow: Startable[Any] | str,
+        value: Any,
+        *,
+        key: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        reuse: Reuse | None = None,
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
-        return await self._start(found, found.encode_plain_input(value), key, None, reuse)
+        due = _due(at, delay) if at is not None or delay is not None else 0
+        return await self._start(found, found.encode_plain_input(value), key, tags, reuse, due, None)
 
-    async def _start(
+    async def _start(  # noqa: PLR0917
         self,
         workflow: Startable[Any],
         value: bytes,
         key: str | None,
         tags: Mapping[str, str] | None,
         reuse: Reuse | None,
+        due: int,
+        parent: Parent | None,
     ) -> Handle[Any]:
         address = Address(workflow.name, _checked_key(key))
-        event = Started(
-            workflow.name, address.key, value, self._door.entropy(), tags=_checked_tags(tags), reuse=reuse or ""
-        )
+        seed = self._door.entropy()
+        given = _checked_tags(tags)
+        event = Started(workflow.name, address.key, value, seed, "", parent, given, reuse or "", due=due)
         instance = await self._door.put(address, event, new=key is None)
         return Handle(self._door, address, workflow, instance)
 
@@ -155,10 +189,21 @@ class Client:
         return Handle(self._door, Address(found.name, key), found, None)
 
     async def instances(
-        self, *, workflow: str = "", status: str = "", before: int = 0, limit: int = 100
+        self,
+        *,
+        workflow: str = "",
+        status: str = "",
+        tags: Mapping[str, str] | None = None,
+        parent: int = 0,
+        before: int = 0,
+        limit: int = 100,
     ) -> list[Summary]:
-        """What exists, newest first. `before` is the id of the last one of the page before."""
-        rows = await self._door.queries.heads(Filter(workflow, status, before=before, limit=limit))
+        """What exists, newest first: with all of these tags, if any; children of `parent`, if given.
+
+        `before` is the id of the last one of the page before.
+        """
+        wanted = Filter(workflow, status, parent, _checked_tags(tags), before, limit)
+        rows = await self._door.queries.heads(wanted)
         return [summary(row) for row in rows]
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
@@ -253,6 +298,57 @@ class Handle(Generic[R]):
         message = Message(_checked_text(name, "the name of a message"), value, id or os.urandom(16).hex())
         await self._door.put(self._to(), message)
 
+    async def ask(
+        self, name: str, body: object = None, timeout: float | timedelta | None = None, *, id: str | None = None
+    ) -> Any:
+        """Send a message and wait for its response: what the flow passes to `message.complete(response)`.
+
+        The message is durable like any other. Who asks again with the same `id` hears the same response. Raises
+        `AskTimeout`, or `NotAnswered` when the instance ended without an answer.
+        """
+        id = os.urandom(16).hex() if id is None else id
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        await self.send(name, body, id=id)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._response(name, id)
+        except TimeoutError:
+            raise AskTimeout(
+                f"{self.address} had not answered {name!r} after {seconds} s; it may yet: ask again with id={id!r}"
+            ) from None
+
+    async def _response(self, name: str, id: str) -> Any:
+        async with aclosing(self._values(response_name(id))) as values:
+            async for value in values:
+                return decode(value)
+        raise NotAnswered(f"{self.address} has ended without an answer to {name!r}; nobody completed the message")
+
+    async def watch(self, name: str) -> AsyncGenerator[Any, None]:
+        """The value published under a name, and every new one, until the instance has ended.
+
+        Whoever looks away for a while finds the newest value, not each that there was.
+        """
+        async with aclosing(self._values(name)) as values:
+            async for value in values:
+                yield decode(value)
+
+    async def _values(self, name: str) -> AsyncGenerator[bytes, None]:
+        queries, seen = self._door.queries, None
+        instance = await self._id_soon()
+        async with aclosing(self._door.changes(instance)) as changes:
+            async for _ in changes:
+                head = await queries.head(instance)  # before the value: what is published last is not missed
+                value = await queries.published(instance, name)
+                if value is not None and value != seen:
+                    seen = value
+                    yield value
+                if head is not None and head.status in TERMINAL:
+                    return
+
+    async def wake(self, location: str = "") -> None:
+        """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
+        await self._door.put(self._to(), Woken(location))
+
     async def cancel(self, reason: str = "") -> None:
         """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled."""
         await self._door.put(self._to(), CancelAsked(_checked_text(reason or " ", "a reason").strip()))
@@ -260,6 +356,16 @@ class Handle(Generic[R]):
     async def retry(self) -> None:
         """A stuck instance tries again, after whatever was wrong has been put right."""
         await self._door.put(self._to(), Retried())
+
+    async def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
+        """Answer for a step whose outcome is unknown, and at which the instance is stuck: its value, or its error.
+
+        `retry()` instead says: it had no effect, run it again.
+        """
+        receipt = Receipt("ok", encode(to_plain(value)))
+        if error is not None:
+            receipt = Receipt("error", error=Failure("Settled", _checked_text(error, "an error"), retry=False))
+        await self._door.put(self._to(), Skipped(_checked_text(location, "a location"), receipt))
 
     async def read(self, name: str) -> Any:
         """The last value that the instance published under a name, or None."""
@@ -290,6 +396,16 @@ class Handle(Generic[R]):
         reader = Reader()
         reader.read(await self._door.queries.history(await self._id()))
         return reader
+
+    async def _id_soon(self) -> int:
+        """The id, also of what is on its way to an engine."""
+        if self._instance == 0:
+            async with aclosing(self._door.changes(0)) as changes:
+                async for _ in changes:
+                    head = await self._door.queries.head(self.address)
+                    if head is not None:
+                        break
+        return await self._id()
 
     def _to(self) -> Ref:
         return self._instance or self.address
@@ -334,6 +450,21 @@ def unknown(kind: str, name: str, names: Collection[str], advice: str) -> str:
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     return f"no {kind} is named {name!r}{meant} (there are: {', '.join(sorted(names)) or 'none'}); {advice}"
+
+
+def _due(at: datetime | None, delay: float | timedelta | None) -> int:
+    """When a delayed start is due, in nanoseconds."""
+    if at is not None and delay is not None:
+        raise CallerError("a start is delayed with `at` or with `delay`, not with both")
+    if at is not None:
+        if at.tzinfo is None:
+            raise CallerError(f"at={at} has no time zone; use datetime(..., tzinfo=UTC)")
+        seconds = at.timestamp()
+    else:
+        seconds = time.time() + (delay.total_seconds() if isinstance(delay, timedelta) else float(delay or 0))
+    if not 0 <= seconds < 9.2e9:
+        raise CallerError(f"a start can be delayed until the year 2261, found {at or delay}")
+    return round(seconds * 1e9)
 
 
 def _checked_key(key: str | None) -> str:

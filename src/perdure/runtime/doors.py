@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from perdure.errors import EngineClosed, InstanceStuck, ResultTimeout
@@ -30,6 +31,7 @@ class LocalDoor:
         self.queries = queries
         self._shard: Shard | None = None
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
+        self._watchers: dict[int, list[asyncio.Event]] = {}
         self._fallen: Exception | None = None
 
     def lead_to(self, shard: Shard) -> None:
@@ -84,10 +86,34 @@ class LocalDoor:
             if not waiters and self._waiters.get(address) is waiters:
                 del self._waiters[address]
 
+    async def changes(self, instance: int) -> AsyncGenerator[None, None]:
+        changed = asyncio.Event()
+        watchers = self._watchers.setdefault(instance, [])
+        watchers.append(changed)
+        try:
+            while self._fallen is None:
+                yield
+                await changed.wait()
+                changed.clear()
+            raise self._fallen
+        finally:
+            watchers.remove(changed)
+            if not watchers and self._watchers.get(instance) is watchers:
+                del self._watchers[instance]
+
+    def _tell_watchers(self, instance: int) -> None:
+        for changed in self._watchers.get(instance, ()):
+            changed.set()
+
     def entropy(self) -> bytes:
         return os.urandom(16)
 
+    def published(self, instance: int) -> None:
+        self._tell_watchers(instance)
+
     def ended(self, instance: int, address: Address, outcome: Outcome) -> None:
+        if self._watchers:
+            self._tell_watchers(instance)
         for wanted, waiter in self._waiters.get(address, ()):
             if wanted in (0, instance) and not waiter.done():
                 waiter.set_result(outcome)
@@ -98,6 +124,8 @@ class LocalDoor:
                 waiter.set_exception(InstanceStuck(str(address), stuck.error, stuck.location))
 
     def reloaded(self) -> None:
+        for instance in self._watchers:
+            self._tell_watchers(instance)
         for waiters in self._waiters.values():
             for _, waiter in waiters:
                 if not waiter.done():
@@ -105,6 +133,8 @@ class LocalDoor:
 
     def fallen(self, error: Exception) -> None:
         self._fallen = error
+        for instance in self._watchers:
+            self._tell_watchers(instance)
         for waiters in self._waiters.values():
             for _, waiter in waiters:
                 if not waiter.done():
@@ -128,6 +158,15 @@ class RemoteDoor:
         if posted.refused:
             raise refusal(Refused(posted.refused, posted.reason))  # type: ignore[arg-type]
         return 0 if isinstance(to, Address) else to
+
+    async def changes(self, instance: int) -> AsyncGenerator[None, None]:
+        seen: Any = None
+        while True:
+            changed = await self.queries.changed()
+            if changed != seen:
+                seen = changed
+                yield
+            await asyncio.sleep(POLL_SECONDS)
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
         deadline = None if timeout is None else time.monotonic() + timeout

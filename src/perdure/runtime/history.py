@@ -152,8 +152,14 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "woken", at, "", None, None
         case Retried():
             return "retry", "", "", None, None
-        case Skipped(location=at):
-            return "skip", at, "", None, None
+        case Skipped(location=at, receipt=receipt):
+            return (
+                "settled",
+                at,
+                receipt.status,
+                None if receipt.value is None else decode_value(receipt.value),
+                (receipt.error),
+            )
         case Redelivered(intent=id):
             return "redelivered", place(id), "", None, None
         case Parked(intent=id):

@@ -23,6 +23,7 @@ import msgspec
 from perdure.errors import EngineClosed, Fenced, StoreError
 from perdure.kernel.batch import Batch, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
+from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, Event, Parked, Received, Redelivered, Ref
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import ENTRIES_MAX, Kernel
@@ -43,6 +44,9 @@ log = logging.getLogger("perdure")
 POLL: Final = 25_000_000
 """How often the inbox is looked at: other processes write there. A look costs microseconds when nothing came."""
 
+LIGHT_WAIT: Final = 50_000_000
+"""How long the results of ephemeral calls may wait for something that is worth a commit."""
+
 RECOVER_AT_ONCE: Final = 500
 RESTART_FIRST: Final = 100_000_000
 RESTART_MAX: Final = 30_000_000_000
@@ -60,6 +64,10 @@ class Listener(Protocol):
 
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None: ...
 
+    def published(self, instance: int) -> None:
+        """The instance has published something."""
+        ...
+
     def fallen(self, error: Exception) -> None:
         """Another owner took over: nothing will be heard from this shard any more."""
         ...
@@ -74,6 +82,7 @@ class Running(msgspec.Struct, eq=False):
 
     instance: int
     executor: Executor
+    effect: Call
     started: bool  # False: the engine stops; recorded, but not begun
     alarm: Alarm | None = None
 
@@ -118,6 +127,7 @@ class Shard:
         self._alarm: Alarm | None = None
         self._inbox_held: set[bytes] = set()
         self._scheduled = False
+        self._hurry = False  # what waits has waited long enough
         self._life = 0  # grows when memory is dropped: callbacks of an earlier life are void
         self._restart_delay = RESTART_FIRST
         self._closing = False
@@ -266,7 +276,9 @@ class Shard:
         with collector.Paused():
             with self._enclosure:
                 self._build()
-            if self._committing is None and self._building:
+            if self._building.early:
+                self._begin_early()
+            if self._committing is None and self._building and not self._may_wait():
                 self._commit()
         if self._settled or self._idle is not None:
             self._tell_if_settled()
@@ -284,8 +296,30 @@ class Shard:
                 return
             self.kernel.advance(self._building, self._clock.now())
 
+    def _begin_early(self) -> None:
+        """Ephemeral calls are repeatable: they need not wait until they are durable."""
+        early, self._building.early = self._building.early, []
+        for publication in early:
+            if publication.intent not in self.running:  # else a life before this one began it
+                self._start_call(publication)
+
+    def _may_wait(self) -> bool:
+        """A batch of light entries alone waits for what comes next, a short while."""
+        batch = self._building
+        if batch.light == 0 or batch.light < len(batch.journal) or batch.answers or self._closing or self._hurry:
+            return False
+        life = self._life
+        self._clock.call_at(self._clock.now() + LIGHT_WAIT, lambda: self._wait_no_longer(life, batch))
+        return True
+
+    def _wait_no_longer(self, life: int, batch: Batch) -> None:
+        if life == self._life and batch is self._building:
+            self._hurry = True
+            self._schedule()
+
     def _commit(self) -> None:
         batch, self._building = self._building, Batch()
+        self._hurry = False
         self.kernel.close(batch)
         if batch.inbox_added:
             self._inbox_held.update(batch.inbox_added)  # a look may find them in the table before we hear of the commit
@@ -340,6 +374,8 @@ class Shard:
             self._receipts.pop(intent, None)
         for ticket, answer in batch.answers:
             _hear(ticket, answer)
+        for id, _ in batch.published:
+            self._listener.published(id)
         for id, address, outcome in batch.ended:
             self._listener.ended(id, address, outcome)
         for id, address, stuck in batch.stuck:
@@ -349,7 +385,7 @@ class Shard:
     def _start_call(self, publication: Publication) -> None:
         effect, intent = publication.effect, publication.intent
         executor = self._executors[effect.executor]
-        running = self.running[intent] = Running(publication.instance, executor, not self._closing)
+        running = self.running[intent] = Running(publication.instance, executor, effect, not self._closing)
         if self._closing:
             return  # it is parked with the others
         timeout = effect.timeout
@@ -461,10 +497,17 @@ class Shard:
         self._schedule()
 
     def park(self) -> None:
-        """Cut what still runs, and record that and what was never begun: neither has used up an attempt."""
+        """Cut what still runs, and record that and what was never begun: neither has used up an attempt.
+
+        What may run once only and had begun is different: nobody knows what it has done.
+        """
         for intent, running in list(self.running.items()):
             self._stop_call(intent)
-            self.kernel.offer(Offer(running.instance, Parked(intent)))
+            event: Event = Parked(intent)
+            if running.started and running.effect.deliveries_max == 1:
+                failure = Failure("Cut", "the engine was stopped while it ran", retry=False)
+                event = Received(intent, Receipt("unknown", error=failure))
+            self.kernel.offer(Offer(running.instance, event))
         self._schedule()
 
     def release(self) -> None:

@@ -190,6 +190,8 @@ class Auditor(_Fold):
         call = self.calls.get(publication.intent)
         where = f"{publication.address}: {publication.effect.location}"
         if call is None:
+            if publication.effect.ephemeral:
+                return
             raise Violation(f"{where} is executed before the entry that asks for it is durable")
         if call.held or publication.delivery in call.started or publication.delivery > call.delivery:
             state = "is held" if call.held else f"knows of {call.delivery}, and {sorted(call.started)} were seen"

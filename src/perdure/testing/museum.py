@@ -21,10 +21,12 @@ from unittest.mock import patch
 
 from perdure.errors import Fenced
 from perdure.flows.context import Context
-from perdure.flows.machine import FlowMachine, Operation
+from perdure.flows.machine import FlowMachine
 from perdure.flows.mailbox import Mail, Mailbox
+from perdure.flows.operation import Operation
 from perdure.kernel import apply, kernel, replay, snapshot
 from perdure.kernel.batch import Batch
+from perdure.kernel.effects import Call
 from perdure.kernel.events import CancelAsked, Message, Received, Started
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Accepted, Stale
@@ -118,10 +120,9 @@ def _redeliver_unrecorded() -> list[tuple[Any, str, Any]]:
         if instance.machine is None:
             workflow = self.kernel.workflows[instance.address.workflow]
             instance.workflow, instance.machine = workflow, replay.rebuild(instance, workflow)
-        batch = Batch()
-        self.kernel._publish(instance, instance.open[intent], batch)
-        for publication in batch.publications.values():
-            self._start_call(publication)
+        found = instance.open[intent]
+        assert type(found.effect) is Call
+        self._start_call(self.kernel._publication(instance, found, found.effect))
 
     return [(Shard, "_deliver_again", mutant)]
 
@@ -134,7 +135,7 @@ def _forget_receipts() -> list[tuple[Any, str, Any]]:
         executor = next(iter(self._executors.values()))
         for intent, offer in self._receipts.items():
             assert isinstance(offer.to, int)
-            self.running[intent] = Running(offer.to, executor, started=True)
+            self.running[intent] = Running(offer.to, executor, Call(""), started=True)
         self._receipts.clear()
         load(self)
 
@@ -276,7 +277,7 @@ def _slots_ignored() -> list[tuple[Any, str, Any]]:
         spread(self, instance, entry, heard, changed, batch)
         for intent in changed.opened:
             if intent.held:
-                self._publish(instance, intent, batch)
+                batch.publications[intent.id] = self._publication(instance, intent, intent.effect)
 
     return [(Kernel, "_spread", mutant)]
 

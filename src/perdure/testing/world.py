@@ -134,6 +134,9 @@ class Process:
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
         self.tell(f"says that {address} is stuck: {stuck.error}")
 
+    def published(self, instance: int) -> None:
+        self.tell(f"says that instance {instance} has published something")
+
     def reloaded(self) -> None:
         self.tell("has loaded everything")
 

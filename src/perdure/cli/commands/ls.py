@@ -12,6 +12,8 @@ from perdure.runtime.history import Summary
 
 from ..console import Console
 from ..console import command as define
+from ..find import find_started
+from ..given import read_tags
 from ..look import head_document
 from ..text import ago, styled, table
 
@@ -19,11 +21,28 @@ from ..text import ago, styled, table
 @define("ls")
 @click.option("--workflow", default="", metavar="NAME", help="Only instances of this workflow.")
 @click.option("--status", type=click.Choice([status.value for status in Status]), help="Only those.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only those with this tag, and each given one."
+)
+@click.option("--parent", metavar="ID", help="Only those that this instance started.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
 @click.option("--before", type=click.IntRange(1), default=None, metavar="N", help="Go on from a page before.")
-def command(console: Console, workflow: str, status: str | None, limit: int, before: int | None) -> None:
+def command(  # noqa: PLR0917
+    console: Console,
+    workflow: str,
+    status: str | None,
+    tags: tuple[str, ...],
+    parent: str | None,
+    limit: int,
+    before: int | None,
+) -> None:
+    wanted = read_tags(tags)
+
     async def read(client: Client) -> list[Summary]:
-        found = await client.instances(workflow=workflow, status=status or "", before=before or 0, limit=limit + 1)
+        origin = 0 if parent is None else (await find_started(client, parent))[1].id
+        found = await client.instances(
+            workflow=workflow, status=status or "", tags=wanted, parent=origin, before=before or 0, limit=limit + 1
+        )
         if not found and workflow:
             names = {name for name, *_ in await client.queries.workflows()}
             if workflow not in names:

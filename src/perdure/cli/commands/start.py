@@ -8,7 +8,7 @@ from perdure.runtime.client import Client, Handle, Reuse
 
 from ..console import Console
 from ..console import command as define
-from ..given import read_json
+from ..given import read_json, read_tags, read_time
 
 
 @define("start")
@@ -20,12 +20,26 @@ from ..given import read_json
     type=click.Choice(["failed", "always"]),
     help="Start a used key again: after a failure, or always.",
 )
-def command(console: Console, workflow: str, given: str | None, key: str | None, reuse: Reuse | None) -> None:
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag to find it by; any number.")
+@click.option("--delay", type=click.FloatRange(0), metavar="SECONDS", help="It begins its work after so long.")
+@click.option("--at", metavar="TIME", help="It begins its work then: 2026-11-16T09:00:00Z.")
+def command(  # noqa: PLR0917
+    console: Console,
+    workflow: str,
+    given: str | None,
+    key: str | None,
+    reuse: Reuse | None,
+    tags: tuple[str, ...],
+    delay: float | None,
+    at: str | None,
+) -> None:
     """WORKFLOW is the name of a workflow that the last engine on this database ran. Prints the key."""
     value = {} if given is None else read_json(given, "--input")
+    when = None if at is None else read_time(at, "--at")
+    named = read_tags(tags)
 
     async def start(client: Client) -> Handle[object]:
-        handle = await client.start_plain(workflow, value, key=key, reuse=reuse)
+        handle = await client.start_plain(workflow, value, key=key, tags=named, reuse=reuse, at=when, delay=delay)
         await console.warn_if_nobody_runs(client)
         return handle
 

@@ -120,8 +120,6 @@ def _conditions(filter: Filter) -> tuple[str, list[str | int]]:
         parts.append(("key = ?", filter.key))
     if filter.status:
         parts.append(("status = ?", filter.status))
-    if filter.key:
-        parts.append(("key = ?", filter.key))
     if filter.parent:
         parts.append(("parent = ? AND parent <> 0", filter.parent))
     if filter.before:

@@ -1,0 +1,26 @@
+"""Operations: the effects that a flow has open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from perdure.kernel.effects import Effect
+from perdure.kernel.receipt import Receipt
+
+AGAIN: Final = Receipt("error")
+"""What a step hears whose outcome was unknown, when a person says: run it again."""
+
+
+class Operation(msgspec.Struct, eq=False):
+    """An effect that the flow has open: who waits for its receipt, and what there is to do for it."""
+
+    id: bytes
+    effect: Effect
+    future: asyncio.Future[Any] | None
+    fire: Callable[[], None] | None = None
+    work: object = None
+    settle: bool = False  # an unknown outcome waits for a person
