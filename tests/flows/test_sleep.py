@@ -11,9 +11,10 @@ import pytest
 import perdure
 from perdure import Context
 from perdure.kernel.effects import Timer
+from perdure.kernel.events import Woken
 from perdure.testing.world import World
 
-from .conftest import Stage
+from .conftest import Stage, becomes
 from .rig import SECOND, START, Rig, same_in_every_rebuild
 
 
@@ -151,3 +152,132 @@ def test_sleepers_wake_at_their_time_and_at_no_other() -> None:
     late = [sleeper.result for sleeper in sleepers]
     assert min(late) >= 0
     assert max(late) < 0.1, "virtual seconds: no more than a commit may take in this world"
+
+
+async def test_woken_early(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> float:
+        before = ctx.now()
+        await ctx.sleep("long", timedelta(days=1))
+        return (ctx.now() - before).total_seconds()
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        await becomes(handle, "waiting")
+
+        await handle.wake()
+
+        assert await handle.result(5) < 60
+        assert "woken" in [line.event for line in await handle.history()]
+
+
+def test_one_of_several_sleeps_is_woken_and_nothing_else() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[str]:
+        order: list[str] = []
+
+        async def sleep(name: str, seconds: float) -> None:
+            await ctx.sleep(name, seconds)
+            order.append(name)
+
+        async def plain() -> None:
+            await asyncio.sleep(5)
+            order.append("plain")
+
+        await asyncio.gather(sleep("a", 10), sleep("b", 20), sleep("c", 30), plain())
+        return order
+
+    def drive(rig: Rig) -> Any:
+        rig.deliver(Woken("&2/b"))
+        rig.deliver(Woken("&9/nobody"))
+        rig.pass_time(6)
+        rig.deliver(Woken())
+        rig.deliver(Woken())
+        return rig.result
+
+    assert same_in_every_rebuild(flow, drive=drive).result == ["b", "plain", "a", "c"]
+
+
+async def test_a_delayed_start_exists_at_once_and_begins_later(stage: Stage) -> None:
+    began: list[datetime] = []
+
+    @perdure.flow
+    async def flow(ctx: Context, n: int) -> int:
+        began.append(ctx.now())
+        return n
+
+    async with stage.open(flow) as engine:
+        soon = await engine.start(flow, 1, delay=0.05)
+        late = await engine.start(flow, 2, key="late", at=datetime.now(UTC) + timedelta(days=1))
+        past = await engine.start(flow, 3, at=datetime(2001, 1, 1, tzinfo=UTC))
+
+        assert await past.result(5) == 3
+        assert await soon.result(5) == 1
+        assert await late.status() == "waiting"
+        assert (await late.waiting())[0].location == "&start"
+        assert await engine.start(flow, 2, key="late") is not None  # the same start
+        assert len(began) == 2
+
+        await late.wake()
+
+        assert await late.result(5) == 2
+
+
+async def test_a_delayed_start_can_be_cancelled(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        raise AssertionError("it never begins")
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow, delay=timedelta(hours=1))
+
+        await handle.cancel()
+
+        with pytest.raises(perdure.InstanceCancelled):
+            await handle.result(5)
+
+
+async def test_a_delay_survives_a_restart(disk: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        return "awake"
+
+    async with disk.open(flow) as engine:
+        await engine.start(flow, key="k", delay=0.1)
+        disk.crash()
+
+    async with disk.open(flow) as engine:
+        assert await engine.handle(flow, "k").result(5) == "awake"
+
+
+async def test_wrong_delays_are_refused_and_nothing_is_recorded(memory: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None: ...
+
+    async with memory.open(flow) as engine:
+        for wrong in (
+            {"at": datetime(2030, 1, 1)},
+            {"delay": 1, "at": datetime(2030, 1, 1, tzinfo=UTC)},
+            {"delay": 1e12},
+            {"delay": float("nan")},
+        ):
+            with pytest.raises(perdure.CallerError):
+                await engine.start(flow, **wrong)  # type: ignore[arg-type]
+
+        assert await engine.instances() == []
+
+
+async def test_a_parent_is_recorded_and_found_by(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None: ...
+
+    async with stage.open(flow) as engine:
+        parent = await engine.start(flow, key="parent")
+        child = await engine.start(flow, key="child", parent=parent, tags={"kind": "child"})
+        await child.result(5)
+        await parent.result(5)
+
+        id = (await parent.summary()).id
+        assert [found.key for found in await engine.instances(parent=id)] == ["child"]
+        assert [found.key for found in await engine.instances(tags={"kind": "child"})] == ["child"]
+        assert engine.counts.get("stale", 0) == 0

@@ -271,14 +271,34 @@ class Context:
 
     # ---- failures as data ----------------------------------------------------------------------------------
 
+    @overload
     async def attempt(
         self,
         name: str,
-        function: Callable[..., Awaitable[T]] | Callable[..., T],
+        function: Callable[..., Awaitable[T]],
         *args: Any,
-        catch: Collection[FailureKind] = CAUGHT,
+        catch: Collection[str] = ...,
         **kwargs: Any,
-    ) -> Ok[T] | Failed:
+    ) -> Ok[T] | Failed: ...
+
+    @overload
+    async def attempt(
+        self,
+        name: str,
+        function: Callable[..., T],
+        *args: Any,
+        catch: Collection[str] = ...,
+        **kwargs: Any,
+    ) -> Ok[T] | Failed: ...
+
+    async def attempt(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *args: Any,
+        catch: Collection[str] = CAUGHT,
+        **kwargs: Any,
+    ) -> Ok[Any] | Failed:
         """A step whose failure is an answer: `Ok(value)`, or `Failed(kind, error)` once its retries are used up.
 
         A function whose first parameter is `ctx` is a block: part of the flow, with operations of its own. `catch`

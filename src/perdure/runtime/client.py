@@ -306,7 +306,10 @@ class Handle(Generic[R]):
         The message is durable like any other. Who asks again with the same `id` hears the same response. Raises
         `AskTimeout`, or `NotAnswered` when the instance ended without an answer.
         """
-        id = os.urandom(16).hex() if id is None else id
+        if id is None:
+            id = os.urandom(16).hex()
+        elif (known := await self.read(response_name(id))) is not None:
+            return known
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         await self.send(name, body, id=id)
         try:

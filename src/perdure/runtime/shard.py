@@ -245,9 +245,9 @@ class Shard:
             self._schedule()
 
     def lives(self, instance: int) -> bool:
-        """Whether the end of an instance is still to be heard: it is in memory, and has not ended."""
+        """Whether the end of an instance is still to be heard: it is in memory, has not ended, and is not stuck."""
         found = self.kernel.instances().get(instance)
-        return found is not None and not found.ended and not self._crashed
+        return found is not None and not found.ended and found.stuck is None and not self._crashed
 
     def _answered(self, intent: bytes, receipt: Receipt) -> None:
         """An executor's receipt. It is kept here until it is durable, so that a failed commit cannot lose it."""

@@ -1,0 +1,163 @@
+"""Steps that may run once only: a crash leaves their outcome unknown, and a person (or the flow) settles it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+import pytest
+
+import perdure
+from perdure import CallerError, Context, InstanceFailed, InstanceStuck, NotStuck, OutcomeUnknown
+from perdure.kernel.events import CancelAsked, Retried, Skipped
+from perdure.kernel.receipt import Failure, Receipt
+
+from .conftest import Stage, becomes, until
+from .rig import Rig, same_in_every_rebuild
+
+UNKNOWN = Receipt("unknown", error=Failure("ProcessDied", "the process died", retry=False))
+
+
+def paying(unknown: Literal["stuck", "raise"] = "stuck") -> tuple[perdure.Flow[Any, Any], list[str], asyncio.Event]:
+    paid: list[str] = []
+    go = asyncio.Event()
+
+    @perdure.step(once=True, unknown=unknown, retries=2, backoff=perdure.Backoff(base=0))
+    async def pay(amount: int) -> str:
+        paid.append(f"pay {amount}")
+        await go.wait()
+        return "receipt 1"
+
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        try:
+            receipt = await pay(5)
+        except OutcomeUnknown:
+            receipt = "looked up"
+        return f"{receipt}, shipped {await ctx.step('ship', ship)}"
+
+    async def ship() -> str:
+        return "parcel"
+
+    return flow, paid, go
+
+
+async def crashed(disk: Stage, flow: perdure.Flow[Any, Any], paid: list[str]) -> None:
+    """Its process dies while the step runs."""
+    async with disk.open(flow, replay=False) as engine:
+        await engine.start(flow, key="k")
+        await until(lambda: bool(paid))
+        disk.crash()
+
+
+async def test_a_crash_makes_the_outcome_unknown_and_the_instance_stuck(disk: Stage) -> None:
+    flow, paid, _ = paying()
+    await crashed(disk, flow, paid)
+
+    async with disk.open(flow) as engine:
+        handle = engine.handle(flow, "k")
+        with pytest.raises(InstanceStuck, match="whether step 'pay' took effect is not known"):
+            await handle.result(5)
+        assert paid == ["pay 5"]
+
+        await handle.settle("pay", "receipt 7")
+
+        assert await handle.result(5) == "receipt 7, shipped parcel"
+        assert paid == ["pay 5"]
+        assert "settled" in [line.event for line in await handle.history()]
+
+
+async def test_settled_as_an_error_it_is_a_failed_step(disk: Stage) -> None:
+    flow, paid, _ = paying()
+    await crashed(disk, flow, paid)
+
+    async with disk.open(flow) as engine:
+        handle = engine.handle(flow, "k")
+        await becomes(handle, "stuck")
+
+        await handle.settle("pay", error="the bank says no")
+
+        with pytest.raises(InstanceFailed, match="the bank says no"):
+            await handle.result(5)
+
+
+async def test_a_retry_runs_it_again_as_another_attempt(disk: Stage) -> None:
+    flow, paid, go = paying()
+    await crashed(disk, flow, paid)
+    go.set()
+
+    async with disk.open(flow) as engine:
+        handle = engine.handle(flow, "k")
+        await becomes(handle, "stuck")
+
+        await handle.retry()
+
+        assert await handle.result(5) == "receipt 1, shipped parcel"
+        assert paid == ["pay 5", "pay 5"]
+
+
+async def test_the_flow_can_handle_it_itself(disk: Stage) -> None:
+    flow, paid, _ = paying(unknown="raise")
+    await crashed(disk, flow, paid)
+
+    async with disk.open(flow) as engine:
+        assert await engine.handle(flow, "k").result(5) == "looked up, shipped parcel"
+        assert paid == ["pay 5"]
+
+
+async def test_an_engine_that_is_stopped_in_good_order_does_not_run_it_again(disk: Stage) -> None:
+    flow, paid, _ = paying()
+    async with disk.open(flow, replay=False) as engine:
+        await engine.start(flow, key="k")
+        await until(lambda: bool(paid))
+
+    async with disk.open(flow) as engine:
+        handle = engine.handle(flow, "k")
+        await becomes(handle, "stuck")
+        assert "stopped while it ran" in str(await handle.error())
+        await handle.settle("pay", "receipt 7")
+        assert await handle.result(5) == "receipt 7, shipped parcel"
+        assert paid == ["pay 5"]
+
+
+async def test_only_what_is_stuck_can_be_settled_and_only_where_it_is(disk: Stage) -> None:
+    flow, paid, _ = paying()
+    await crashed(disk, flow, paid)
+
+    async with disk.open(flow) as engine:
+        handle = engine.handle(flow, "k")
+        await becomes(handle, "stuck")
+        with pytest.raises(CallerError, match="not stuck at 'ship'"):
+            await handle.settle("ship", 1)
+        await handle.settle("pay", "receipt 7")
+        await handle.result(5)
+        with pytest.raises(NotStuck):
+            await handle.settle("pay", "receipt 8")
+
+
+@pytest.mark.parametrize(
+    "answer", [Skipped("pay", Receipt("ok")), Retried(), CancelAsked()], ids=lambda a: type(a).__name__
+)
+def test_every_answer_is_the_same_in_every_rebuild(answer: Any) -> None:
+    async def nothing() -> None: ...
+
+    @perdure.flow
+    async def flow(ctx: Context) -> list[str]:
+        return [str(value) for value in (await ctx.join("both", {"a": branch("a"), "b": branch("b")})).values()]
+
+    def branch(name: str) -> Any:
+        async def run(ctx: Context) -> Any:
+            return await ctx.step.options(once=True)("pay", nothing)
+
+        return run
+
+    def drive(rig: Rig) -> Any:
+        decision = rig.answer("both/a/pay", UNKNOWN)
+        assert decision.stuck is not None
+        assert decision.stuck.location == "both/a/pay"
+        rig.deliver(answer if not isinstance(answer, Skipped) else Skipped("both/a/pay", answer.receipt))
+        return rig.run()
+
+    rig = same_in_every_rebuild(flow, drive=drive)
+
+    assert rig.result == ("cancelled: Cancelled" if isinstance(answer, CancelAsked) else ["None", "None"])
