@@ -13,6 +13,7 @@ from perdure.errors import CallerError, CannotOpen
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
 from perdure.executors.thread import ThreadExecutor
+from perdure.flows.author import Flow
 from perdure.flows.loop import Enclosure
 from perdure.kernel.machine import Workflow
 from perdure.ports.executor import Executor
@@ -57,6 +58,9 @@ async def open(
     engine is closed; what still runs then is cut and runs again at the next open.
     """
     known = _by_name(workflows)
+    for workflow in known.values():
+        if isinstance(workflow, Flow):
+            workflow.registered()
     loop = asyncio.get_running_loop()
     store = _open_store(url, loop)
     executors: list[Executor] = [InlineExecutor(inline), ThreadExecutor(threads), ProcessExecutor(processes)]

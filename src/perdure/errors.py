@@ -7,6 +7,8 @@ attributes, so that programs need not read their text.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AskTimeout",
     "AuthorError",
@@ -21,6 +23,8 @@ __all__ = [
     "EngineRunning",
     "Fatal",
     "Fenced",
+    "FlowRefused",
+    "FlowWarning",
     "InstanceCancelled",
     "InstanceEnded",
     "InstanceFailed",
@@ -228,6 +232,30 @@ class NotAFlow(AuthorError):
 
     def __str__(self) -> str:
         return f"{self.where}: a flow is an `async def name(ctx, ...)`, found {self.found}"
+
+
+class FlowWarning(UserWarning):
+    """The source of a flow has something that a replay would not repeat, or an operation that is not awaited.
+
+    The text has the line and what to write instead. It is given once, when an engine is opened with the flow;
+    `perdure check` finds the same without an engine, and `@perdure.flow(strict=True)` makes it an error.
+    """
+
+
+class FlowRefused(AuthorError):
+    """The source of a flow with `strict=True` has something that a replay would not repeat.
+
+    Each of the `findings` has the `file`, the `line`, what was `found` there, and an `advice`. Nothing was opened.
+    """
+
+    def __init__(self, flow: str, findings: tuple[Any, ...]) -> None:
+        super().__init__(flow, findings)
+        self.flow = flow
+        self.findings = findings
+
+    def __str__(self) -> str:
+        lines = "".join(f"\n  {finding}" for finding in self.findings)
+        return f"the flow {self.flow} is strict, and its source cannot be accepted:{lines}"
 
 
 class NotAwaited(AuthorError):

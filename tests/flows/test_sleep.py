@@ -262,7 +262,7 @@ async def test_wrong_delays_are_refused_and_nothing_is_recorded(memory: Stage) -
             {"delay": float("nan")},
         ):
             with pytest.raises(perdure.CallerError):
-                await engine.start(flow, **wrong)  # type: ignore[arg-type]
+                await engine.start(flow, **wrong)
 
         assert await engine.instances() == []
 

@@ -1,4 +1,4 @@
-"""What every command has: --db, --json and --debug, one way to answer, one way to ask a database."""
+"""What commands share: --db, --json and --debug, one way to answer, one way to ask a database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perdure.runtime.client import Client
 
 T = TypeVar("T")
-Database = Literal["required", "optional", "memory"]
+Database = Literal["required", "optional", "memory", "none"]
 
 
 class Console:
@@ -33,7 +33,7 @@ class Console:
 
     @property
     def db(self) -> str:
-        assert self._db is not None, "only `doctor` does without a database"
+        assert self._db is not None, "only `check` and `doctor` do without a database"
         return self._db
 
     def answer(self, document: Any, text: str) -> None:
@@ -89,7 +89,7 @@ def command(name: str, *, db: Database = "required") -> Callable[[Callable[..., 
 
 
 def _with_console(function: Callable[..., None]) -> Callable[..., None]:
-    def call(*, db: str | None, json: bool, debug: bool, **own: Any) -> None:
+    def call(*, db: str | None = None, json: bool, debug: bool, **own: Any) -> None:
         debug = debug or debug_wanted()
         source = click.get_current_context().get_parameter_source("db")
         given = source is click.core.ParameterSource.COMMANDLINE
@@ -99,25 +99,29 @@ def _with_console(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _shared(db: Database) -> list[click.Parameter]:
+    switches = [
+        _switch("--json", JSON, "One JSON document on stdout."),
+        _switch("--debug", DEBUG, "Show tracebacks of errors."),
+    ]
+    return [*switches] if db == "none" else [_database(db), *switches]
+
+
+def _database(db: Database) -> click.Option:
     texts = {
         "required": "The database: path of a SQLite file, or sqlite:///path.",
         "optional": "Check this database too: path of a SQLite file, or sqlite:///path.",
         "memory": "Keep the run in this SQLite file, so that it survives.  [default: nothing is kept]",
     }
     default: dict[str, Any] = {"default": ":memory:"} if db == "memory" else {}  # click tells None from nothing
-    return [
-        click.Option(
-            ["--db"],
-            metavar="URL",
-            envvar="PERDURE_DB",
-            show_envvar=True,
-            required=db == "required",
-            help=texts[db],
-            **default,
-        ),
-        _switch("--json", JSON, "One JSON document on stdout."),
-        _switch("--debug", DEBUG, "Show tracebacks of errors."),
-    ]
+    return click.Option(
+        ["--db"],
+        metavar="URL",
+        envvar="PERDURE_DB",
+        show_envvar=True,
+        required=db == "required",
+        help=texts[db],
+        **default,
+    )
 
 
 def _switch(name: str, meta: str, help: str) -> click.Option:

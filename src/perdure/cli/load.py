@@ -1,4 +1,4 @@
-"""Finding `MODULE:FLOW`. The current directory is importable, as with `python -m`."""
+"""Finding `MODULE:FLOW`, or all flows of a module. The current directory is importable, as with `python -m`."""
 
 import difflib
 import os
@@ -23,6 +23,16 @@ def load(target: str) -> tuple[Any, list[Any]]:
     if not _is_workflow(flow):
         raise Stopped(f"{target} is {_kind(flow)}, not a flow; put @perdure.flow above it{_choice(module, workflows)}")
     return flow, list({id(each): each for each in (flow, *workflows.values())}.values())
+
+
+def load_all(target: str) -> list[Any]:
+    """The flow that is named, or every workflow of the module if it is named alone."""
+    if ":" in target:
+        return [load(target)[0]]
+    workflows = list({id(each): each for each in _workflows(_module(target)).values()}.values())
+    if not workflows:
+        raise Stopped(f"{target} has no flows; put @perdure.flow above an async def")
+    return workflows
 
 
 def _module(name: str) -> ModuleType:

@@ -24,6 +24,7 @@ VERBS: Final = {
             "Start an instance in the engine of another process.",
             """perdure start order --input '{"order_id": "o-18"}' --key o-18 --db shop.db""",
         ),
+        Verb("check", "Check flows for what a replay would not repeat.", "perdure check shop:order"),
         Verb("ls", "List instances, newest first.", "perdure ls --status waiting --db shop.db"),
         Verb("show", "Show one instance: its state, result or error.", "perdure show order/o-17 --db shop.db"),
         Verb("history", "Tell what happened to an instance.", "perdure history order/o-17 --db shop.db"),

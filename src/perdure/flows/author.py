@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from math import isnan, nan
 from types import CodeType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -22,6 +22,9 @@ from perdure.kernel.receipt import Failure
 from perdure.kernel.routing import Subscription
 
 from .scope import text
+
+if TYPE_CHECKING:
+    from .source import Finding
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -189,6 +192,8 @@ class Flow(Generic[P, R]):
         function: Callable[..., Coroutine[Any, Any, R]],
         name: str,
         version: str,
+        *,
+        strict: bool,
         strict_names: bool,
         cleanup: float,
     ) -> None:
@@ -196,6 +201,7 @@ class Flow(Generic[P, R]):
         self.function = function
         self.name = name
         self.version = version
+        self.strict = strict
         self.strict_names = strict_names
         self.cleanup = cleanup
         self.limits = Limits(bytes=2 * VALUE_MAX)
@@ -203,6 +209,7 @@ class Flow(Generic[P, R]):
         self.defaults = encode(self.signature.defaults())
         self.loops = _names_loop(function.__code__)
         """Whether instances keep a log: only `ctx.loop` needs one. Found out at the latest when a loop begins."""
+        self._warned = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
         """Plain call, for unit tests of the body with a context of the caller's own."""
@@ -227,6 +234,23 @@ class Flow(Generic[P, R]):
 
     def where(self, machine: Machine, effect: Effect | None) -> str:
         return machine.source(effect) if hasattr(machine, "source") else ""
+
+    # ---- what an engine needs that takes it up, and `perdure check` ----------------------------------------
+
+    @functools.cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What stands in its source that a replay would not repeat. Looked for when everything it names exists."""
+        from .source import findings
+
+        return findings(self.function)
+
+    def registered(self) -> None:
+        """Warn of the findings, once; a strict flow with findings is refused."""
+        if self.findings and not self._warned:
+            from .source import tell
+
+            tell(self)
+            self._warned = True
 
     # ---- what callers need (perdure.app) -------------------------------------------------------------------
 
@@ -268,7 +292,12 @@ def flow(function: FlowFunction[P, R], /) -> Flow[P, R]: ...
 
 @overload
 def flow(
-    *, name: str | None = ..., version: str = ..., strict_names: bool = ..., cleanup: Duration = ...
+    *,
+    name: str | None = ...,
+    version: str = ...,
+    strict: bool = ...,
+    strict_names: bool = ...,
+    cleanup: Duration = ...,
 ) -> Callable[[FlowFunction[P, R]], Flow[P, R]]: ...
 
 
@@ -278,14 +307,16 @@ def flow(
     *,
     name: str | None = None,
     version: str = "1",
+    strict: bool = False,
     strict_names: bool = False,
     cleanup: Duration = 60,
 ) -> Any:
     """Make an `async def f(ctx, ...)` durable.
 
     name: what the journal calls it (default: the function's name). version: text, recorded with each
-    instance. strict_names: refuse the same name twice in one scope. cleanup: how long `finally` blocks may
-    run after a cancel.
+    instance. strict: an engine refuses the flow if its source has what a replay would not repeat (default: it
+    warns). strict_names: refuse the same name twice in one scope. cleanup: how long `finally` blocks may run
+    after a cancel.
     """
 
     def define(function: Any) -> Flow[Any, Any]:
@@ -293,7 +324,7 @@ def flow(
         called = function.__name__ if name is None else text(name, "the name of a flow")
         if "/" in called:
             raise BadCall(f"the name of a flow has no slash, found {called!r}: an instance is named workflow/key")
-        return Flow(function, called, str(version), strict_names, seconds(cleanup))
+        return Flow(function, called, str(version), strict=strict, strict_names=strict_names, cleanup=seconds(cleanup))
 
     return define if function is None else define(function)
 

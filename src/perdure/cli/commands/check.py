@@ -1,0 +1,44 @@
+"""`perdure check`: the check of a flow's source that an engine does, for editors and CI."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import redirect_stdout
+from typing import Any
+
+import click
+
+from perdure.flows.author import Flow
+
+from ..console import Console
+from ..console import command as define
+from ..exits import Exit
+from ..load import load_all
+
+
+@define("check", db="none")
+@click.argument("targets", metavar="MODULE[:FLOW]...", nargs=-1, required=True)
+def command(console: Console, targets: tuple[str, ...]) -> None:
+    """MODULE is importable from the current directory, or a path ending in .py. Without :FLOW all its flows are
+    checked. It is imported, and nothing is run; what it prints meanwhile goes to stderr.
+
+    Found are clocks, dice, files and settings in the body of a flow, and operations that are not awaited. Exit code 1
+    if there are any.
+    """
+    with redirect_stdout(sys.stderr):
+        flows = [each for target in targets for each in load_all(target) if isinstance(each, Flow)]
+    flows = sorted({id(flow): flow for flow in flows}.values(), key=lambda flow: flow.name)
+    below = os.getcwd() + os.sep
+    found = sorted(
+        (each._replace(file=each.file.removeprefix(below)), flow.name) for flow in flows for each in flow.findings
+    )
+    document: dict[str, Any] = {
+        "flows": [flow.name for flow in flows],
+        "findings": [{"flow": name, **each._asdict()} for each, name in found],
+        "ok": not found,
+    }
+    lines = [f"{click.style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
+    number = f"{len(flows)} flow{'s' if len(flows) != 1 else ''} checked"
+    console.answer(document, "\n".join(lines) or f"{number}, nothing found")
+    sys.exit(Exit.FAILED if found else Exit.OK)
