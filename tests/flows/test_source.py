@@ -174,6 +174,21 @@ def test_branches_bodies_and_helpers_are_part_of_the_flow() -> None:
 # ---- what is left alone --------------------------------------------------------------------------------------
 
 
+def test_a_block_of_an_attempt_is_part_of_the_flow_and_its_step_is_not() -> None:
+    @perdure.flow
+    async def flow(ctx: perdure.Context) -> None:
+        async def block(ctx: perdure.Context) -> None:
+            time.time()
+
+        async def step(n: int) -> float:
+            return time.monotonic()
+
+        await ctx.attempt("block", block)
+        await ctx.attempt("step", step, 1)
+
+    assert found(flow) == ["time.time()"]
+
+
 def test_recorded_time_and_dice_and_plain_python_are_fine() -> None:
     @perdure.flow
     async def flow(ctx: perdure.Context, at: datetime) -> None:

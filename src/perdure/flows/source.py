@@ -203,9 +203,19 @@ class _Reader:
     def _called(self, call: ast.Call) -> Iterator[ast.AST]:
         """The bodies of nested functions that run as part of the flow because of this call."""
         yield from self._bodies(call.func)
-        if self._operation(call.func) in BRANCHING:
+        operation = self._operation(call.func)
+        if operation in BRANCHING:
             for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
                 yield from self._bodies(argument)
+        elif operation == "attempt":
+            for argument in call.args:
+                yield from self._block(argument)
+
+    def _block(self, value: ast.expr) -> Iterator[ast.AST]:
+        """What `ctx.attempt` is given is a block if its first parameter is `ctx`, else a step."""
+        for each in self._nested:
+            if isinstance(value, ast.Name) and each.name == value.id and [a.arg for a in each.args.args[:1]] == ["ctx"]:
+                yield from each.body
 
     def _bodies(self, value: ast.expr) -> Iterator[ast.AST]:
         match value:
