@@ -70,6 +70,19 @@ def test_a_call_that_may_not_be_repeated_is_not_repeated_in_company_either():
     assert world.heard("a") == ["Started", "Received unknown"]
 
 
+def test_a_call_that_may_not_be_repeated_and_was_parked_before_it_began_runs_once():
+    """Found by a simulated world: its first real delivery, made in company, must count."""
+    world = World()
+    world.start("a", ("call", "x", {"deliveries_max": 1}), ("call", "y"))
+    world.run()
+    world.offer(world.id("a"), Parked(world.intent("a", "x")))
+    world.run().restart(alone=False).run()
+    world.restart(alone=False).run()
+
+    assert [call for call in world.calls() if "x" in call] == ["a x 1", "a x 2"]
+    assert world.heard("a") == ["Started", "Received unknown"]
+
+
 def test_a_delivery_in_the_company_of_other_suspects_does_not_count():
     world = World()
     world.start("a", ("call", "x", {"deliveries_max": 2}))

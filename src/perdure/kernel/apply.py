@@ -73,8 +73,9 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
         case Redelivered(intent=id, alone=alone):
             intent = instance.open[id]
             intent.delivery += 1
-            intent.strikes += alone
-            intent.counted = alone
+            counts = alone or (type(intent.effect) is Call and intent.effect.deliveries_max == 1)
+            intent.strikes += counts
+            intent.counted = counts
             changed.resumed = intent
         case Parked(intent=id):
             intent = instance.open[id]

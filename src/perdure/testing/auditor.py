@@ -83,6 +83,7 @@ class Auditor(_Fold):
         self._messages_recorded: Counter[tuple[int, str]] = Counter()
         self._ended: dict[int, JournalRow] = {}
         self.calls: dict[bytes, Opened] = {}
+        self._early: dict[bytes, set[int]] = {}  # deliveries of ephemeral calls that are not durable yet
         self.executions: list[Execution] = []
         self.executed_keys: Counter[str] = Counter()
         self.touched: set[int] = set()
@@ -134,6 +135,7 @@ class Auditor(_Fold):
                 self.calls[intent.id] = Opened(
                     instance.id, effect.location, effect.executor, effect.deliveries_max, intent.held
                 )
+                self.calls[intent.id].started |= self._early.pop(intent.id, set())
                 self._admitted[effect.executor] += not intent.held
         for intent in changed.closed:
             call = self.calls.get(intent.id)
@@ -167,8 +169,8 @@ class Auditor(_Fold):
             case Redelivered(intent=id, alone=alone):
                 call = self.calls[id]
                 call.delivery += 1
-                call.strikes += alone
-                call.counted = alone
+                call.counted = alone or call.deliveries_max == 1
+                call.strikes += call.counted
                 if call.strikes > call.deliveries_max:
                     raise Violation(
                         f"{instance.address}: {call.location} is delivered alone {call.strikes} times, "
@@ -186,12 +188,17 @@ class Auditor(_Fold):
     # ---- what is seen ----------------------------------------------------------------------------------
 
     def executing(self, process: int, publication: Publication) -> None:
-        """An executor was handed a call: the entry that asks for it and its delivery must be durable."""
+        """An executor was handed a call: the entry that asks for it and its delivery must be durable.
+
+        Not so an ephemeral call: it may begin before, and a zombie may begin it once more.
+        """
         call = self.calls.get(publication.intent)
         where = f"{publication.address}: {publication.effect.location}"
+        if publication.effect.ephemeral:
+            seen = call.started if call is not None else self._early.setdefault(publication.intent, set())
+            seen.add(publication.delivery)
+            return
         if call is None:
-            if publication.effect.ephemeral:
-                return
             raise Violation(f"{where} is executed before the entry that asks for it is durable")
         if call.held or publication.delivery in call.started or publication.delivery > call.delivery:
             state = "is held" if call.held else f"knows of {call.delivery}, and {sorted(call.started)} were seen"
@@ -304,6 +311,11 @@ class Auditor(_Fold):
     def kept(self, instance: int) -> bool:
         """Whether a stuck instance keeps an event, that a retry delivers again."""
         return instance in self._live and self._live[instance][0].kept is not None
+
+    def stuck(self, instance: int) -> str:
+        """Where an instance is stuck."""
+        stuck = self._live[instance][0].stuck
+        return stuck.location if stuck is not None else ""
 
     def outcome(self, address: Address) -> Any:
         id = self._database.names.get((address.workflow, address.key))

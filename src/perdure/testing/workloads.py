@@ -8,6 +8,7 @@ each must have: a value, the name of an error, or a function of the outcome.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,19 +17,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.codec import decode, encode
-from perdure.errors import ChildFailed, Fatal, JoinFailed, ReceiveTimeout, StepFailed
+from perdure.errors import ChildFailed, Fatal, JoinFailed, OutcomeUnknown, ReceiveTimeout, StepFailed
 from perdure.executors.info import step_info
-from perdure.flows.author import Backoff, Break, Continue, flow, step
+from perdure.flows.author import Backoff, Break, Continue, Failed, flow, step
 from perdure.flows.context import Context
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait
-from perdure.kernel.events import Event, Message, Received, Retried, Skipped, Started
+from perdure.kernel.events import Address, Event, Message, Received, Retried, Skipped, Started, Woken
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Failure
 from perdure.kernel.routing import Subscription
-from perdure.kernel.status import Status
+from perdure.kernel.rows import response_name
+from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.executor import Work
 
 from .clock import SECOND
@@ -63,6 +65,10 @@ async def hopeless() -> None:
 @step(retries=2, backoff=QUICK)
 async def failing() -> None:
     raise ValueError("as always")
+
+
+async def triple(value: int) -> Any:
+    return 3 * value
 
 
 # ---- flows ---------------------------------------------------------------------------------------------
@@ -222,6 +228,76 @@ async def patient(ctx: Context) -> str:
     finally:
         await ctx.step("release", double, 1, 1)
     return "not reached"
+
+
+@flow
+async def desk(ctx: Context, count: int) -> list[int]:
+    """Each message is dealt with once, and answered, although it is taken more than once."""
+
+    async def body(ctx: Context, state: list[int]) -> Continue[list[int]] | Break[list[int]]:
+        message = await ctx.receive("word", ack=True)
+        await ctx.step("look", double, 1)
+        again = await ctx.receive("word", ack=True)
+        await ctx.step("work", slow_double, 1)
+        state = [*state, again.body]
+        again.complete(len(state))
+        assert message.body == again.body
+        return Break(sorted(state)) if len(state) >= count else Continue(state)
+
+    heard: list[int] = await ctx.loop("desk", body, [], keep=1, prune_every=1)
+    return heard
+
+
+@flow
+async def napper(ctx: Context) -> list[str]:
+    found = []
+    for _ in range(3):
+        await ctx.sleep("nap", 3600)
+        found.append("nap")
+        await ctx.step("stretch", double, 1)
+    return found
+
+
+@flow
+async def payer(ctx: Context) -> list[Any]:
+    pay = ctx.step.options(once=True, retries=0)
+    first: Any = await pay("pay", triple, 2)
+    both = await asyncio.gather(pay("pay", triple, 2), ctx.step("other", double, 1), pay("pay", triple, 2))
+    return [first, both[0], both[2]]
+
+
+@flow
+async def prudent(ctx: Context) -> Any:
+    try:
+        return await ctx.step.options(once=True, unknown="raise", retries=0)("pay", triple, 2)
+    except OutcomeUnknown:
+        return "looked up"
+
+
+@flow
+async def sketch(ctx: Context) -> int:
+    value = await ctx.step("first", double, 1)
+    light = ctx.step.options(ephemeral=True)
+    for _ in range(3):
+        value = await light("double", double, value)
+    value = await ctx.step("middle", double, value, 1)
+    return await light("last", slow_double, value)
+
+
+@flow
+async def tries(ctx: Context) -> list[Any]:
+    async def block(ctx: Context) -> int:
+        value = await ctx.step("double", double, 1, 1)
+        await ctx.step("never", hopeless)
+        return value
+
+    answers: list[Any] = [
+        await ctx.attempt("hopeless", hopeless),
+        await ctx.attempt("failing", failing),
+        await ctx.attempt("double", double, 4),
+        await ctx.attempt("block", block),
+    ]
+    return [answer.kind if isinstance(answer, Failed) else answer.value for answer in answers]
 
 
 @flow
@@ -521,6 +597,69 @@ def _part_of(values: Any, least: int) -> Callable[[Any], bool]:
     )
 
 
+def _desks(world: World) -> Expected:
+    handle = world.start(desk, 4, key="a")
+    for n in range(4):
+        world.at(world.dice.random() * 0.3, partial(handle.send, "word", n, id=f"w{n}"))
+
+    def answered(value: Any) -> bool:
+        responses = [world.published(Address("desk", "a"), response_name(f"w{n}")) for n in range(4)]
+        return value == [0, 1, 2, 3] and sorted(responses) == [1, 2, 3, 4]
+
+    return {("desk", "a"): answered}
+
+
+def _naps(world: World) -> Expected:
+    world.start(napper, key="a")
+    _wake(world)
+    return {("napper", "a"): ["nap", "nap", "nap"]}
+
+
+def _wake(world: World) -> None:
+    """Somebody shakes it again and again: only sleeps hear that."""
+    head = next(iter(world.database.heads.values()), None)
+    if head is None or head.status not in TERMINAL:
+        if head is not None:
+            world.request(Address("napper", "a"), Woken(), "wake")
+        world.at(0.1 + world.dice.random() * 0.1, lambda: _wake(world))
+
+
+def _pays(world: World) -> Expected:
+    world.start(payer, key="a")
+    world.start(prudent, key="b")
+    world.at(0.4, lambda: _settle(world))
+
+    def paid_once(value: Any) -> bool:
+        executed = Counter(each.key for each in world.auditor.executions if each.location.endswith(("pay", "pay#2")))
+        known = all(each in (6, "settled") for each in value)
+        return known and all(times == 1 for times in executed.values())
+
+    return {("payer", "a"): paid_once, ("prudent", "b"): _one_of(6, "looked up")}
+
+
+def _settle(world: World) -> None:
+    """A person answers for what nobody else knows."""
+    for head in list(world.database.heads.values()):
+        pending = [r for r in world.requests if r.settled is None and isinstance(r.event, Skipped)]
+        if head.status == Status.STUCK and not pending:
+            stuck = world.auditor.stuck(head.id)
+            world.skip(head.workflow, head.key, stuck, "settled")
+    ended = [head for head in world.database.heads.values() if head.status in TERMINAL]
+    if len(ended) < 2:
+        world.at(0.1, lambda: _settle(world))
+
+
+def _sketches(world: World) -> Expected:
+    world.start(sketch, key="a")
+    return {("sketch", "a"): 64}
+
+
+def _tries(world: World) -> Expected:
+    world.start(tries, key="a")
+    kinds = ("exhausted", "unknown")  # too many crashes use up its few attempts as well
+    return {("tries", "a"): _one_of(*(["fatal", kind, 8, "fatal"] for kind in kinds))}
+
+
 WORKLOADS: tuple[Workload, ...] = (
     Workload("orders", lambda: [order, hasty], _orders),
     Workload("fans", lambda: [fan], _fans),
@@ -533,6 +672,11 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("cancels", lambda: [patient, leaf], _cancels),
     Workload("branches", lambda: [branches], _branches),
     Workload("maps", lambda: [mapper, dice], _maps),
+    Workload("desks", lambda: [desk], _desks),
+    Workload("naps", lambda: [napper], _naps),
+    Workload("pays", lambda: [payer, prudent], _pays),
+    Workload("sketches", lambda: [sketch], _sketches),
+    Workload("tries", lambda: [tries], _tries),
     Workload("ledgers", lambda: [Ledger("ledger"), Tally("tally")], _ledgers),
 )
 
