@@ -7,18 +7,20 @@ import os
 import time
 from typing import Any, Final
 
-from perdure.errors import EngineClosed, InstanceStuck, ResultTimeout
+from perdure.errors import EngineClosed, InstanceStuck, NotInThisProcess, ResultTimeout
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Ref, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.rows import decode_outcome, inbox_row
 from perdure.kernel.status import TERMINAL, Status
+from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 
 from .client import refusal
 from .history import Reader
 from .shard import Shard
+from .streams import Streams
 
 POLL_SECONDS: Final = 0.02
 
@@ -28,6 +30,7 @@ class LocalDoor:
 
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
+        self.streams = Streams()
         self._shard: Shard | None = None
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
         self._fallen: Exception | None = None
@@ -97,6 +100,12 @@ class LocalDoor:
             if wanted in (0, instance) and not waiter.done():
                 waiter.set_exception(InstanceStuck(str(address), stuck.error, stuck.location))
 
+    def framed(self, instance: int, frame: Frame) -> None:
+        self.streams.put(instance, frame)
+
+    def progress(self, instance: int) -> list[Frame]:
+        return [] if self._shard is None else self._shard.progress(instance)
+
     def reloaded(self) -> None:
         for waiters in self._waiters.values():
             for _, waiter in waiters:
@@ -142,6 +151,16 @@ class RemoteDoor:
             if deadline is not None and time.monotonic() >= deadline:
                 raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on if an engine runs")
             await asyncio.sleep(POLL_SECONDS)
+
+    @property
+    def streams(self) -> Streams:
+        raise NotInThisProcess(
+            "frames are seen in the process of the engine only, and this client is in another one; "
+            "let the flow ctx.publish(...) what others shall see, and read it with handle.read(...)"
+        )
+
+    def progress(self, instance: int) -> list[Frame]:
+        return []
 
     def entropy(self) -> bytes:
         return os.urandom(16)

@@ -27,6 +27,7 @@ from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import inbox_row
 from perdure.kernel.status import TERMINAL, Status
+from perdure.ports.frame import Frame
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 
@@ -133,6 +134,9 @@ class Process:
 
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
         self.tell(f"says that {address} is stuck: {stuck.error}")
+
+    def framed(self, instance: int, frame: Frame) -> None:
+        self.world.counts["frames"] += 1
 
     def reloaded(self) -> None:
         self.tell("has loaded everything")
