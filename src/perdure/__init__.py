@@ -10,18 +10,22 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
+    from perdure.executors.frames import emit, progress
     from perdure.executors.info import step_info
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
     from perdure.kernel.status import Status
+    from perdure.ports.frame import Frame
     from perdure.runtime.client import Client, Handle
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.executors.frames": ("emit", "progress"),
     "perdure.executors.info": ("step_info",),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
     "perdure.kernel.status": ("Status",),
+    "perdure.ports.frame": ("Frame",),
     "perdure.runtime.client": ("Client", "Handle"),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
@@ -35,13 +39,16 @@ __all__ = [  # noqa: PLE0604
     "Engine",
     "Failed",
     "Flow",
+    "Frame",
     "Handle",
     "Ok",
     "Received",
     "Status",
     "connect",
+    "emit",
     "flow",
     "open",
+    "progress",
     "run",
     "step",
     "step_info",

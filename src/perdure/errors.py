@@ -40,6 +40,8 @@ __all__ = [
     "NotCanonical",
     "NotConvertible",
     "NotDurable",
+    "NotInStep",
+    "NotInThisProcess",
     "NotPlain",
     "NotStuck",
     "OperationFailed",
@@ -301,6 +303,16 @@ class BadCall(AuthorError):
     """An operation was called in a way that it does not have; the text says which way it has."""
 
 
+class NotInStep(AuthorError, LookupError):
+    """`step_info()`, `progress()` and `emit()` speak of the step that is running, and here none is.
+
+    Call them in the function of a step. In a test of such a function alone, run it as a step of a small flow.
+    """
+
+    def __str__(self) -> str:
+        return "no step is running here: step_info(), progress() and emit() are for the functions of steps"
+
+
 # ---- what a step raises to say more than "it failed" ----------------------------------------------------------------
 
 
@@ -429,6 +441,14 @@ class KeyInUse(CallerError):
 
 class InstanceEnded(CallerError):
     """The instance has completed, failed or was cancelled, and takes no more messages. Nothing was recorded."""
+
+
+class NotInThisProcess(CallerError):
+    """Frames are seen in the process of the engine only: they are never written down, so nobody else can read them.
+
+    Call `handle.stream()` on a handle of the engine itself. For other processes let the flow say it durably, with
+    `ctx.publish(name, value)`, which `await handle.read(name)` reads from everywhere.
+    """
 
 
 class NotStuck(CallerError):

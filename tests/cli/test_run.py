@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from perdure import Frame
+from perdure.cli.live import how_far
 from tests.cli.world import clean_environment, eventually
 
 
@@ -176,7 +178,7 @@ def test_json_tells_every_end_with_the_same_fields(world, flow, exit, status):
     assert (document["error"] is None) == (exit == 0)
 
 
-def test_a_terminal_sees_what_is_open(world):
+def test_a_terminal_sees_what_is_open_and_how_far_it_is(world):
     main, terminal = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "perdure.cli", "run", "flows:three", "--db", "shop.db", "--key", "k"],
@@ -188,15 +190,29 @@ def test_a_terminal_sees_what_is_open(world):
     )
     os.close(terminal)
     seen = b""
-    while b"step second" not in seen:
+    while b"1/3 (33 %)  waiting for a file" not in seen:
         seen += os.read(main, 4096)
 
     (world.directory / "go").touch()
     out, _ = process.communicate(timeout=30)
     os.close(main)
 
-    assert b"three/k" in seen and b"running" in seen
+    assert b"three/k" in seen and b"running" in seen and b"step second" in seen
     assert json.loads(out) == ["FIRST", "THIRD"]
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "note", "text"),
+    [
+        (3, 10, "", "3/10 (30 %)"),
+        (12_000, None, "rows", "12,000  rows"),
+        (0.5, 2.5, "", "0.5/2.5 (20 %)"),
+        (0, 0, "nothing to do", "0/0  nothing to do"),
+        (1, 2, "two\nlines and \x1b[2J a trick", "1/2 (50 %)  two lines and [2J a trick"),
+    ],
+)
+def test_progress_is_told_on_one_line(done, total, note, text):
+    assert how_far(Frame("order/o-17", "charge", 1, 1, "progress", done, total, note)) == text
 
 
 def test_a_second_engine_is_a_conflict(world):

@@ -31,6 +31,7 @@ def note(what: str) -> str:
 
 async def wait_for_file(name: str) -> None:
     note("second")
+    perdure.progress(1, 3, "waiting\\n for a file")
     while not Path(name).exists():
         await asyncio.sleep(0.01)
 

@@ -1,4 +1,4 @@
-"""A desk in front of an executor: it starts calls as a runtime would, and keeps the receipts."""
+"""A desk in front of an executor: it starts calls as a runtime would, and keeps receipts and frames."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.identity import Identity
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.ports.executor import Executor, Work
+from perdure.ports.frame import Frame
 
 ADDRESS = Address("order", "o-17")
 IDENTITY = Identity(ADDRESS, 1)
@@ -22,13 +23,15 @@ SECONDS_MAX = 30.0  # no test comes near it: a wait that lasts so long is a fail
 
 
 class Desk:
-    """`receipts` has every receipt that ever came, in order, with its intent."""
+    """`receipts` and `frames` have all that ever came, in order, with its intent."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
         self.receipts: list[tuple[bytes, Receipt]] = []
+        self.frames: list[tuple[bytes, Frame]] = []
         self.threads: set[threading.Thread] = set()
         self._futures: dict[bytes, asyncio.Future[Receipt]] = {}
+        executor.listen(self._framed)
 
     def work(self, function: Callable[..., Any], *args: Any, returns: Any = None, **kwargs: Any) -> bytes:
         """Start a call that stays in this process. Its intent."""
@@ -65,6 +68,11 @@ class Desk:
         call = Call(location, 2, self.executor.name, params=params)
         self.executor.start(Publication(intent, 1, ADDRESS, call, 3, work, IDENTITY), self._answered)
         return intent
+
+    def _framed(self, intent: bytes, frame: Frame) -> None:
+        self.threads.add(threading.current_thread())
+        assert not self._futures[intent].done(), "a frame came after the receipt"
+        self.frames.append((intent, frame))
 
     def _answered(self, intent: bytes, receipt: Receipt) -> None:
         self.threads.add(threading.current_thread())

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -53,6 +54,51 @@ async def fetch(number: int) -> int:
 def about() -> list[Any]:
     info = step_info()
     return [info.instance, info.location, info.name, info.attempt, info.delivery, info.idempotency_key]
+
+
+def say(words: int) -> int:
+    for n in range(1, words + 1):
+        perdure.progress(n, words, f"word {n}")
+        perdure.emit({"word": n})
+    return words
+
+
+async def say_async(words: int) -> int:
+    return say(words)
+
+
+def say_half_async(words: int) -> Any:
+    """A thread begins it, and the loop ends it."""
+    say(words)
+    return say_async(words)
+
+
+def leave_a_thread(fifo: str) -> None:
+    """It speaks when the step has long ended."""
+    about = copy_context()
+
+    def speak() -> None:
+        with open(fifo, "rb") as pipe:
+            pipe.read()
+        about.run(perdure.emit, "too late")
+        about.run(perdure.progress, 1)
+
+    threading.Thread(target=speak, daemon=True).start()
+
+
+def speak_in_a_fork() -> str:
+    """A fork has none of its parent's pipes: what it says must not end up in some other file."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        for _ in range(10):
+            perdure.emit("from a fork")
+        os.write(write, b"said")
+        os._exit(0)
+    os.close(write)
+    said = os.read(read, 100)
+    os.wait()
+    perdure.emit("from the step")
+    return said.decode()
 
 
 def loaded(names: list[str]) -> list[str]:

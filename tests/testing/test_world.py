@@ -3,6 +3,7 @@ they promise."""
 
 import pytest
 
+from perdure import emit, progress, step_info
 from perdure.errors import Fatal
 from perdure.flows.author import flow, step
 from perdure.flows.context import Context
@@ -202,3 +203,30 @@ def test_a_failing_seed_prints_the_line_that_reproduces_it(capsys):
     out = capsys.readouterr().out.splitlines()
     assert "python -m perdure.testing.sim --seed 0 --story" in out
     assert out[-1].endswith("failed") and not out[-1].endswith(" 0 failed")
+
+
+def test_the_same_seed_records_the_same_whether_steps_send_frames_or_not():
+    def story(frames: int) -> tuple[list[object], int]:
+        @step
+        async def talk(n: int) -> int:
+            for number in range(frames):
+                progress(number, frames)
+                emit(number)
+            if n == 1 and step_info().attempt == 1:
+                raise ValueError("not yet")
+            return n
+
+        @flow(name="talks")
+        async def talks(ctx: Context) -> int:
+            return sum([await ctx.step("talk", talk, n) for n in range(4)])
+
+        world = World([talks], seed=7, faults=Faults(lost=0.2, crash_after=0.1, duplicate=0.3))
+        world.start(talks, key="k")
+        world.run()
+        return list(world.database.journal), world.counts["frames"]
+
+    silent, none = story(frames=0)
+    chatty, some = story(frames=3)
+
+    assert chatty == silent
+    assert none == 0 and some >= 5 * 2 * 3

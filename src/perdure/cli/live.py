@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import click
 
+from perdure.ports.frame import Frame
 from perdure.runtime.history import Line, Waiting
 
 from .text import span, styled, told, until
@@ -115,7 +116,8 @@ def open_line(open: Waiting, at: datetime) -> str:
     match open.kind:
         case "call":
             attempt = f", attempt {open.attempt}" if open.attempt > 1 else ""
-            return f"step {open.location}  {'waits for a free place' if open.held else age}{attempt}"
+            progress = f"  {how_far(open.progress)}" if open.progress is not None else ""
+            return f"step {open.location}  {'waits for a free place' if open.held else age}{attempt}{progress}"
         case "timer":
             assert open.due is not None
             return f"timer {open.location}  {until(open.due, at)}"
@@ -124,6 +126,18 @@ def open_line(open: Waiting, at: datetime) -> str:
             return f"waits for a message {open.what.replace(', ', ' or ') or 'of any name'}  {age}{deadline}"
         case kind:
             return f"{kind} {open.what or open.location}  {age}"
+
+
+def how_far(frame: Frame) -> str:
+    """The progress of a step: `3/10 (30 %)  its note`."""
+    total = "" if frame.total is None else f"/{_number(frame.total)}"
+    percent = f" ({100 * frame.done / frame.total:.0f} %)" if frame.total else ""
+    note = "".join(sign for sign in " ".join(frame.note.split()) if sign.isprintable())
+    return f"{_number(frame.done)}{total}{percent}  {note}".rstrip()
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _draws() -> bool:

@@ -1,6 +1,6 @@
-"""The other side of the process executor: requests in, receipts out, until the pipe closes.
+"""The other side of the process executor: requests in, frames and a receipt out, until the pipe closes.
 
-A frame is the length of its body (8 bytes, big-endian) and the body, in our own codec: nothing is ever
+A packet is the length of its body (8 bytes, big-endian) and the body, in our own codec: nothing is ever
 unpickled. The pipes arrive as stdin and stdout and are moved away from there at once, so that a step may
 print and read as it likes: what it prints goes to stderr.
 
@@ -42,17 +42,17 @@ _importing: list[str] = []
 _HEADER: Final = struct.Struct(">Q")
 
 
-# ---- frames: both sides ------------------------------------------------------------------------------------
+# ---- packets: both sides -----------------------------------------------------------------------------------
 
 
-def write_frame(descriptor: int, body: bytes) -> None:
+def write_packet(descriptor: int, body: bytes) -> None:
     rest = memoryview(_HEADER.pack(len(body)) + body)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def read_frame(descriptor: int) -> bytes | None:
-    """The next frame, or None when the other side is gone, be it in the middle of one."""
+def read_packet(descriptor: int) -> bytes | None:
+    """The next packet, or None when the other side is gone, be it in the middle of one."""
     header = _read(descriptor, _HEADER.size)
     return None if header is None else _read(descriptor, _HEADER.unpack(header)[0])
 
@@ -73,8 +73,9 @@ def request_of(params: bytes, about: info.StepInfo) -> bytes:
     return encode({"params": params, "step": step})
 
 
-def receipt_of(frame: bytes) -> Receipt:
-    return msgspec.convert(decode(frame), Receipt)
+def said_in(packet: bytes) -> Receipt | info.News:
+    said = decode(packet)
+    return tuple(said["news"]) if isinstance(said, dict) else msgspec.convert(said, Receipt)
 
 
 # ---- the process -------------------------------------------------------------------------------------------
@@ -83,19 +84,19 @@ def receipt_of(frame: bytes) -> Receipt:
 def main() -> None:
     incoming, outgoing = _take_pipes()
     faulthandler.enable()  # a segmentation fault says on stderr where it was
-    first = read_frame(incoming)
+    first = read_packet(incoming)
     if first is None:
         return
     setup = decode(first)
     sys.argv = [os.fsdecode(argument) for argument in setup["argv"]]
     requests: SimpleQueue[bytes | None] = SimpleQueue()
     busy = threading.Event()
+    outlet = PipeOutlet(outgoing)
     threading.Thread(target=_listen, args=(incoming, requests, busy), daemon=True).start()
     while (request := requests.get()) is not None:
-        receipt = copy_context().run(perform, request, setup["main"])
+        receipt = copy_context().run(perform, request, setup["main"], outlet)
         busy.clear()  # before the answer: it brings the next request
-        with suppress(BrokenPipeError):  # the parent is gone, and the listener says so next
-            write_frame(outgoing, encode(msgspec.to_builtins(receipt, builtin_types=(bytes,))))
+        outlet.end(receipt)
 
 
 def _take_pipes() -> tuple[int, int]:
@@ -117,7 +118,7 @@ def _take_pipes() -> tuple[int, int]:
 
 
 def _listen(incoming: int, requests: SimpleQueue[bytes | None], busy: threading.Event) -> None:
-    while (request := read_frame(incoming)) is not None:
+    while (request := read_packet(incoming)) is not None:
         busy.set()
         requests.put(request)
     if busy.is_set():
@@ -125,13 +126,50 @@ def _listen(incoming: int, requests: SimpleQueue[bytes | None], busy: threading.
     requests.put(None)
 
 
+class PipeOutlet:
+    """The pipe to the parent: the frames of the running step, then its receipt. Not a word of others between them.
+
+    A step may leave threads behind, which are not heard after its end, and forks, which are never heard.
+    """
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._running: info.StepInfo | None = None
+
+    def begin(self, about: info.StepInfo) -> None:
+        self._running = about
+
+    def send(self, about: info.StepInfo, news: info.News) -> None:
+        packet = encode({"news": list(news)})
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            if self._running is about:
+                self._write(packet)
+
+    def end(self, receipt: Receipt) -> None:
+        packet = encode(msgspec.to_builtins(receipt, builtin_types=(bytes,)))
+        with self._lock:
+            self._running = None
+            self._write(packet)
+
+    def _write(self, packet: bytes) -> None:
+        with suppress(BrokenPipeError):  # the parent is gone, and the listener says so next
+            write_packet(self._pipe, packet)
+
+
 # ---- one call ----------------------------------------------------------------------------------------------
 
 
-def perform(request: bytes, main: list[Any] | None) -> Receipt:
+def perform(request: bytes, main: list[Any] | None, outlet: PipeOutlet) -> Receipt:
     try:
         asked = decode(request)
-        info.current.set(info.StepInfo(*asked["step"]))
+        instance, location, attempt, delivery, key = asked["step"]
+        about = info.StepInfo(instance, location, attempt, delivery, key, outlet)
+        info.current.set(about)
+        outlet.begin(about)
         call = decode(asked["params"])
         function = _function(call["call"], main)
         args, kwargs = _arguments(function, call["args"], call["kwargs"])

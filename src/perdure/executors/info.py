@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from perdure.codec import encode, to_plain
-from perdure.errors import CallerError, Fatal, RollBack, TooLarge
+from perdure.errors import CallerError, Fatal, NotInStep, RollBack, TooLarge
 from perdure.kernel.batch import Publication
 from perdure.kernel.events import Address
 from perdure.kernel.identity import Identity
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
+from perdure.ports.frame import Kind
+
+News = tuple[Kind, float, float | None, str, Any]
+"""What a step says of itself; the rest of a `Frame` is known."""
+
+
+class Outlet(Protocol):
+    """Where a step's news go: to the loop's thread, or into the pipe to another process."""
+
+    def send(self, about: StepInfo, news: News) -> None: ...
 
 
 class StepInfo(msgspec.Struct, eq=False, gc=False):
@@ -26,12 +36,16 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
     attempt: int
     delivery: int
     _key: Identity | str
+    _outlet: Outlet | None = None
     _cancelled: bool = False  # a plain flag: read and written whole, also by two threads
+    _frames: int = 0
 
     @classmethod
-    def of(cls, publication: Publication) -> StepInfo:
+    def of(cls, publication: Publication, outlet: Outlet) -> StepInfo:
         effect = publication.effect
-        return cls(publication.address, effect.location, effect.attempt, publication.delivery, publication.identity)
+        return cls(
+            publication.address, effect.location, effect.attempt, publication.delivery, publication.identity, outlet
+        )
 
     @property
     def instance(self) -> str:
@@ -55,13 +69,32 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
     def cancel(self) -> None:
         self._cancelled = True
 
+    # ---- for executors -----------------------------------------------------------------------------------------
+
+    @property
+    def intent(self) -> bytes:
+        assert not isinstance(self._key, str), "known where the engine runs"
+        return self._key.intent(self.location, self.attempt)
+
+    def tell(self, news: News) -> None:
+        if self._outlet is not None and not self._cancelled:
+            self._outlet.send(self, news)
+
+    def next_frame(self) -> int:
+        """The ordinal of the next frame. Counted on the loop's thread, where frames come in one after the other."""
+        self._frames += 1
+        return self._frames
+
 
 current: ContextVar[StepInfo] = ContextVar("perdure_step_info")
 
 
 def step_info() -> StepInfo:
-    """The step that is running now; a `LookupError` outside of steps."""
-    return current.get()
+    """The step that is running now; `NotInStep` outside of steps."""
+    try:
+        return current.get()
+    except LookupError:
+        raise NotInStep from None
 
 
 def ok(value: Any, returns: Any) -> Receipt:

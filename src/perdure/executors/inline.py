@@ -14,9 +14,10 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from perdure.kernel.batch import Publication
-from perdure.ports.executor import Answered, Work
+from perdure.ports.executor import Answered, Framed, Work
 
 from . import info
+from .frames import LoopOutlet
 
 
 class InlineExecutor:
@@ -25,10 +26,14 @@ class InlineExecutor:
     def __init__(self, slots: int | None = None) -> None:
         self.slots = slots
         self._loop = asyncio.get_running_loop()
+        self._outlet = LoopOutlet(self._loop)
         self._context: Context = copy_context()  # of whoever opened the engine, not of whoever called it last
         self._waiting: OrderedDict[bytes, tuple[Publication, Answered]] = OrderedDict()  # not begun, oldest first
         self._tasks: dict[bytes, asyncio.Task[None]] = {}  # begun
         self._worker: asyncio.Task[None] | None = None  # the task that begins them
+
+    def listen(self, framed: Framed) -> None:
+        self._outlet.framed = framed
 
     def start(self, publication: Publication, answered: Answered) -> None:
         if type(publication.work) is not Work:
@@ -51,6 +56,7 @@ class InlineExecutor:
             task.cancel()
 
     async def close(self) -> None:
+        self._outlet.close()
         self._waiting.clear()
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
@@ -64,7 +70,8 @@ class InlineExecutor:
         try:
             while self._waiting and self._worker is task:
                 intent, (publication, answered) = self._waiting.popitem(False)
-                coroutine = self._run(intent, publication.work, info.StepInfo.of(publication), answered)
+                about = info.StepInfo.of(publication, self._outlet)
+                coroutine = self._run(intent, publication.work, about, answered)
                 self._tasks[intent] = task
                 context = self._context.copy()
                 try:

@@ -20,10 +20,11 @@ from typing import Final
 from perdure.codec import decode, encode
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.ports.executor import Answered
+from perdure.ports.executor import Answered, Framed
 
 from . import child as other_side
 from . import info
+from .frames import LoopOutlet
 from .thread import Calls, Threads
 
 GRACE_SECONDS: Final = 1.0  # between asking a child to end and making it
@@ -40,6 +41,7 @@ class ProcessExecutor:
         self.slots = slots or os.cpu_count() or 1
         self._grace_seconds = grace_seconds
         self._loop = asyncio.get_running_loop()
+        self._outlet = LoopOutlet(self._loop)
         self._threads = Threads("perdure-process")
         self._calls: Calls[_Call] = Calls(self.slots, self._begin)
         self._idle: list[Child] = []
@@ -47,23 +49,27 @@ class ProcessExecutor:
         self._closing = False
         self._gone = asyncio.Event()
 
+    def listen(self, framed: Framed) -> None:
+        self._outlet.framed = framed
+
     def start(self, publication: Publication, answered: Answered) -> None:
         params = publication.effect.params
         if params is None:
             answered(publication.intent, info.NO_WORK)
         else:
-            call = _Call(publication.intent, params, info.StepInfo.of(publication), answered)
+            call = _Call(publication.intent, params, info.StepInfo.of(publication, self._outlet), answered)
             self._calls.add(call.intent, call)
 
     def stop(self, intent: bytes) -> None:
         call = self._calls.remove(intent)
         if call is not None:
-            self._kill(call.child)
+            self._cut(call)
 
     async def close(self) -> None:
+        self._outlet.close()
         self._closing = True
         for call in self._calls.close():
-            self._kill(call.child)
+            self._cut(call)
         while self._idle:
             self._retire(self._idle.pop())
         while self._children:
@@ -89,10 +95,11 @@ class ProcessExecutor:
         else:
             self._idle.append(child)
 
-    def _kill(self, child: Child) -> None:
-        """Its thread sees the end of the pipe, and takes the body away."""
-        child.terminate()
-        child.last_word = self._loop.call_later(self._grace_seconds, child.kill)
+    def _cut(self, call: _Call) -> None:
+        """The call's thread sees the end of the pipe, and takes the child's body away."""
+        call.about.cancel()
+        call.child.terminate()
+        call.child.last_word = self._loop.call_later(self._grace_seconds, call.child.kill)
 
     def _retire(self, child: Child) -> None:
         self._threads.run(child.end, lambda _: self._forget(child))
@@ -118,8 +125,14 @@ class _Call:
     def perform(self) -> Receipt:
         """In a thread. Whatever happens to the child, it ends in a receipt."""
         try:
-            frame = self.child.ask(other_side.request_of(self.params, self.about))
-            return self._died() if frame is None else other_side.receipt_of(frame)
+            packet = self.child.ask(other_side.request_of(self.params, self.about))
+            while packet is not None:
+                said = other_side.said_in(packet)
+                if isinstance(said, Receipt):
+                    return said
+                self.about.tell(said)
+                packet = self.child.hear()
+            return self._died()
         except BaseException as error:  # it could not be started, or what it answered is no receipt
             self.child.end()
             return info.error(error)
@@ -145,17 +158,25 @@ class Child:
         return self._process is not None and self._process.returncode is None
 
     def ask(self, request: bytes) -> bytes | None:
-        """The answer to a request; None if the child died of it."""
+        """The first packet of the answer to a request, as `hear`."""
         process = self._process
         if self.doomed:  # stopped before it was asked
             return None
         if process is None or process.poll() is not None:  # new, or killed by somebody while it was idle
             self._let_go()
             process = self._spawn()
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
         try:
-            other_side.write_frame(process.stdin.fileno(), request)
-            return other_side.read_frame(process.stdout.fileno())
+            other_side.write_packet(process.stdin.fileno(), request)
+        except OSError:
+            return None
+        return self.hear()
+
+    def hear(self) -> bytes | None:
+        """The next packet of the answer, the last of which is a receipt; None if the child died before that."""
+        assert self._process is not None and self._process.stdout is not None
+        try:
+            return other_side.read_packet(self._process.stdout.fileno())
         except OSError:
             return None
 
@@ -200,7 +221,7 @@ class Child:
         }
         assert process.stdin is not None
         with suppress(OSError):  # it is gone already: the request will find out
-            other_side.write_frame(process.stdin.fileno(), encode(setup))
+            other_side.write_packet(process.stdin.fileno(), encode(setup))
         return process
 
     def _signal(self, number: int) -> None:

@@ -20,9 +20,10 @@ import msgspec
 
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
-from perdure.ports.executor import Answered, Work
+from perdure.ports.executor import Answered, Framed, Work
 
 from . import info
+from .frames import LoopOutlet
 from .inline import InlineExecutor
 
 C = TypeVar("C")
@@ -36,15 +37,19 @@ class ThreadExecutor:
 
     def __init__(self, slots: int = 32, *, idle_seconds: float = IDLE_SECONDS) -> None:
         self.slots = slots
+        self._outlet = LoopOutlet(asyncio.get_running_loop())
         self._context: Context = copy_context()  # of whoever opened the engine, not of whoever called it last
         self._threads = Threads("perdure-thread", idle_seconds)
         self._calls: Calls[_Call] = Calls(slots, self._begin)
         self._inline = InlineExecutor()  # awaits what a sync function gave instead of a result
 
+    def listen(self, framed: Framed) -> None:
+        self._outlet.framed = framed
+
     def start(self, publication: Publication, answered: Answered) -> None:
         work = publication.work
         if isinstance(work, Work):
-            call = _Call(publication.intent, work, info.StepInfo.of(publication), answered)
+            call = _Call(publication.intent, work, info.StepInfo.of(publication, self._outlet), answered)
             self._calls.add(call.intent, call)
         else:
             answered(publication.intent, info.NO_WORK)
@@ -56,6 +61,7 @@ class ThreadExecutor:
         self._inline.stop(intent)
 
     async def close(self) -> None:
+        self._outlet.close()
         for call in self._calls.close():
             call.about.cancel()
         self._threads.close()

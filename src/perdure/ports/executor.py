@@ -8,6 +8,8 @@ import msgspec
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
 
+from .frame import Frame
+
 
 class Work(msgspec.Struct, frozen=True):
     """The live work of a call that stays in this process. `returns` is the annotation of its result."""
@@ -22,6 +24,10 @@ Answered = Callable[[bytes, Receipt], None]
 """Called with the intent and its receipt, on the thread of the engine's loop."""
 
 
+Framed = Callable[[bytes, Frame], None]
+"""Called with an intent and a frame of its step, on the thread of the engine's loop. It does not raise."""
+
+
 class Executor(Protocol):
     @property
     def name(self) -> str: ...
@@ -29,6 +35,10 @@ class Executor(Protocol):
     @property
     def slots(self) -> int | None:
         """How many calls it takes at once; None: any number."""
+        ...
+
+    def listen(self, framed: Framed) -> None:
+        """Who hears the frames of all calls. A frame comes before the receipt of its call, or it may be dropped."""
         ...
 
     def start(self, publication: Publication, answered: Answered) -> None: ...

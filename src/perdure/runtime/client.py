@@ -34,9 +34,11 @@ from perdure.kernel.mailbox import Refused
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
+from perdure.ports.frame import Frame
 from perdure.ports.store import Filter, Queries
 
 from .history import Line, Reader, Summary, Waiting, summary
+from .streams import Streams
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -75,6 +77,15 @@ class Door(Protocol):
 
     def changes(self, instance: int) -> AsyncGenerator[None, None]:
         """Yields at once, and again whenever the instance may have published something or ended."""
+        ...
+
+    @property
+    def streams(self) -> Streams:
+        """Raises `NotInThisProcess` where frames are not seen."""
+        ...
+
+    def progress(self, instance: int) -> list[Frame]:
+        """The newest progress of each running step; nothing where frames are not seen."""
         ...
 
     def entropy(self) -> bytes: ...
@@ -380,8 +391,41 @@ class Handle(Generic[R]):
         return Reader().read(await self._door.queries.history(await self._id()))
 
     async def waiting(self) -> list[Waiting]:
-        """What the instance has open now."""
-        return (await self._read()).waiting()
+        """What the instance has open now, with the newest progress of its steps if they run in this process."""
+        reader = await self._read()
+        return reader.waiting(self._door.progress(await self._id()))
+
+    async def progress(self) -> list[Frame]:
+        """The newest progress of each step that runs now in this process; the others are not seen."""
+        return self._door.progress(await self._id())
+
+    def stream(self) -> AsyncGenerator[Frame]:
+        """The frames of the instance, live: from the first `async for` on, each once and in order.
+
+        First comes the newest progress of steps that run already. The stream ends when the instance ends or is stuck,
+        or when the engine is closed: `result()` says which. Who takes frames slowly loses some, and never holds up a
+        step: progress that was not taken is replaced by newer progress of the same step, and of more than 1000 frames
+        that wait the oldest are dropped. Raises `NotInThisProcess` where the engine runs in another process.
+        """
+        return self._stream(self._door.streams)
+
+    async def _stream(self, streams: Streams) -> AsyncGenerator[Frame]:
+        instance = await self._id()
+        stream = streams.open(instance, self._door.progress(instance))
+        end = asyncio.ensure_future(self._door.outcome(self.address, instance, None))
+
+        def ended(end: asyncio.Future[Outcome]) -> None:
+            if not end.cancelled():
+                end.exception()  # for `result()` to raise
+            stream.end()
+
+        end.add_done_callback(ended)
+        try:
+            while (frame := await stream.take()) is not None:
+                yield frame
+        finally:
+            end.cancel()
+            streams.close(instance, stream)
 
     async def summary(self) -> Summary:
         head = await self._door.queries.head(await self._id())

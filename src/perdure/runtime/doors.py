@@ -8,18 +8,20 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-from perdure.errors import EngineClosed, InstanceStuck, ResultTimeout
+from perdure.errors import EngineClosed, InstanceStuck, NotInThisProcess, ResultTimeout
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Ref, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.rows import decode_outcome, inbox_row
 from perdure.kernel.status import TERMINAL, Status
+from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 
 from .client import refusal
 from .history import Reader
 from .shard import Shard
+from .streams import Streams
 
 POLL_SECONDS: Final = 0.02
 
@@ -29,6 +31,7 @@ class LocalDoor:
 
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
+        self.streams = Streams()
         self._shard: Shard | None = None
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
         self._watchers: dict[int, list[asyncio.Event]] = {}
@@ -123,6 +126,12 @@ class LocalDoor:
             if wanted in (0, instance) and not waiter.done():
                 waiter.set_exception(InstanceStuck(str(address), stuck.error, stuck.location))
 
+    def framed(self, instance: int, frame: Frame) -> None:
+        self.streams.put(instance, frame)
+
+    def progress(self, instance: int) -> list[Frame]:
+        return [] if self._shard is None else self._shard.progress(instance)
+
     def reloaded(self) -> None:
         for instance in self._watchers:
             self._tell_watchers(instance)
@@ -181,6 +190,16 @@ class RemoteDoor:
             if deadline is not None and time.monotonic() >= deadline:
                 raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on if an engine runs")
             await asyncio.sleep(POLL_SECONDS)
+
+    @property
+    def streams(self) -> Streams:
+        raise NotInThisProcess(
+            "frames are seen in the process of the engine only, and this client is in another one; "
+            "let the flow ctx.publish(...) what others shall see, and read it with handle.read(...)"
+        )
+
+    def progress(self, instance: int) -> list[Frame]:
+        return []
 
     def entropy(self) -> bytes:
         return os.urandom(16)

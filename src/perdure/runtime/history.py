@@ -31,6 +31,7 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
 from perdure.kernel.receipt import Failure
 from perdure.kernel.rows import offer_of
+from perdure.ports.frame import Frame
 
 Opened = Mapping[bytes, tuple[str, int]]
 
@@ -75,6 +76,7 @@ class Waiting(msgspec.Struct, frozen=True):
     delivery: int
     held: bool
     what: str
+    progress: Frame | None = None  # live, where it is seen: no part of the history
 
 
 class Reader:
@@ -110,9 +112,10 @@ class Reader:
                 self._opened[intent.id] = (intent.effect.location, entry.at)
         return line
 
-    def waiting(self) -> list[Waiting]:
-        """What is open now."""
-        return [_waiting(intent, self._opened[intent.id][1]) for intent in self.state.open.values()]
+    def waiting(self, progress: Iterable[Frame] = ()) -> list[Waiting]:
+        """What is open now, and how far it is, as far as somebody knows."""
+        known = {(frame.location, frame.attempt): frame for frame in progress}
+        return [_waiting(intent, self._opened[intent.id][1], known) for intent in self.state.open.values()]
 
 
 def undelivered(rows: Iterable[InboxRow]) -> list[Line]:
@@ -174,7 +177,7 @@ def _opened(effect: Effect) -> str:
     return f"{word} {effect.location}{attempt}"
 
 
-def _waiting(intent: Intent, opened_at: int) -> Waiting:
+def _waiting(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], Frame]) -> Waiting:
     effect = intent.effect
     due = due_of(effect)
     return Waiting(
@@ -186,6 +189,7 @@ def _waiting(intent: Intent, opened_at: int) -> Waiting:
         delivery=intent.delivery,
         held=intent.held,
         what=_what(effect),
+        progress=progress.get((effect.location, attempt_of(effect))),
     )
 
 

@@ -33,6 +33,7 @@ from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.kernel.rows import Record, offer_of
 from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import Executor
+from perdure.ports.frame import Frame
 from perdure.ports.store import Store
 
 from . import collector
@@ -68,6 +69,10 @@ class Listener(Protocol):
         """The instance has published something."""
         ...
 
+    def framed(self, instance: int, frame: Frame) -> None:
+        """A running step says something. Not durable, as the only thing here: see `ports/frame.py`."""
+        ...
+
     def fallen(self, error: Exception) -> None:
         """Another owner took over: nothing will be heard from this shard any more."""
         ...
@@ -85,6 +90,7 @@ class Running(msgspec.Struct, eq=False):
     effect: Call
     started: bool  # False: the engine stops; recorded, but not begun
     alarm: Alarm | None = None
+    progress: Frame | None = None  # the newest
 
 
 class Shard:
@@ -135,6 +141,8 @@ class Shard:
         self._idle: Callable[[], None] | None = None
         self._settled: list[Callable[[], None]] = []
         self._early: list[Offer] = []  # came while memory was being loaded again
+        for executor in self._executors.values():
+            executor.listen(self._framed)
 
     def _new_kernel(self, seq: int, at: int) -> Kernel:
         slots = {name: executor.slots for name, executor in self._executors.items()}
@@ -261,6 +269,23 @@ class Shard:
         offer = self._receipts[intent] = Offer(running.instance, Received(intent, receipt), intent)
         self.kernel.offer(offer)
         self._schedule()
+
+    def _framed(self, intent: bytes, frame: Frame) -> None:
+        """A call says something before its receipt. After that, or after a stop, nobody wants to hear it."""
+        running = self.running.get(intent)
+        if running is None:
+            return
+        if frame.kind == "progress":
+            running.progress = frame
+        try:
+            self._listener.framed(running.instance, frame)
+        except Exception:  # it would be raised in the step, which has no part in it
+            log.exception("a listener failed at a frame of %s at %s", frame.instance, frame.location)
+
+    def progress(self, instance: int) -> list[Frame]:
+        """The newest progress of each call of an instance that is running."""
+        running = (each for each in self.running.values() if each.instance == instance)
+        return [each.progress for each in running if each.progress is not None]
 
     def _schedule(self) -> None:
         if not self._scheduled:

@@ -16,9 +16,10 @@ from contextvars import copy_context
 from typing import Any, NamedTuple, Protocol
 
 from perdure.executors import info
+from perdure.executors.frames import frame_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
-from perdure.ports.executor import Answered, Work
+from perdure.ports.executor import Answered, Framed, Work
 
 from .clock import Life, VirtualClock
 from .faults import MILLISECOND, Faults
@@ -76,6 +77,15 @@ class FakeExecutor:
         self._crash = crash
         self._tell = tell
         self.running: dict[bytes, Publication] = {}
+        self._framed: Framed | None = None
+
+    def listen(self, framed: Framed) -> None:
+        self._framed = framed
+
+    def send(self, about: info.StepInfo, news: info.News) -> None:
+        """It is the outlet of its steps: they run on the thread of the world."""
+        if self._framed is not None:
+            self._framed(about.intent, frame_of(about, news))
 
     def start(self, publication: Publication, answered: Answered) -> None:
         self._site.executing(self._process, publication)
@@ -126,7 +136,7 @@ class FakeExecutor:
             self._clock.after(self._duration(), lambda: answered(publication.intent, receipt), self._life)
 
     def _call(self, publication: Publication) -> Receipt:
-        about = info.StepInfo.of(publication)
+        about = info.StepInfo.of(publication, self)
         effect = publication.effect
         self._site.executed(
             Execution(

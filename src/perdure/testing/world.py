@@ -27,6 +27,7 @@ from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import inbox_row
 from perdure.kernel.status import TERMINAL, Status
+from perdure.ports.frame import Frame
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 
@@ -136,6 +137,9 @@ class Process:
 
     def published(self, instance: int) -> None:
         self.tell(f"says that instance {instance} has published something")
+
+    def framed(self, instance: int, frame: Frame) -> None:
+        self.world.counts["frames"] += 1
 
     def reloaded(self) -> None:
         self.tell("has loaded everything")

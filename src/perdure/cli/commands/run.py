@@ -107,7 +107,7 @@ class Run:
                 handle = await engine.start_plain(flow, {} if value is None else value, key=key, reuse=reuse)
                 about = await handle.summary()
                 if about.started_at.timestamp() < began:
-                    await self._look(engine, about.id, silent=True)
+                    await self._look(engine, handle, about.id, silent=True)
                     self._console.note(f"{handle.address} is known: {self._reader.state.version} entries so far")
                 return await self._follow(engine, handle, about.id, interrupted)
 
@@ -118,7 +118,7 @@ class Run:
         try:
             while True:
                 await asyncio.wait({result, stop}, timeout=self._pause(), return_when=asyncio.FIRST_COMPLETED)
-                await self._look(engine, id)
+                await self._look(engine, handle, id)
                 if result.done() and isinstance(result.exception(), InstanceStuck):
                     result = asyncio.ensure_future(self._result_later(handle))
                 if result.done():
@@ -127,7 +127,7 @@ class Run:
                 if stop.done():
                     self._announce_drain()
                     return self._ending("interrupted")
-                if await self._is_stuck(engine, id):
+                if await self._is_stuck(engine, handle, id):
                     return self._ending("stuck")
                 if self._deadline is not None and time.monotonic() >= self._deadline:
                     return self._ending("timeout")
@@ -144,7 +144,7 @@ class Run:
         left = TICK_SECONDS if self._deadline is None else self._deadline - time.monotonic()
         return max(0.0, min(TICK_SECONDS, left))
 
-    async def _look(self, engine: Client, id: int, silent: bool = False) -> None:
+    async def _look(self, engine: Client, handle: Handle[Any], id: int, silent: bool = False) -> None:
         """Read what came since the last look, and show it."""
         while True:
             rows = await engine.queries.history(id, self._reader.seq, PAGE)
@@ -155,15 +155,16 @@ class Run:
                 break
             await asyncio.sleep(0)
         state = self._reader.state
-        self._progress.now(str(state.address), state.status, when(state.started_at), self._reader.waiting())
+        waiting = self._reader.waiting(await handle.progress())
+        self._progress.now(str(state.address), state.status, when(state.started_at), waiting)
 
-    async def _is_stuck(self, engine: Client, id: int) -> bool:
+    async def _is_stuck(self, engine: Client, handle: Handle[Any], id: int) -> bool:
         """Stuck, and nothing on its way could change that: a `perdure retry` may lie in the inbox still."""
         if self._reader.state.status is not Status.STUCK:
             return False
         if await engine.queries.undelivered(self._reader.state.address):
             return False
-        await self._look(engine, id)  # what was taken out of the inbox before is in the journal now
+        await self._look(engine, handle, id)  # what was taken out of the inbox before is in the journal now
         return self._reader.state.status is Status.STUCK
 
     def _announce_drain(self) -> None:

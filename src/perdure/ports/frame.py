@@ -1,0 +1,25 @@
+"""Frames: what a step says while it runs. They are seen live or not at all: nothing is recorded, nothing needs them."""
+
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal["progress", "chunk"]
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """Live news of a running step: how far it is (`progress`), or a piece of its output (`chunk`).
+
+    `instance` and `location` name the step, `ordinal` counts the frames of an attempt from 1. A frame of kind
+    `progress` has `done`, `total` and `note`; one of kind `chunk` has `chunk`, which is plain data.
+    """
+
+    instance: str
+    location: str
+    attempt: int
+    ordinal: int
+    kind: Kind
+    done: float = 0
+    total: float | None = None
+    note: str = ""
+    chunk: Any = None
