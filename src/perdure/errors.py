@@ -328,10 +328,16 @@ class Fatal(Exception):
 
 
 class RollBack(Exception):
-    """Raise this in a step to say that the flow should give up what it does: no retry, and the flow gets it as it is.
+    """Raise this in a step or in a flow: no retry; what was done is undone, and the flow fails.
 
-    `ctx.attempt` does not catch it unless it is told to.
+    Steps that have an `undo` are undone, the last one first: with `to`, those since that checkpoint, and the flow goes
+    on where it catches this around the checkpoint's block. `ctx.attempt` does not catch it unless it is told to.
     """
+
+    def __init__(self, message: str = "", to: str | None = None) -> None:
+        super().__init__(message)
+        self.to = to
+        self.data = None if to is None else {"to": to}
 
 
 # ---- what a flow meets while it runs ------------------------------------------------------------------------------

@@ -125,6 +125,9 @@ class Reasons:
         if stuck.error.type == "OutcomeUnknown":
             settle = self._console.command("settle", self._look.id, stuck.location, "ok|error")
             todo = f"find out whether it did, then: {settle} [VALUE]; or run it again: {retry}"
+        elif stuck.error.type == "UndoFailed":
+            settle = self._console.command("settle", self._look.id, stuck.location, "ok")
+            todo = f"undo it by hand, then: {settle}; or try again: {retry}"
         else:
             todo = f"put right what is wrong, then: {retry}"
         return Reason("stuck", text, todo)

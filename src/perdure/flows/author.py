@@ -64,7 +64,8 @@ class StepOptions(msgspec.Struct, frozen=True):
 
     `once`: after a crash it is not known whether the step took effect, and it is not run again. With `unknown="stuck"`
     the instance then stops for a person to answer; with "raise" the flow itself gets `OutcomeUnknown`. `ephemeral`: for
-    cheap, repeatable work; it begins without waiting for a commit, and its result is durable with the next one.
+    cheap, repeatable work; it begins without waiting for a commit, and its result is durable with the next one. `undo`
+    is called with the step's result, as a step of its own, when what the flow has done is rolled back.
     """
 
     retries: int = 3
@@ -76,6 +77,7 @@ class StepOptions(msgspec.Struct, frozen=True):
     once: bool = False
     unknown: Literal["stuck", "raise"] = "stuck"
     ephemeral: bool = False
+    undo: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.retries, int) or self.retries < 0:  # type: ignore[redundant-expr]
@@ -101,6 +103,7 @@ class Options(TypedDict, total=False):
     once: bool
     unknown: Literal["stuck", "raise"]
     ephemeral: bool
+    undo: Callable[..., Any] | None
 
 
 def with_options(base: StepOptions, options: Options) -> StepOptions:

@@ -10,8 +10,8 @@ import asyncio
 import inspect
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -57,6 +57,7 @@ from .loop import TIME_MAX, TURNS_MAX, FlowTask
 from .operation import AGAIN
 from .returns import is_async, returns_of, state_annotation_of, takes_argument, takes_context
 from .scope import text
+from .undo import roll_back
 
 if TYPE_CHECKING:
     from .machine import FlowMachine
@@ -168,14 +169,18 @@ async def _step(  # noqa: PLR0917  # called once, at every step
             raise
         if receipt.status == "ok":
             value = decode(receipt.value) if receipt.value is not None else None
-            return value if returns is None else from_plain(value, returns)
+            if returns is not None:
+                value = from_plain(value, returns)
+            if options.undo is not None:
+                machine.undos.add(location, options.undo, value)
+            return value
         if receipt is AGAIN:
             attempt += 1
             continue
         errors = (*errors, receipt.error or Failure(receipt.status, ""))
         if attempt > options.retries or not _again(receipt, errors[-1], options):
             if errors[-1].type == "RollBack":
-                raise RollBack(errors[-1].message)
+                raise RollBack(errors[-1].message, **(errors[-1].data or {}))
             raise _failure(receipt)(name, attempt, errors)
         delay = options.backoff.seconds(attempt, Context(machine).random.random)
         if delay > 0:
@@ -326,6 +331,20 @@ class Context:
         finally:
             with suppress(ValueError):  # closed by the garbage collector, in whatever context that runs
                 scopes.current.reset(token)
+
+    @asynccontextmanager
+    async def checkpoint(self, name: str) -> AsyncIterator[None]:
+        """A block that can be taken back: `RollBack(to=name)` inside undoes what was done since, and is raised here."""
+        machine, scope = self._machine, scopes.current.get()
+        location = machine.claim(name)
+        machine.note("checkpoint", location)
+        mark = machine.undos.mark
+        try:
+            yield
+        except RollBack as error:
+            if error.to == name:
+                await roll_back(machine, mark, scope.path)
+            raise
 
     # ---- time and messages ---------------------------------------------------------------------------------
 
@@ -567,7 +586,7 @@ class Context:
                 with suppress(ValueError):  # closed by the garbage collector, in whatever context that runs
                     scopes.current.reset(token)
             if isinstance(answer, Break):
-                machine.prune(location, keep)
+                machine.prune(location, keep, number)
                 return answer.value
             if answer is not None and not isinstance(answer, Continue):
                 raise BadCall(f"the body of loop {name!r} returned {answer!r}; return Continue, Break or nothing")
@@ -575,7 +594,7 @@ class Context:
                 value = _state_bytes(name, answer.state)
             number += 1
             if number % prune_every == 0:
-                machine.prune(location, keep)
+                machine.prune(location, keep, number - 1)
 
 
 class _Finished:

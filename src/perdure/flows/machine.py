@@ -34,6 +34,7 @@ from .loop import TIME_MAX, Evicted, FlowFuture, FlowLoop, FlowTask, source_of
 from .mailbox import Mail, Mailbox
 from .operation import AGAIN, Operation
 from .scope import Scope
+from .undo import Undos, roll_back
 
 if TYPE_CHECKING:
     from .author import Flow
@@ -83,8 +84,11 @@ class FlowMachine:
         self._operations: dict[bytes, Operation] = {}
         self._mailbox = Mailbox()
         self._held: dict[int, Held] = {}
-        self._unsettled: Operation | None = None
-        self._stuck: Stuck | None = None
+        self._unsettled: dict[str, tuple[Operation, Stuck]] = {}
+        self._undos: Undos | None = None
+        self._undo_scopes: dict[str, Scope] = {}
+        self._rollback: FlowTask | None = None
+        self._cancel_undo = False
         self._taken: dict[int, str] = {}
         self._resume: dict[str, list[Mark]] = {}
         self._barriers: tuple[tuple[int, FlowFuture], ...] = ()
@@ -162,12 +166,13 @@ class FlowMachine:
                 self._start(event)
             case Woken(location=location):
                 self._wake(location)
-            case Skipped(receipt=receipt):
-                location = self._settled(receipt)
+            case Skipped(location=at, receipt=receipt):
+                location = self._settled(at, receipt)
             case Retried():
-                location = self._settled(AGAIN)
-            case CancelAsked(reason=reason):
-                self._cancel_reason = reason
+                location = self._settled("", AGAIN)
+            case CancelAsked(reason=reason, undo=undo):
+                self._cancel_reason, self._cancel_undo = reason, undo
+                self._unsettled.clear()
                 assert self._main is not None
                 self._main.cancel()
             case _:
@@ -229,20 +234,30 @@ class FlowMachine:
     def _stop_at(self, operation: Operation, receipt: Receipt) -> str:
         """Nobody knows whether the step took effect: a person must say so. Nothing else is delivered before."""
         location = operation.effect.location
-        self._unsettled = operation
         reason = receipt.error.message if receipt.error is not None else "no reason is known"
         text = f"whether step {location!r} took effect is not known: {reason}"
-        self._stuck = Stuck(Failure("OutcomeUnknown", text, retry=False), location)
+        self._unsettled[location] = operation, Stuck(Failure("OutcomeUnknown", text, retry=False), location)
         return location
 
-    def _settled(self, receipt: Receipt) -> str:
-        operation, self._unsettled = self._unsettled, None
+    async def ask_person(self, location: str, error: StepFailed) -> Receipt:
+        """What was done at a location cannot be undone by us: a person must help."""
+        text = f"what {location!r} did could not be undone: {error}"
+        stuck = Stuck(Failure("UndoFailed", text, retry=False), location)
+        operation = Operation(b"", Timer(location, 0), self.loop.create_future())
+        self._unsettled[location] = operation, stuck
+        receipt: Receipt = await operation.future  # type: ignore[misc]
+        return receipt
+
+    def _settled(self, location: str, receipt: Receipt) -> str:
+        """A person has answered for a location; empty: for the one at which the flow is stuck."""
+        location = location or next(iter(self._unsettled), "")
+        operation, _ = self._unsettled.pop(location, (None, None))
         if operation is None:
             return ""
         assert operation.future is not None
         if not operation.future.done():
             operation.future.set_result(receipt)
-        return operation.effect.location
+        return location
 
     def _run(self) -> None:
         try:
@@ -270,19 +285,22 @@ class FlowMachine:
     def _decision(self) -> Decision:
         assert self._main is not None
         outcome = self._outcome() if self._forced or self._main.done() else None
-        if outcome is None and not self._operations and not self._barriers and self._unsettled is None:
+        if outcome is not None and self._undos is not None:
+            outcome = self._rolled_back(outcome)
+        stuck: Stuck | None = None
+        if self._unsettled and outcome is None:
+            _, stuck = next(iter(self._unsettled.values()))
+        elif outcome is None and not self._operations and not self._barriers:
             raise Deadlock(source_of(self._main.get_coro()) or self.flow.name)
         opened, withdrawn = tuple(self._opened.values()), tuple(self._withdrawn)
-        if self._stuck is not None:
-            stuck, self._stuck = self._stuck, None
-            return Decision(opened, withdrawn, stuck=stuck)
         said, self._said = self._said, None
-        if said is None:
+        if said is None and stuck is None:
             return Decision(opened, withdrawn, (), (), (), None, None, outcome, (), tuple(self._opened))
+        said = said or Said()
         sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
         responded = tuple(said.responded)
         ids = tuple(self._opened)
-        return Decision(opened, withdrawn, sent, (), published, None, None, outcome, noted, ids, responded)
+        return Decision(opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded)
 
     # ---- the end -------------------------------------------------------------------------------------------
 
@@ -300,7 +318,7 @@ class FlowMachine:
             return _failed(error)
         if self.loop.refused is not None:
             return _failed(self.loop.refused)
-        leaked = [task for task in self.loop.others() if task not in self._losers]
+        leaked = [task for task in self.loop.others() if task not in self._losers and task is not self._rollback]
         if leaked:
             return _failed(NotAwaited([f"{t.get_name()} ({_describe(t)})" for t in leaked]))
         try:
@@ -310,8 +328,33 @@ class FlowMachine:
             return _failed(unusable)
         return Outcome(Status.COMPLETED, value)
 
+    def _rolled_back(self, outcome: Outcome) -> Outcome | None:
+        """How the flow ends, once what it did is undone; None: that is under way."""
+        if outcome.status is Status.COMPLETED or (outcome.status is Status.CANCELLED and not self._cancel_undo):
+            return outcome
+        if self._rollback is None:
+            scope = Scope("", False, self)
+            self._rollback = self.loop.spawn(roll_back(self, 0, ""), scope, Context(), "undo")
+            self.loop.drain()
+        if not self._rollback.done():
+            return None
+        self._rollback.result()
+        return outcome
+
     def _cancelled(self, note: str) -> Outcome:
         return Outcome(Status.CANCELLED, error=Failure("Cancelled", (self._cancel_reason or "") + note))
+
+    # ---- undo, for the context -----------------------------------------------------------------------------
+
+    @property
+    def undos(self) -> Undos:
+        if self._undos is None:
+            self._undos = Undos()
+        return self._undos
+
+    def undo_scope(self, path: str) -> Scope:
+        """Where the steps of a rollback stand. One scope however often it rolls back: no location comes twice."""
+        return self._undo_scopes.setdefault(path, Scope(f"{path}&undo/", False, self))
 
     # ---- operations, for the context -----------------------------------------------------------------------
 
@@ -460,7 +503,10 @@ class FlowMachine:
         else:
             self.log.mark(loop, number, self.moment.number, state)
 
-    def prune(self, loop: str, keep: int) -> None:
+    def prune(self, loop: str, keep: int, number: int) -> None:
+        """Forget the iterations of a loop before the last `keep`; `number` is the last one."""
+        if self._undos is not None:
+            self._undos.forget(loop, number - keep + 1)
         if self.log is None:
             return
         alive = [operation.effect.location for operation in self._operations.values()]
@@ -519,7 +565,8 @@ class FlowMachine:
         """What must be equal in a machine and its rebuilt twin, as far as that can be seen from outside."""
         paths = [task.path for task in self.loop.pending()]
         mail = self._mailbox.entries(), list(self._held)
-        return list(self._operations), mail, paths, len(self._losers), bool(self._barriers)
+        undos = [] if self._undos is None else self._undos.locations()
+        return list(self._operations), mail, undos, paths, len(self._losers), bool(self._barriers)
 
     # ---- telling where -------------------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ class CancelAsked(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="c
 
     reason: str = ""
     intent: bytes = b""
+    undo: bool = False  # what was done is to be undone
 
 
 class Woken(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="w"):

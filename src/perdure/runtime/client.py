@@ -363,9 +363,12 @@ class Handle(Generic[R]):
         """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
         await self._door.put(self._to(), Woken(location))
 
-    async def cancel(self, reason: str = "") -> None:
-        """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled."""
-        await self._door.put(self._to(), CancelAsked(_checked_text(reason or " ", "a reason").strip()))
+    async def cancel(self, reason: str = "", undo: bool = False) -> None:
+        """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled.
+
+        `undo`: completed steps that have an `undo` are undone, the last one first.
+        """
+        await self._door.put(self._to(), CancelAsked(_checked_text(reason or " ", "a reason").strip(), undo=undo))
 
     async def retry(self) -> None:
         """A stuck instance tries again, after whatever was wrong has been put right."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.codec import decode, encode
-from perdure.errors import ChildFailed, Fatal, JoinFailed, OutcomeUnknown, ReceiveTimeout, StepFailed
+from perdure.errors import ChildFailed, Fatal, JoinFailed, OutcomeUnknown, ReceiveTimeout, RollBack, StepFailed
 from perdure.executors.info import step_info
 from perdure.flows.author import Backoff, Break, Continue, Failed, flow, step
 from perdure.flows.context import Context
@@ -298,6 +298,26 @@ async def tries(ctx: Context) -> list[Any]:
         await ctx.attempt("block", block),
     ]
     return [answer.kind if isinstance(answer, Failed) else answer.value for answer in answers]
+
+
+@flow
+async def saga(ctx: Context, rounds: int) -> list[int]:
+    """Takes back what it did, once to a checkpoint and then all of it."""
+    done = ctx.step.options(undo=double, retries=40, backoff=QUICK)
+
+    async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
+        await done("loop", double, n)
+        return Continue(n + 1) if n < rounds else Break(n)
+
+    await done("first", double, 1)
+    await ctx.loop("rounds", body, 0, keep=1, prune_every=1)
+    try:
+        async with ctx.checkpoint("here"):
+            await asyncio.gather(done("left", double, 2), done("right", slow_double, 3))
+            raise RollBack("try again", to="here")
+    except RollBack:
+        await done("second", double, 4)
+    raise RollBack("all of it")
 
 
 @flow
@@ -654,6 +674,11 @@ def _sketches(world: World) -> Expected:
     return {("sketch", "a"): 64}
 
 
+def _sagas(world: World) -> Expected:
+    world.start(saga, 3, key="a")
+    return {("saga", "a"): "failed"}
+
+
 def _tries(world: World) -> Expected:
     world.start(tries, key="a")
     kinds = ("exhausted", "unknown")  # too many crashes use up its few attempts as well
@@ -677,6 +702,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("pays", lambda: [payer, prudent], _pays),
     Workload("sketches", lambda: [sketch], _sketches),
     Workload("tries", lambda: [tries], _tries),
+    Workload("sagas", lambda: [saga], _sagas),
     Workload("ledgers", lambda: [Ledger("ledger"), Tally("tally")], _ledgers),
 )
 

@@ -17,7 +17,8 @@ from ..find import find
 @define("cancel")
 @click.argument("id")
 @click.option("--reason", default="", help="Recorded, and told to whoever waits for the result.")
-def command(console: Console, id: str, reason: str) -> None:
+@click.option("--undo", is_flag=True, help="Undo what its completed steps did, the last one first.")
+def command(console: Console, id: str, reason: str, undo: bool) -> None:
     """It ends cancelled when its clean-up is done. Cancelling twice is harmless."""
 
     async def cancel(client: Client) -> Address:
@@ -27,7 +28,7 @@ def command(console: Console, id: str, reason: str) -> None:
                 console.note(f"{address} was cancelled before")
                 return address
             raise InstanceEnded(f"{address} has {head.status} and cannot be cancelled any more")
-        await client.handle(address.workflow, address.key).cancel(reason)
+        await client.handle(address.workflow, address.key).cancel(reason, undo)
         await console.warn_if_nobody_runs(client)
         return address
 

@@ -1,0 +1,346 @@
+"""Undo: what completed steps did is undone in reverse order, whatever crashes, and never twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Backoff, Break, Context, Continue, Fatal, InstanceCancelled, InstanceFailed, RollBack
+from perdure.kernel.events import CancelAsked, Retried, Skipped
+from perdure.kernel.receipt import Receipt
+
+from .conftest import Stage, becomes, until
+from .rig import Rig, same_in_every_rebuild
+
+
+class Shop:
+    """Does and undoes, and remembers the order."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.broken: set[str] = set()
+        self.hold: asyncio.Event | None = None
+
+    async def do(self, name: str) -> str:
+        self.log.append(f"+{name}")
+        return name
+
+    async def undo(self, name: str) -> None:
+        if self.hold is not None and name == "b":
+            self.log.append(f"?{name}")
+            await self.hold.wait()
+        if name in self.broken:
+            raise Fatal(f"{name} is broken")
+        self.log.append(f"-{name}")
+
+    async def fail(self) -> None:
+        raise Fatal("no more")
+
+    def step(self, ctx: Context, name: str) -> Any:
+        return ctx.step.options(undo=self.undo)(name, self.do, name)
+
+
+async def test_reverse_order_of_completion(stage: Stage) -> None:
+    shop = Shop()
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        for name in "abc":
+            await shop.step(ctx, name)
+        await ctx.step("fail", shop.fail)
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        with pytest.raises(InstanceFailed, match="no more"):
+            await handle.result(5)
+
+        assert shop.log == ["+a", "+b", "+c", "-c", "-b", "-a"]
+        assert [line.location for line in await handle.history()][-3:] == ["&undo/c", "&undo/b", "&undo/a"]
+
+
+async def test_a_flow_that_completes_or_catches_undoes_nothing(stage: Stage) -> None:
+    shop = Shop()
+
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        await shop.step(ctx, "a")
+        await ctx.attempt("fail", shop.fail)
+        return "well"
+
+    async with stage.open(flow) as engine:
+        assert await (await engine.start(flow)).result(5) == "well"
+        assert shop.log == ["+a"]
+
+
+def test_in_loop_join_race_and_attempt() -> None:
+    def made() -> perdure.Flow[Any, Any]:
+        shop = Shop()
+
+        @perdure.flow
+        async def flow(ctx: Context) -> None:
+            async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
+                await shop.step(ctx, f"loop{n}")
+                return Continue(n + 1) if n < 5 else Break(n)
+
+            async def block(ctx: Context) -> None:
+                await shop.step(ctx, "tried")
+                await ctx.step("fail", shop.fail)
+
+            async def slow(ctx: Context) -> None:
+                await shop.step(ctx, "loser")
+                await ctx.receive("never")
+
+            async def quick(ctx: Context) -> None:
+                await shop.step(ctx, "winner")
+                await shop.step(ctx, "winner too")
+
+            await ctx.loop("loop", body, 0, keep=2, prune_every=2)
+            await ctx.join("join", {"x": lambda: shop.step(ctx, "x"), "y": lambda: shop.step(ctx, "y")})
+            await ctx.race("race", {"slow": slow, "quick": quick})
+            await ctx.attempt("block", block)
+            await ctx.step("fail", shop.fail)
+
+        return flow
+
+    rig = same_in_every_rebuild(made(), drive=Rig.run)
+
+    assert "no more" in rig.result
+    undone = [location for location in rig.calls if "&undo" in location]
+    assert [location.removeprefix("&undo/").replace("%2F", "/").replace("%7E", "~") for location in undone] == [
+        "block/tried",
+        "race/quick/winner too",
+        "race/quick/winner",
+        "race/slow/loser",
+        "join/y/y",
+        "join/x/x",
+        "loop/~5/loop5",
+        "loop/~4/loop4",
+    ], "of a loop, what its kept iterations did"
+
+
+async def test_a_rollback_resumes_after_a_crash(disk: Stage) -> None:
+    shop = Shop()
+    shop.hold = asyncio.Event()
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        for name in "abc":
+            await shop.step(ctx, name)
+        raise RollBack("enough")
+
+    async with disk.open(flow, replay=False) as engine:
+        await engine.start(flow, key="k")
+        await until(lambda: "?b" in shop.log)
+        disk.crash()
+    shop.hold.set()
+
+    async with disk.open(flow) as engine:
+        with pytest.raises(InstanceFailed, match="enough"):
+            await engine.handle(flow, "k").result(5)
+        assert [each for each in shop.log if each.startswith("-")].count("-c") == 1
+        assert shop.log[-2:] == ["-b", "-a"]
+
+
+async def test_a_failing_undo_is_stuck_and_the_rest_is_kept(stage: Stage) -> None:
+    shop = Shop()
+    shop.broken = {"b"}
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        for name in "abc":
+            await shop.step(ctx, name)
+        raise ValueError("a bug")
+
+    async with stage.open(flow) as engine:
+        retried = await engine.start(flow, key="retried")
+        await becomes(retried, "stuck")
+        assert "could not be undone" in str(await retried.error())
+        shop.broken = set()
+        await retried.retry()
+        with pytest.raises(InstanceFailed, match="a bug"):
+            await retried.result(5)
+        assert shop.log == ["+a", "+b", "+c", "-c", "-b", "-a"]
+
+        shop.log.clear()
+        shop.broken = {"b"}
+        settled = await engine.start(flow, key="settled")
+        await becomes(settled, "stuck")
+        await settled.settle("b")
+        with pytest.raises(InstanceFailed, match="a bug"):
+            await settled.result(5)
+        assert shop.log == ["+a", "+b", "+c", "-c", "-a"]
+
+
+@pytest.mark.parametrize("answer", [Retried(), Skipped("b", Receipt("ok"))], ids=lambda answer: type(answer).__name__)
+def test_a_failing_undo_is_the_same_in_every_rebuild(answer: Any) -> None:
+    async def do(name: str) -> str:
+        return name
+
+    attempts: list[int] = []
+
+    async def undo(name: str) -> None:
+        attempts.append(1)
+        if name == "b" and len(attempts) in (1, 3, 5):
+            raise Fatal("not now")
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        for name in "ab":
+            await ctx.step.options(undo=undo)(name, do, name)
+        raise ValueError("a bug")
+
+    def drive(rig: Rig) -> Any:
+        attempts.clear()
+        rig.answer("a")
+        rig.answer("b")
+        stuck = rig.answer("&undo/b").stuck
+        assert stuck is not None
+        assert stuck.location == "b"
+        rig.deliver(answer)
+        return rig.run()
+
+    assert "a bug" in same_in_every_rebuild(flow, drive=drive).result
+
+
+async def test_roll_back_to_a_checkpoint_and_go_on(stage: Stage) -> None:
+    shop = Shop()
+
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        await shop.step(ctx, "a")
+        for attempt in range(2):
+            try:
+                async with ctx.checkpoint("order"):
+                    await shop.step(ctx, "b")
+                    await shop.step(ctx, "c")
+                    if attempt == 0:
+                        raise RollBack("no stock", to="order")
+                    return "done"
+            except RollBack as error:
+                assert error.to == "order"
+                await ctx.step("note", shop.do, "note")
+        return "never"
+
+    async with stage.open(flow) as engine:
+        assert await (await engine.start(flow)).result(5) == "done"
+        assert shop.log == ["+a", "+b", "+c", "-c", "-b", "+note", "+b", "+c"]
+
+
+async def test_a_step_can_ask_for_the_rollback(stage: Stage) -> None:
+    shop = Shop()
+
+    async def give_up() -> None:
+        raise RollBack("sold out", to="order")
+
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        try:
+            async with ctx.checkpoint("order"):
+                await shop.step(ctx, "a")
+                await ctx.step("give up", give_up)
+        except RollBack as error:
+            return f"{error} {error.to}"
+        return "never"
+
+    async with stage.open(flow) as engine:
+        assert await (await engine.start(flow)).result(5) == "sold out order"
+        assert shop.log == ["+a", "-a"]
+
+
+def test_a_checkpoint_leaves_other_branches_alone_and_other_marks_pass_through() -> None:
+    def made() -> perdure.Flow[Any, Any]:
+        shop = Shop()
+
+        @perdure.flow
+        async def flow(ctx: Context) -> list[str]:
+            async def left(ctx: Context) -> str:
+                try:
+                    async with ctx.checkpoint("mine"):
+                        await shop.step(ctx, "l")
+                        await ctx.sleep("wait", 10)
+                        raise RollBack(to="mine")
+                except RollBack:
+                    return "left"
+
+            async def right(ctx: Context) -> str:
+                await shop.step(ctx, "r")
+                return "right"
+
+            async with ctx.checkpoint("outer"):
+                both = await ctx.join("both", {"left": left, "right": right})
+            return [*both.values()]
+
+        return flow
+
+    rig = same_in_every_rebuild(made(), drive=Rig.run)
+
+    assert rig.result == ["left", "right"]
+    assert [location for location in rig.calls if "undo" in location] == ["both/left/&undo/both%2Fleft%2Fl"]
+
+
+async def test_a_cancel_undoes_when_it_is_asked_to(stage: Stage) -> None:
+    shop = Shop()
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        await shop.step(ctx, "a")
+        await shop.step(ctx, "b")
+        try:
+            await ctx.receive("never")
+        finally:
+            await ctx.step("clean", shop.do, "clean")
+
+    async with stage.open(flow) as engine:
+        for undo, log in ((False, ["+a", "+b", "+clean"]), (True, ["+a", "+b", "+clean", "-b", "-a"])):
+            shop.log.clear()
+            handle = await engine.start(flow)
+            await becomes(handle, "waiting")
+            await handle.cancel("enough", undo=undo)
+            with pytest.raises(InstanceCancelled, match="enough"):
+                await handle.result(5)
+            assert shop.log == log
+
+
+def test_a_cancel_during_a_rollback_ends_cancelled_after_it() -> None:
+    shop = Shop()
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        await shop.step(ctx, "a")
+        await shop.step(ctx, "b")
+        raise ValueError("a bug")
+
+    def drive(rig: Rig) -> Any:
+        rig.answer("a")
+        rig.answer("b")
+        rig.deliver(CancelAsked("stop", undo=True))
+        return rig.run()
+
+    assert same_in_every_rebuild(flow, drive=drive).result == "cancelled: Cancelled: stop"
+
+
+async def test_an_undo_is_retried_like_any_step(memory: Stage) -> None:
+    tried: list[int] = []
+
+    @perdure.step(retries=2, backoff=Backoff(base=0))
+    async def undo(value: int) -> None:
+        tried.append(value)
+        if len(tried) < 3:
+            raise ConnectionError("again")
+
+    @perdure.step(undo=undo)
+    async def do() -> int:
+        return 7
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        await do()
+        raise RollBack("all")
+
+    async with memory.open(flow) as engine:
+        with pytest.raises(InstanceFailed):
+            await (await engine.start(flow)).result(5)
+        assert tried == [7, 7, 7]
