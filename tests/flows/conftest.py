@@ -60,7 +60,7 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
         assert isinstance(started, Started)
         machine = known[head.workflow].machine(f"{head.workflow}/{head.key}", None)
         for entry, event in deliveries(entries):
-            moment = Moment(entry.at, started.seed, entry.number)
+            moment = Moment(entry.at, started.seed, entry.number, entry.decision)
             if not (entry.decision.outcome and event_is_cancel_of_stuck(entries)):
                 decided = machine.deliver(event, moment)
                 recorded = msgspec.structs.replace(decided, intents=())

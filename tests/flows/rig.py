@@ -12,9 +12,12 @@ import random
 from collections.abc import Callable
 from typing import Any, Literal
 
+import msgspec
+
 import perdure
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import Fatal
+from perdure.executors.info import NO_WORK
 from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Call, Child, Effect, attempt_of, due_of
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
@@ -48,6 +51,7 @@ class Rig:
         self.snapshots = 0
         self.tail: list[tuple[Event, Moment, Decision]] = []
         self.replayed_max = 0
+        self.code_changed = False
         self.deliver(Started(flow.name, "k", flow.encode_input(args, {}), b"seed" * 4, "1"))
 
     def _machine(self, snapshot: bytes | None) -> Any:
@@ -85,7 +89,8 @@ class Rig:
         self.machine.dispose()
         self.machine = self._machine(self.snapshot)
         for event, moment, recorded in self.tail:
-            assert self.machine.deliver(event, moment) == recorded
+            again = msgspec.structs.replace(moment, recorded=recorded)
+            assert self.machine.deliver(event, again) == recorded
         self.replayed_max = max(
             self.replayed_max, len(self.tail if self.machine.log is None else self.machine.log.items)
         )
@@ -154,6 +159,8 @@ class Rig:
             return DONE if not hasattr(effect, "names") else Receipt("timeout", error=Failure("Timeout", "late"))
         self.calls.append(effect.location)
         work = self.machine.work(id)
+        if work is None and self.code_changed:
+            return NO_WORK
         assert isinstance(work, Work), f"{effect.location}: a rebuilt machine has lost the work of an open step"
         try:
             value = finished(work.function(*work.args, **work.kwargs))

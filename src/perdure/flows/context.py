@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from perdure.codec import decode, encode, from_plain, to_plain
 from perdure.errors import (
@@ -53,6 +53,7 @@ from .author import (
     nanoseconds,
     with_options,
 )
+from .change import Removed, pinned
 from .loop import TIME_MAX, TURNS_MAX, FlowTask
 from .operation import AGAIN
 from .returns import is_async, returns_of, state_annotation_of, takes_argument, takes_context
@@ -214,6 +215,10 @@ def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return limited(encode(plain), f"the arguments of {name}")
 
 
+RemovedKind = Literal[
+    "step", "sleep", "receive", "child", "join", "race", "map", "loop", "attempt", "checkpoint", "version"
+]
+REMOVED: Final = get_args(RemovedKind)
 KINDS: Final = get_args(FailureKind)
 CAUGHT: Final[frozenset[FailureKind]] = frozenset(KINDS) - {"rollback"}
 
@@ -273,6 +278,30 @@ class Context:
 
     def uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
+
+    # ---- changed code --------------------------------------------------------------------------------------
+
+    def version(self, name: str, latest: int) -> int:
+        """Which version of the code runs here: pinned when an instance first comes by, in each iteration of a loop.
+
+        1 for an instance that ran past this place before it was written.
+        """
+        if not isinstance(latest, int) or latest < 1:  # type: ignore[redundant-expr]
+            raise BadCall(f"ctx.version({name!r}, {latest!r}): versions are numbers from 1")
+        return pinned(self._machine, scopes.current.get().claim_version(name), latest)
+
+    async def removed(self, name: str, kind: RemovedKind) -> None:
+        """Stands for an operation that the code no longer has. `name` is its name; of a receive, its names joined by +.
+
+        An instance that has begun the operation waits for its end as it did then; any other does nothing.
+        """
+        if kind not in REMOVED:
+            raise BadCall(f"ctx.removed({name!r}, {kind!r}): a kind is one of {', '.join(REMOVED)}")
+        if kind == "receive":
+            name = f"receive:{name}" if name else "receive"
+        scope = scopes.current.get()
+        location = scope.claim_version(name) if kind == "version" else scope.claim(name)
+        await Removed(self._machine, location).pass_by()
 
     # ---- failures as data ----------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from perdure.kernel.status import Status
 
 from . import scope as scopes
 from .author import limited, same_operations
+from .change import in_order
 from .context import Context as FlowContext
 from .log import Item, Log, Mark
 from .loop import TIME_MAX, Evicted, FlowFuture, FlowLoop, FlowTask, source_of
@@ -95,6 +96,7 @@ class FlowMachine:
         self._cancel_reason: str | None = None
         self._forced = False
         self._disposed = False
+        self.passed_by = 0  # the last delivery in which a removed operation went on
         self._opened: dict[bytes, Effect] = {}
         self._withdrawn: list[bytes] = []
         self._said: Said | None = None
@@ -107,6 +109,8 @@ class FlowMachine:
         location = self._happened(event, moment)
         self._run()
         decision = self._decision()
+        if moment.recorded is not None and self.passed_by == moment.number:
+            decision = in_order(decision, moment.recorded)
         if type(event) is Message:
             location = self._taken.pop(moment.number, "")
         if self.log is not None:
@@ -538,7 +542,7 @@ class FlowMachine:
         self._resume = dict(marks)
         try:
             for item in items:
-                self._replay(item, Moment(item.at, seed, item.number))
+                self._replay(item, Moment(item.at, seed, item.number, item.decision))
         except BaseException:
             self.dispose()
             raise
@@ -553,6 +557,8 @@ class FlowMachine:
             self._happened(item.event, moment)
         self._run()
         current = self._decision()
+        if self.passed_by == moment.number:
+            current = in_order(current, item.decision)
         if not same_operations(item.decision, current):
             recorded = ", ".join(e.location for e in item.decision.open) or "nothing more"
             now = ", ".join(e.location for e in current.open) or "nothing more"

@@ -60,6 +60,10 @@ class Scope:
         self._counts[location] = 1
         return location
 
+    def claim_version(self, name: str) -> str:
+        """The location of a version: it has a count of its own, so that none of the operations is shifted by it."""
+        return self.claim_own("version:" + _escaped(name))
+
     def _again(self, location: str, strict: bool) -> str:
         if strict:
             raise RepeatedName(location)

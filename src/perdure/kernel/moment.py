@@ -8,11 +8,14 @@ from hashlib import blake2b
 
 import msgspec
 
+from .decision import Decision
+
 
 class Moment(msgspec.Struct, frozen=True, gc=False):
     at: int  # nanoseconds since 1970 in UTC; never goes back within a shard
     seed: bytes
     number: int  # of the entry within its instance, from 1
+    recorded: Decision | None = None  # in a replay: what was decided then, for what stands for changed code
 
     def entropy(self) -> bytes:
         return blake2b(self.number.to_bytes(8, "big"), key=self.seed[:64]).digest()

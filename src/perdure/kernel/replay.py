@@ -42,7 +42,7 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
         return machine
     try:
         for entry, event in deliveries(instance.tail):
-            current = machine.deliver(event, Moment(entry.at, instance.seed, entry.number))
+            current = machine.deliver(event, Moment(entry.at, instance.seed, entry.number, entry.decision))
             if workflow.differs(entry.decision, current):
                 raise _divergence(instance, workflow, machine, entry, current)
     except BaseException:

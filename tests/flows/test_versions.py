@@ -1,0 +1,316 @@
+"""Changed code beside running instances: versions are pinned, and what was removed is passed by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+import perdure
+from perdure import BadCall, Break, Context, Continue, Fatal
+
+from .conftest import Stage, becomes
+from .rig import Rig, same_in_every_rebuild
+
+Body = Callable[[Context], Awaitable[Any]]
+
+
+async def note(text: str) -> str:
+    return text
+
+
+@perdure.step(retries=2)
+async def flaky(text: str) -> str:
+    if perdure.step_info().attempt < 2:
+        raise ConnectionError("again")
+    return text
+
+
+def changed(old: Body, new: Body, drive: Callable[[Rig], Any], then: Callable[[Rig], Any] = Rig.run) -> Any:
+    """An instance begins with the old code, is driven so far, and goes on with the new one; its result."""
+    rig = Rig(perdure.flow(name="f")(old))  # type: ignore[arg-type]
+    drive(rig)
+    rig.machine.dispose()
+    rig.code_changed = True
+    rig.flow = perdure.flow(name="f")(new)  # type: ignore[arg-type]
+    rig.machine = rig.flow.machine("f/k", None)
+    for event, moment, recorded in rig.entries:
+        again = msgspec.structs.replace(moment, recorded=recorded)
+        decision = rig.machine.deliver(event, again)
+        assert not rig.flow.differs(recorded, decision), (recorded, decision)
+    return then(rig)
+
+
+# ---- versions ----------------------------------------------------------------------------------------------
+
+
+async def before(ctx: Context) -> list[str]:
+    found = [await ctx.step("first", note, "old first")]
+    found.append(await ctx.step("second", note, "old second"))
+    return found
+
+
+async def after(ctx: Context) -> list[str]:
+    found = [await ctx.step("first", note, "new first")]
+    if ctx.version("notify", 2) >= 2:
+        found.append(await ctx.step("notify", note, "notified"))
+    found.append(await ctx.step("second", note, "new second"))
+    return found
+
+
+def test_an_instance_that_was_past_the_place_stays_at_version_one() -> None:
+    assert changed(before, after, lambda rig: rig.answer("first")) == ["old first", "new second"]
+
+
+def test_an_instance_that_comes_by_later_gets_the_latest() -> None:
+    assert changed(before, after, lambda rig: None) == ["new first", "notified", "new second"]
+
+
+def test_a_version_stays_what_it_was_when_the_latest_grows() -> None:
+    def with_latest(latest: int) -> Body:
+        async def body(ctx: Context) -> list[Any]:
+            pinned = ctx.version("v", latest)
+            await ctx.step("wait", note, "x")
+            return [pinned, ctx.version("v", latest)]
+
+        return body
+
+    assert changed(with_latest(2), with_latest(3), lambda rig: None) == [2, 3]
+
+
+def test_version_pins_per_iteration() -> None:
+    def made(latest: int) -> Body:
+        async def body(ctx: Context) -> Any:
+            async def each(ctx: Context, seen: list[int]) -> Continue[list[int]] | Break[list[int]]:
+                version = ctx.version("v", latest) if latest > 1 else 1
+                await ctx.step("work", note, "x")
+                seen = [*seen, version]
+                return Continue(seen) if len(seen) < 4 else Break(seen)
+
+            return await ctx.loop("loop", each, [], keep=2, prune_every=2)
+
+        return body
+
+    def two(rig: Rig) -> None:
+        rig.answer("loop/~0/work")
+        rig.answer("loop/~1/work")
+
+    assert changed(made(1), made(2), two) == [1, 1, 1, 2]
+
+
+def test_a_version_is_the_same_in_every_rebuild() -> None:
+    assert same_in_every_rebuild(perdure.flow(name="f")(after), drive=Rig.run).result == [
+        "new first",
+        "notified",
+        "new second",
+    ]
+
+
+@pytest.mark.parametrize("latest", [0, -1, "2", None])
+def test_versions_are_numbers_from_one(latest: Any) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        with pytest.raises(BadCall, match="numbers from 1"):
+            ctx.version("v", latest)
+
+    assert Rig(flow).result is None
+
+
+async def test_a_running_engine_is_replaced_by_one_with_newer_code(disk: Stage) -> None:
+    async def old(ctx: Context) -> str:
+        await ctx.step("a", note, "a")
+        await ctx.receive("go")
+        return "old"
+
+    async def new(ctx: Context) -> str:
+        await ctx.step("a", note, "a")
+        if ctx.version("b", 2) == 2:
+            await ctx.step("b", note, "b")
+        await ctx.receive("go")
+        return "new"
+
+    first, second = perdure.flow(name="f")(old), perdure.flow(name="f")(new)
+    async with disk.open(first) as engine:
+        await becomes(await engine.start(first, key="k"), "waiting")
+    async with disk.open(second) as engine:
+        await engine.handle(second, "k").send("go")
+        later = await engine.start(second, key="later")
+        await later.send("go")
+
+        assert await engine.handle(second, "k").result(5) == "new"
+        assert await later.result(5) == "new"
+        assert "b" in [line.location for line in await later.history()]
+        assert "b" not in [line.location for line in await engine.handle(second, "k").history()]
+
+
+# ---- removed -----------------------------------------------------------------------------------------------
+
+
+async def a_step(ctx: Context) -> Any:
+    return await ctx.step("x", note, "x")
+
+
+async def a_flaky_step(ctx: Context) -> Any:
+    return await ctx.step("x", flaky, "x")
+
+
+async def a_sleep(ctx: Context) -> Any:
+    await ctx.sleep("x", 5)
+
+
+async def a_past_sleep(ctx: Context) -> Any:
+    await ctx.sleep("x", -5)
+
+
+async def a_receive(ctx: Context) -> Any:
+    return await ctx.receive_many("x", limit=1, timeout=5)
+
+
+async def a_child(ctx: Context) -> Any:
+    return await ctx.child("x")
+
+
+async def a_join(ctx: Context) -> Any:
+    return await ctx.join("x", {"a": lambda: ctx.step("s", note, "a"), "b": lambda: ctx.sleep("t", 3)})
+
+
+async def a_race(ctx: Context) -> Any:
+    return await ctx.race("x", {"a": lambda: ctx.step("s", note, "a"), "b": lambda: ctx.sleep("t", 3)})
+
+
+async def a_map(ctx: Context) -> Any:
+    return await ctx.map("x", lambda n: ctx.step("s", note, str(n)), range(3), concurrency=2)
+
+
+async def a_loop(ctx: Context) -> Any:
+    async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
+        await ctx.step("s", note, "x")
+        return Continue(n + 1) if n < 3 else Break(n)
+
+    return await ctx.loop("x", body, 0)
+
+
+async def an_attempt(ctx: Context) -> Any:
+    async def block(ctx: Context) -> None:
+        await ctx.step("s", note, "x")
+
+    return await ctx.attempt("x", block)
+
+
+async def a_checkpoint(ctx: Context) -> Any:
+    async with ctx.checkpoint("x"):
+        pass
+
+
+async def a_version(ctx: Context) -> Any:
+    ctx.version("x", 3)
+
+
+OPERATIONS = {
+    "step": a_step,
+    "step, retried": a_flaky_step,
+    "sleep": a_sleep,
+    "sleep, past": a_past_sleep,
+    "receive": a_receive,
+    "child": a_child,
+    "join": a_join,
+    "race": a_race,
+    "map": a_map,
+    "loop": a_loop,
+    "attempt": an_attempt,
+    "checkpoint": a_checkpoint,
+    "version": a_version,
+}
+
+
+@pytest.mark.parametrize("entries", range(1, 9))
+@pytest.mark.parametrize("kind", OPERATIONS)
+def test_removed_for_every_kind_at_every_point(kind: str, entries: int) -> None:
+    operation = OPERATIONS[kind]
+
+    async def old(ctx: Context) -> list[str]:
+        first = await ctx.step("first", note, "first")
+        with_errors = await asyncio.gather(operation(ctx), ctx.step("beside", note, "beside"), return_exceptions=True)
+        del with_errors
+        await operation_again(ctx)
+        return [first, await ctx.step("last", note, "last")]
+
+    async def operation_again(ctx: Context) -> None:
+        await operation(ctx)
+
+    async def new(ctx: Context) -> list[str]:
+        first = await ctx.step("first", note, "first")
+        await asyncio.gather(gone(ctx), ctx.step("beside", note, "beside"))
+        await ctx.removed("x", kind.partition(",")[0])  # type: ignore[arg-type]
+        return [first, await ctx.step("last", note, "last")]
+
+    async def gone(ctx: Context) -> None:
+        await ctx.removed("x", kind.partition(",")[0])  # type: ignore[arg-type]
+
+    assert changed(old, new, lambda rig: rig.run_some(entries)) == ["first", "last"]
+
+
+def test_a_removed_receive_takes_the_message_that_it_took() -> None:
+    async def old(ctx: Context) -> list[Any]:
+        await ctx.receive("x")
+        return [(await ctx.receive()).body, await ctx.step("last", note, "last")]
+
+    async def new(ctx: Context) -> list[Any]:
+        await ctx.removed("x", "receive")
+        return [(await ctx.receive()).body, await ctx.step("last", note, "last")]
+
+    def drive(rig: Rig) -> None:
+        rig.send("x", 1)
+        rig.send("x", 2)
+
+    def then(rig: Rig) -> Any:
+        return rig.run()
+
+    assert changed(old, new, drive, then) == [2, "last"]
+
+
+def test_what_was_never_begun_is_not_there() -> None:
+    async def new(ctx: Context) -> str:
+        await ctx.removed("x", "step")
+        return await ctx.step("last", note, "last")
+
+    rig = Rig(perdure.flow(name="f")(new))
+
+    assert rig.run() == "last"
+    assert rig.calls == ["last"]
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        with pytest.raises(BadCall, match="a kind is one of"):
+            await ctx.removed("x", "stop")  # type: ignore[arg-type]
+
+    assert Rig(flow).result is None
+
+
+async def test_a_step_that_is_in_flight_when_its_code_goes_is_answered_and_passed_by(disk: Stage) -> None:
+    begun = asyncio.Event()
+
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def old(ctx: Context) -> str:
+        await ctx.step("hang", hang)
+        raise Fatal("never")
+
+    async def new(ctx: Context) -> str:
+        await ctx.removed("hang", "step")
+        return await ctx.step("last", note, "last")
+
+    first, second = perdure.flow(name="f")(old), perdure.flow(name="f")(new)
+    async with disk.open(first, replay=False) as engine:
+        await engine.start(first, key="k")
+        await begun.wait()
+        disk.crash()
+    async with disk.open(second) as engine:
+        assert await engine.handle(second, "k").result(5) == "last"
