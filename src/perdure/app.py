@@ -157,6 +157,8 @@ async def _stop(shard: Shard, door: LocalDoor, drain: float, hurry: asyncio.Even
 
 def _by_name(workflows: Iterable[Any]) -> dict[str, Workflow]:
     known: dict[str, Workflow] = {}
+    if hasattr(workflows, "machine") or isinstance(workflows, str):
+        raise CallerError(f"workflows is a list of workflows, found {workflows!r}: write workflows=[...]")
     for workflow in workflows:
         if not hasattr(workflow, "machine") or not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")

@@ -58,6 +58,7 @@ __all__ = [
     "StoreFailed",
     "TooLarge",
     "UnknownInstance",
+    "UnknownLocation",
     "UnknownWorkflow",
 ]
 
@@ -474,10 +475,12 @@ class InstanceFailed(PerdureError):
 
 
 class InstanceStuck(PerdureError):
-    """The instance needs a person: its code diverged, deadlocked, or raised where it must not.
+    """The instance needs a person: its code diverged, deadlocked, or raised where it must not; or nobody knows what
+    became of a step that may run once only; or an undo failed.
 
     `error` is the recorded failure, `location` the operation at which it stopped, if it is at one. Put right what was
-    wrong, then `perdure retry` it (or `await handle.retry()`): it goes on where it was. Or cancel it.
+    wrong, then `perdure retry` it (or `await handle.retry()`): it goes on where it was. Answer for a step with `perdure
+    settle`. Or cancel it.
     """
 
     def __init__(self, instance: str, error: object, location: str = "") -> None:
@@ -488,6 +491,9 @@ class InstanceStuck(PerdureError):
 
     def __str__(self) -> str:
         place = f" at {self.location}" if self.location else ""
+        kind = getattr(self.error, "type", "")
+        if kind in ("OutcomeUnknown", "UndoFailed"):
+            return f"{self.instance} is stuck{place}: {self.error}; settle it, or retry to run it again, or cancel it"
         return f"{self.instance} is stuck{place}: {self.error}; put it right, then retry or cancel it"
 
 
@@ -513,6 +519,10 @@ class AskTimeout(PerdureError, TimeoutError):
 
 class NotAnswered(PerdureError):
     """The instance has ended, and its flow never completed the message."""
+
+
+class UnknownLocation(CallerError):
+    """The instance has nothing at this location that could be woken or settled. The text says what it has."""
 
 
 class EngineClosed(CallerError):

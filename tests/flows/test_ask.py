@@ -148,6 +148,7 @@ def test_what_comes_back_keeps_its_place() -> None:
     async def flow(ctx: Context) -> list[Any]:
         await ctx.step("first", echo, None)
         await ctx.receive("b", ack=True)
+        await ctx.step("second", echo, None)
         found = [await ctx.receive() for _ in range(3)]
         return [message.body for message in found]
 
@@ -301,3 +302,127 @@ async def test_messages_are_completed_whatever_crashes(disk: Stage) -> None:
         assert sorted(answers) == [1, 2, 3, 4, 5, 6]
         assert asked == 6
         await until(lambda: True)
+
+
+def test_a_forgotten_completion_is_told_and_does_not_spin() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        while True:
+            await ctx.receive("m", ack=True)
+
+    rig = Rig(flow)
+    rig.send("m", 1)
+
+    assert "call message.complete() before the next receive" in rig.result
+
+
+def test_a_receive_of_other_names_leaves_what_a_task_holds_alone() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        async def first() -> Any:
+            job = await ctx.receive("job", ack=True)
+            await ctx.receive("approve")
+            job.complete()
+            return f"first {job.body}"
+
+        async def second() -> Any:
+            message = await ctx.receive("job", "end", ack=True)
+            message.complete()
+            return f"second {message.name}"
+
+        return list(await asyncio.gather(first(), second()))
+
+    def drive(rig: Rig) -> Any:
+        rig.send("job", 1)
+        rig.send("approve")
+        rig.send("end")
+        return rig.result
+
+    assert same_in_every_rebuild(flow, drive=drive).result == ["first 1", "second end"]
+
+
+async def test_only_the_flow_itself_can_complete_publish_and_send(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> list[str]:
+        message = await ctx.receive("m", ack=True)
+        found = []
+        for name, act in (
+            ("complete", message.complete),
+            ("publish", lambda: ctx.publish("a", 1)),
+            ("send", lambda: ctx.send("flow", "k", "m")),
+        ):
+
+            async def step(act: Any = act) -> None:
+                act()
+
+            answer = await ctx.attempt(name, perdure.step(retries=0)(step))
+            assert isinstance(answer, perdure.Failed)
+            found.append(answer.error.error.message)  # type: ignore[attr-defined]
+        message.complete()
+        return found
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        await handle.send("m")
+        told = await handle.result(5)
+
+        assert len(told) == 3
+        assert all("belongs in the flow itself" in each for each in told)
+
+
+async def test_who_asks_a_stuck_instance_is_told_so(memory: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        await ctx.receive("go")
+        await asyncio.get_running_loop().create_future()
+
+    async with memory.open(flow, replay=False) as engine:
+        handle = await engine.start(flow)
+        await handle.send("go")
+        with pytest.raises(perdure.InstanceStuck):
+            await handle.ask("question")
+
+
+async def test_an_answer_of_none_is_an_answer(stage: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        (await ctx.receive("q", ack=True)).complete()
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        assert await handle.ask("q", timeout=5, id="a") is None
+        await handle.result(5)
+        assert await handle.ask("q", timeout=5, id="a") is None
+
+
+def test_a_message_of_another_type_stays_for_another_receive() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> Any:
+        await ctx.step("first", echo, None)
+        with pytest.raises(perdure.NotConvertible):
+            await ctx.receive_many("m", limit=2, type=int)
+        return [message.body for message in await ctx.receive_many("m", limit=5)]
+
+    def drive(rig: Rig) -> Any:
+        rig.send("m", 1)
+        rig.send("m", "two")
+        return rig.run()
+
+    assert same_in_every_rebuild(flow, drive=drive).result == [1, "two"]
+
+
+def test_a_loop_that_completes_its_messages_does_not_keep_them() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
+            (await ctx.receive("m", ack=True)).complete()
+            return Continue(n + 1) if n < 50 else Break(n)
+
+        return await ctx.loop("loop", body, 0, keep=1, prune_every=1)
+
+    rig = Rig(flow)
+    for n in range(40):
+        rig.send("m", n)
+
+    callbacks = rig.machine._main._callbacks or []
+    assert len(callbacks) <= 2

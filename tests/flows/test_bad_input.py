@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 import perdure
-from perdure import Context
+from perdure import BadCall, Context
 
 from .conftest import Stage
+from .rig import Rig
 
 HUGE = b"x" * (16 * 1024 * 1024 + 1)
 
@@ -212,3 +214,83 @@ def test_a_partial_is_no_flow() -> None:
 
     with pytest.raises(perdure.NotAFlow, match="async def"):
         perdure.flow(functools.partial(body, n=1))
+
+
+# ---- what callers give -------------------------------------------------------------------------------------
+
+
+@perdure.flow
+async def sleeping(ctx: Context) -> None:
+    await ctx.sleep("nap", 3600)
+
+
+BAD_CALLS: dict[str, Callable[[perdure.Engine, perdure.Handle[Any]], Awaitable[Any]]] = {
+    "wake nowhere": lambda engine, handle: handle.wake("elsewhere"),
+    "wake a surrogate": lambda engine, handle: handle.wake("\ud800"),
+    "wake None": lambda engine, handle: handle.wake(5),  # type: ignore[arg-type]
+    "settle what is not stuck": lambda engine, handle: handle.settle("nap"),
+    "settle twice over": lambda engine, handle: handle.settle("nap", 1, error="x"),
+    "ask with a wrong timeout": lambda engine, handle: handle.ask("q", timeout="soon"),  # type: ignore[arg-type]
+    "ask with a wrong id": lambda engine, handle: handle.ask("q", id=5),  # type: ignore[arg-type]
+    "a result in a wrong time": lambda engine, handle: handle.result("1"),  # type: ignore[arg-type]
+    "a name that is too long": lambda engine, handle: handle.send("x" * 5000),
+    "a reason that is too long": lambda engine, handle: handle.cancel("x" * 5000),
+    "reuse of nothing": lambda engine, handle: engine.start(sleeping, reuse="yes"),  # type: ignore[call-overload]
+    "no workflow": lambda engine, handle: engine.start(None),  # type: ignore[call-overload]
+    "a function": lambda engine, handle: engine.start(print),  # type: ignore[call-overload]
+    "a parent by name": lambda engine, handle: engine.start(sleeping, parent="x"),  # type: ignore[call-overload]
+    "a delay in words": lambda engine, handle: engine.start(sleeping, delay="5m"),  # type: ignore[call-overload]
+    "a negative delay": lambda engine, handle: engine.start(sleeping, delay=-1),
+    "a time in words": lambda engine, handle: engine.start(sleeping, at="tomorrow"),  # type: ignore[call-overload]
+    "a list of tags": lambda engine, handle: engine.start(sleeping, tags=["red"]),  # type: ignore[call-overload]
+    "no such status": lambda engine, handle: engine.instances(status="asleep"),
+}
+
+
+@pytest.mark.parametrize("call", BAD_CALLS)
+async def test_a_wrong_call_is_one_typed_error_and_nothing_is_recorded(stage: Stage, call: str) -> None:
+    async with stage.open(sleeping) as engine:
+        handle = await engine.start(sleeping, key="k")
+
+        with pytest.raises(perdure.CallerError):
+            await BAD_CALLS[call](engine, handle)
+
+        assert len(await handle.history()) == 1
+        assert len(await engine.instances()) == 1
+        with pytest.raises(perdure.CallerError):
+            engine.handle(sleeping, "\ud800")
+        await handle.wake()
+        await handle.result(5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"backoff": None}, {"retry_if": 5}, {"undo": "x"}, {"retries": 10**30}, {"unknown": "ignore"}, {"retries": -1}],
+    ids=str,
+)
+def test_wrong_options_of_a_step_are_told_where_they_stand(options: Any) -> None:
+    with pytest.raises(BadCall):
+        perdure.step(**options)
+
+
+BAD_OPERATIONS: dict[str, Callable[[Context], Awaitable[Any]]] = {
+    "receive 5": lambda ctx: ctx.receive(5),  # type: ignore[arg-type]
+    "receive an empty name": lambda ctx: ctx.receive(""),
+    "receive many of x": lambda ctx: ctx.receive_many("m", limit="x"),  # type: ignore[arg-type]
+    "attempt catching None": lambda ctx: ctx.attempt("a", sleeping, catch=None),  # type: ignore[call-overload]
+    "map of nothing": lambda ctx: ctx.map("m", None, [1]),  # type: ignore[arg-type]
+    "map with x at once": lambda ctx: ctx.map("m", sleeping, [1], concurrency="x"),  # type: ignore[arg-type]
+    "loop without a body": lambda ctx: ctx.loop("l", None),  # type: ignore[arg-type]
+    "loop keeping x": lambda ctx: ctx.loop("l", sleeping, keep="x"),  # type: ignore[arg-type]
+    "child None": lambda ctx: ctx.child(None),
+}
+
+
+@pytest.mark.parametrize("operation", BAD_OPERATIONS)
+def test_a_wrong_operation_is_a_bad_call(operation: str) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        with pytest.raises(BadCall):
+            await BAD_OPERATIONS[operation](ctx)
+
+    assert Rig(flow).result is None

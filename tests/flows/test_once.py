@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from typing import Any, Literal
 
 import pytest
 
 import perdure
-from perdure import CallerError, Context, InstanceFailed, InstanceStuck, NotStuck, OutcomeUnknown
+from perdure import BadCall, CallerError, Context, InstanceFailed, InstanceStuck, NotStuck, OutcomeUnknown
 from perdure.kernel.events import CancelAsked, Retried, Skipped
 from perdure.kernel.receipt import Failure, Receipt
 
@@ -161,3 +163,42 @@ def test_every_answer_is_the_same_in_every_rebuild(answer: Any) -> None:
     rig = same_in_every_rebuild(flow, drive=drive)
 
     assert rig.result == ("cancelled: Cancelled" if isinstance(answer, CancelAsked) else ["None", "None"])
+
+
+async def test_an_answer_that_does_not_fit_leaves_it_stuck(disk: Stage) -> None:
+    flow, paid, _ = paying()
+    await crashed(disk, flow, paid)
+
+    async with disk.open(flow) as engine:
+        handle = engine.handle(flow, "k")
+        await becomes(handle, "stuck")
+        await handle.settle("pay", 17)
+        with pytest.raises(InstanceStuck, match=r"the answer that was given does not fit.*expected str"):
+            await handle.result(5)
+
+        await handle.settle("pay", "receipt 7")
+
+        assert await handle.result(5) == "receipt 7, shipped parcel"
+
+
+def kill_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def test_a_child_process_that_dies_leaves_the_outcome_unknown(memory: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        await ctx.step.options(once=True, executor="process")("kill", kill_this_process)
+
+    async with memory.open(flow) as engine:
+        handle = await engine.start(flow)
+        with pytest.raises(InstanceStuck, match="before it had an answer"):
+            await handle.result(30)
+        assert [line.event for line in await handle.history()] == ["started", "receipt"]
+        await handle.settle("kill")
+        await handle.result(5)
+
+
+def test_once_and_ephemeral_exclude_each_other() -> None:
+    with pytest.raises(BadCall, match="cannot run once only"):
+        perdure.step(once=True, ephemeral=True)

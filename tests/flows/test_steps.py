@@ -323,7 +323,7 @@ async def test_crash_looping_step_exhausts(disk: Stage) -> None:
     async with disk.open(flow) as engine:
         result = await engine.handle(flow, "k").result(5)
 
-    assert result == "gave up: ProcessDied: the process died each of the 3 times that it executed this"
+    assert result == "gave up: ProcessDied: the process died while it executed this, each of 3 times"
     assert deliveries == [1, 2, 3]
 
 

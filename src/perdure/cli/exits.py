@@ -23,7 +23,7 @@ MEANING: Final = {
     Exit.OK: "done",
     Exit.FAILED: "run: the instance failed, was cancelled or is stuck; check, doctor: problems were found",
     Exit.USAGE: "wrong usage or bad input",
-    Exit.NOT_FOUND: "no such instance or workflow",
+    Exit.NOT_FOUND: "no such instance, workflow or location",
     Exit.CONFLICT: "conflict: key in use, instance ended, not stuck, another engine runs",
     Exit.TIMEOUT: "the time was up; the instance goes on",
     Exit.DATABASE: "the database cannot be opened, or failed",
@@ -34,6 +34,7 @@ MEANING: Final = {
 _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.UnknownInstance, Exit.NOT_FOUND),
     (errors.UnknownWorkflow, Exit.NOT_FOUND),
+    (errors.UnknownLocation, Exit.NOT_FOUND),
     (errors.KeyInUse, Exit.CONFLICT),
     (errors.InstanceEnded, Exit.CONFLICT),
     (errors.NotStuck, Exit.CONFLICT),

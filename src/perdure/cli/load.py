@@ -21,7 +21,8 @@ def load(target: str) -> tuple[Any, list[Any]]:
     workflows = _workflows(module)
     flow = _attribute(module, name, workflows)
     if not _is_workflow(flow):
-        raise Stopped(f"{target} is {_kind(flow)}, not a flow; put @perdure.flow above it{_choice(module, workflows)}")
+        advice = "" if type(flow).__name__ == "StepFunction" else "; put @perdure.flow above it"
+        raise Stopped(f"{target} is {_kind(flow)}, not a flow{advice}{_choice(module, workflows)}")
     return flow, list({id(each): each for each in (flow, *workflows.values())}.values())
 
 

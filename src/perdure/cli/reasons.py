@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from perdure.kernel.events import Address
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Queries
-from perdure.runtime.history import Line, Waiting
+from perdure.runtime.history import Line, Waiting, is_sleep
 
 from .console import Console
 from .look import Look, waiting_document
@@ -72,7 +72,8 @@ class Reasons:
         if open.held:
             text = f"The step {open.location} waits for a free place in the executor {open.what}"
             return Reason("held", f"{text}{self._since(open)}.", "", open)
-        verb = "runs" if self._alive else "is open, and runs again when an engine does,"
+        again = "its outcome will be unknown when an engine runs," if open.once else "runs again when an engine does,"
+        verb = "runs" if self._alive else f"is open, and {again}"
         text = f"The step {open.location} {verb}{self._since(open)} ({nth}, executor {open.what})."
         last = self._last_error(open.location)
         return Reason("step", text + (f" The attempt before failed: {last}" if last else ""), "", open)
@@ -82,7 +83,8 @@ class Reasons:
         when = f"{local(open.due)} ({until(open.due, self._now)})"
         backoff = BACKOFF.match(open.location)
         if backoff is None:
-            return Reason("timer", f"It sleeps at {open.location} until {when}.", "", open)
+            wake = self._console.command("wake", self._look.id, open.location) if is_sleep(open.location) else ""
+            return Reason("timer", f"It sleeps at {open.location} until {when}.", wake, open)
         step, attempt = backoff["step"], int(backoff["attempt"])
         failed = f"The step {step} failed {'once' if attempt == 1 else f'{attempt} times'}"
         last = self._last_error(step)
@@ -123,8 +125,8 @@ class Reasons:
         text = f"It is stuck{place} since {since}: {first_line(str(stuck.error))}"
         retry = self._console.command("retry", self._look.id)
         if stuck.error.type == "OutcomeUnknown":
-            settle = self._console.command("settle", self._look.id, stuck.location, "ok|error")
-            todo = f"find out whether it did, then: {settle} [VALUE]; or run it again: {retry}"
+            settle = self._console.command("settle", self._look.id, stuck.location, "ok")
+            todo = f"find out whether it did, then: {settle} (or error; a value may follow); or run it again: {retry}"
         elif stuck.error.type == "UndoFailed":
             settle = self._console.command("settle", self._look.id, stuck.location, "ok")
             todo = f"undo it by hand, then: {settle}; or try again: {retry}"

@@ -144,7 +144,8 @@ class Signature:
         return dict(bound.arguments)
 
     def _wrong_call(self, error: TypeError, kwargs: Mapping[str, Any]) -> NotConvertible:
-        hint = next((did_you_mean(name, self._kinds) for name in kwargs if name not in self._kinds), "")
+        strange = [name for name in kwargs if name not in self._kinds]
+        hint = "".join(f"; {name!r} is none of its{did_you_mean(name, self._kinds)}" for name in strange[:1])
         parameter = _quoted(str(error))
         path = f"$.{parameter}" if parameter else "$"
         return NotConvertible(path, f"a call {self.name}{self._shown()}", f"{error}{hint}", self.name)

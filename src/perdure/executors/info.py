@@ -114,7 +114,10 @@ NO_WORK: Final = Receipt("error", error=Failure("NoWork", "the flow's code no lo
 
 
 def error(exception: BaseException) -> Receipt:
-    return Receipt("error", error=failure(exception, retry=not isinstance(exception, Fatal | RollBack)))
+    recorded = failure(exception, retry=not isinstance(exception, Fatal | RollBack))
+    if isinstance(exception, RollBack):  # also a subclass: the flow gets it as what it is for perdure
+        recorded = msgspec.structs.replace(recorded, type="RollBack")
+    return Receipt("error", error=recorded)
 
 
 def failure(exception: BaseException, *, retry: bool) -> Failure:

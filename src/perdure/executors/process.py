@@ -57,7 +57,8 @@ class ProcessExecutor:
         if params is None:
             answered(publication.intent, info.NO_WORK)
         else:
-            call = _Call(publication.intent, params, info.StepInfo.of(publication, self._outlet), answered)
+            about, once = info.StepInfo.of(publication, self._outlet), publication.effect.deliveries_max == 1
+            call = _Call(publication.intent, params, about, answered, once)
             self._calls.add(call.intent, call)
 
     def stop(self, intent: bytes) -> None:
@@ -112,12 +113,13 @@ class ProcessExecutor:
 
 
 class _Call:
-    __slots__ = ("about", "answered", "child", "intent", "params")
+    __slots__ = ("about", "answered", "child", "intent", "once", "params")
 
     child: Child  # from the moment that it has a slot
 
-    def __init__(self, intent: bytes, params: bytes, about: info.StepInfo, answered: Answered) -> None:
+    def __init__(self, intent: bytes, params: bytes, about: info.StepInfo, answered: Answered, once: bool) -> None:
         self.intent = intent
+        self.once = once
         self.params = params
         self.about = about
         self.answered = answered
@@ -139,6 +141,8 @@ class _Call:
 
     def _died(self) -> Receipt:
         text = f"the process that ran {decode(self.params)['call']} {self.child.end()} before it had an answer"
+        if self.once:
+            return Receipt("unknown", error=Failure("ProcessDied", text, retry=False))
         return Receipt("error", error=Failure("ProcessDied", text, retry=True))
 
 

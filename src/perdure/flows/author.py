@@ -59,6 +59,9 @@ class Backoff(msgspec.Struct, frozen=True):
         return delay * (1 - self.jitter * dice()) if self.jitter else delay
 
 
+RETRIES_MAX = 1_000_000
+
+
 class StepOptions(msgspec.Struct, frozen=True):
     """How a step is executed. `retry_if` is asked with the recorded failure and must be pure.
 
@@ -84,6 +87,15 @@ class StepOptions(msgspec.Struct, frozen=True):
             raise BadCall(f"retries={self.retries!r}: a step is retried 0 times or more")
         if self.timeout is not None and not seconds(self.timeout) > 0:
             raise BadCall(f"timeout={self.timeout!r}: a step needs more than no time")
+        if self.retries > RETRIES_MAX:
+            raise BadCall(f"retries={self.retries!r}: {RETRIES_MAX:,} are the most")
+        if not isinstance(self.backoff, Backoff):
+            raise BadCall(f"backoff={self.backoff!r} must be a perdure.Backoff")
+        for name in ("retry_if", "undo"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise BadCall(f"{name}={getattr(self, name)!r} must be a function")
+        if self.once and self.ephemeral:
+            raise BadCall("a step is once=True or ephemeral=True: what may be repeated at will cannot run once only")
         if self.unknown not in ("stuck", "raise"):
             raise BadCall(f'unknown={self.unknown!r}: a step whose outcome is unknown is "stuck" or does "raise"')
 

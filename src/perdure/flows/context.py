@@ -162,7 +162,7 @@ async def _step(  # noqa: PLR0917  # called once, at every step
         operation = machine.open(call, work)
         assert operation.future is not None
         if options.once and options.unknown == "stuck":
-            operation.settle = True
+            operation.settle, operation.returns = True, returns
         try:
             receipt: Receipt = await operation.future
         except asyncio.CancelledError:
@@ -180,7 +180,7 @@ async def _step(  # noqa: PLR0917  # called once, at every step
             continue
         errors = (*errors, receipt.error or Failure(receipt.status, ""))
         if attempt > options.retries or not _again(receipt, errors[-1], options):
-            if errors[-1].type == "RollBack":
+            if errors[-1].type == "RollBack" and not errors[-1].retry:
                 raise RollBack(errors[-1].message, **(errors[-1].data or {}))
             raise _failure(receipt)(name, attempt, errors)
         delay = options.backoff.seconds(attempt, Context(machine).random.random)
@@ -338,8 +338,8 @@ class Context:
         A function whose first parameter is `ctx` is a block: part of the flow, with operations of its own. `catch`
         says which kinds become `Failed`; the others are raised, and so is whatever is no failure of an operation.
         """
-        if not set(catch) <= set(KINDS):
-            raise BadCall(f"ctx.attempt({name!r}): catch={tuple(catch)!r} must be among {', '.join(KINDS)}")
+        if not isinstance(catch, Collection) or not all(isinstance(kind, str) and kind in KINDS for kind in catch):  # type: ignore[redundant-expr]
+            raise BadCall(f"ctx.attempt({name!r}): catch={catch!r} must be among {', '.join(KINDS)}")
         try:
             if not isinstance(function, StepFunction) and takes_context(function):
                 return Ok(await self._block(name, function, args, kwargs))
@@ -413,14 +413,16 @@ class Context:
         self, *names: str, limit: int, timeout: Duration | None = None, type: Any = None, ack: bool = False
     ) -> list[Received[Any]]:
         """Up to `limit` messages with one of these names, as soon as there is one; none after the timeout."""
-        if limit < 1:
-            raise BadCall(f"ctx.receive_many(limit={limit}): one message is the least to wait for")
+        if not isinstance(limit, int) or limit < 1:  # type: ignore[redundant-expr]
+            raise BadCall(f"ctx.receive_many(limit={limit!r}): one message is the least to wait for")
         return await self._receive(names, limit, timeout, type, ack)
 
     async def _receive(
         self, names: tuple[str, ...], limit: int, timeout: Duration | None, kind: Any, ack: bool
     ) -> list[Received[Any]]:
         machine = self._machine
+        for name in names:
+            text(name, "the name of a message")
         location = machine.claim("receive:" + "+".join(names) if names else "receive")
         mails = machine.take_mail(names, limit)
         if mails:
@@ -429,9 +431,14 @@ class Context:
             due = None if timeout is None else min(TIME_MAX, machine.moment.at + nanoseconds(timeout))
             mail = await self._next_mail(Wait(location, names, due))
             mails = [] if mail is None else [mail]
+        try:
+            received = [_received(machine, mail, location, kind) for mail in mails]
+        except BaseException:
+            machine.put_back(mails)  # it is no message of this type: another receive may take it
+            raise
         for mail in mails:
             machine.took(mail, location, ack)
-        return [_received(machine, mail, location, kind) for mail in mails]
+        return received
 
     async def _next_mail(self, wait: Wait) -> Mail | None:
         """The next message that comes; None when its time is over."""
@@ -476,6 +483,8 @@ class Context:
         """
         machine = self._machine
         if not isinstance(workflow, str):
+            if not hasattr(workflow, "encode_input"):
+                raise BadCall(f"ctx.child(workflow, ...): {workflow!r} is not a workflow")
             name, value = workflow.name, workflow.encode_input(args, kwargs)
         elif args:
             raise BadCall(f"child {workflow!r} is known here by its name only: pass keyword arguments, or the workflow")
@@ -502,7 +511,7 @@ class Context:
         await self._settled(tasks.values())
         errors = {branch: error for branch, task in tasks.items() if (error := _error(task)) is not None}
         if errors:
-            raise JoinFailed(name, errors)
+            raise _joined(name, errors)
         return {branch: task.result() for branch, task in tasks.items()}
 
     async def race(self, name: str, branches: Mapping[str, Callable[..., Awaitable[Any]]]) -> tuple[str, Any]:
@@ -517,6 +526,8 @@ class Context:
                     error = _error(task)
                     if error is None:
                         return names[task], task.result()
+                    if isinstance(error, RollBack):
+                        raise error
                     errors[names[task]] = error
         finally:
             self._machine.cut(tasks.values())
@@ -531,8 +542,10 @@ class Context:
         concurrency: int | None = None,
     ) -> list[T]:
         """Run `function(item)` for each item, at most `concurrency` at once. Results in order: see `join`."""
-        if concurrency is not None and concurrency < 1:
-            raise BadCall(f"ctx.map({name!r}): concurrency={concurrency} must be at least 1")
+        if not callable(function):
+            raise BadCall(f"ctx.map({name!r}, function, items): found {function!r}")
+        if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):  # type: ignore[redundant-expr]
+            raise BadCall(f"ctx.map({name!r}): concurrency={concurrency!r} must be at least 1")
         machine, scope, values = self._machine, scopes.current.get(), list(items)
         location = machine.claim(name)
         machine.note("map", location)
@@ -549,7 +562,7 @@ class Context:
         await self._settled(tasks)
         errors = {str(number): error for number, task in enumerate(tasks) if (error := _error(task)) is not None}
         if errors:
-            raise JoinFailed(name, errors)
+            raise _joined(name, errors)
         return [task.result() for task in tasks]
 
     def _branches(self, name: str, branches: Mapping[str, Any], verb: str) -> dict[str, FlowTask]:
@@ -591,8 +604,10 @@ class Context:
         length is rebuilt from the last few. What one iteration leaves to the next is its state alone: plain
         data, converted by the annotation of the body's parameter.
         """
-        if keep < 1 or prune_every < 1:
-            raise BadCall(f"ctx.loop({name!r}): keep={keep} and prune_every={prune_every} must be at least 1")
+        if not callable(body):
+            raise BadCall(f"ctx.loop({name!r}, body): found {body!r}")
+        if not all(isinstance(each, int) and each >= 1 for each in (keep, prune_every)):  # type: ignore[redundant-expr]
+            raise BadCall(f"ctx.loop({name!r}): keep={keep!r} and prune_every={prune_every!r} must be at least 1")
         machine, scope = self._machine, scopes.current.get()
         location = machine.claim(name)
         machine.note("loop", location)
@@ -653,6 +668,11 @@ class _Finished:
         self._fresh.append(task)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+
+def _joined(name: str, errors: dict[str, Exception]) -> Exception:
+    """What a join raises. A branch that asks for a rollback asks for all."""
+    return next((error for error in errors.values() if isinstance(error, RollBack)), JoinFailed(name, errors))
 
 
 def _error(task: FlowTask) -> Exception | None:

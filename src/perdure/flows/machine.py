@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 
 import msgspec
 
-from perdure.codec import decode, encode
+from perdure.codec import decode, encode, from_plain
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait
@@ -56,6 +56,7 @@ class Held(msgspec.Struct, eq=False):
     mail: Mail
     location: str
     by: asyncio.Task[Any]
+    entry: int  # in which it was received
 
 
 class Said:
@@ -168,8 +169,8 @@ class FlowMachine:
                 self.hand_over(Mail(moment.number, event))
             case Started():
                 self._start(event)
-            case Woken(location=location):
-                self._wake(location)
+            case Woken(location=asked):
+                location = self._wake(asked)
             case Skipped(location=at, receipt=receipt):
                 location = self._settled(at, receipt)
             case Retried():
@@ -212,14 +213,16 @@ class FlowMachine:
         """A timer that can be woken."""
         await self.answer(self.open(Timer(location, due), SLEEP))
 
-    def _wake(self, location: str) -> None:
-        """End the sleep at a location, or all of them. Who does not sleep does not hear it."""
-        for operation in list(self._operations.values()):
-            if operation.work is SLEEP and location in ("", operation.effect.location):
-                assert operation.future is not None
-                self.withdraw(operation)
-                if not operation.future.done():
-                    operation.future.set_result(DONE)
+    def _wake(self, location: str) -> str:
+        """End the sleep at a location, or all of them. The location, if it was one."""
+        asleep = [operation for operation in self._operations.values() if operation.work is SLEEP]
+        woken = [operation for operation in asleep if location in ("", operation.effect.location)]
+        for operation in woken:
+            assert operation.future is not None
+            self.withdraw(operation)
+            if not operation.future.done():
+                operation.future.set_result(DONE)
+        return woken[0].effect.location if len(woken) == 1 else ""
 
     def _received(self, event: Received) -> str:
         operation = self._operations.pop(event.intent)
@@ -255,10 +258,18 @@ class FlowMachine:
     def _settled(self, location: str, receipt: Receipt) -> str:
         """A person has answered for a location; empty: for the one at which the flow is stuck."""
         location = location or next(iter(self._unsettled), "")
-        operation, _ = self._unsettled.pop(location, (None, None))
-        if operation is None:
+        operation, stuck = self._unsettled.pop(location, (None, None))
+        if operation is None or stuck is None:
             return ""
         assert operation.future is not None
+        if receipt.status == "ok" and operation.returns is not None:
+            try:
+                from_plain(None if receipt.value is None else decode(receipt.value), operation.returns)
+            except CallerError as error:
+                text = f"{stuck.error.message}; the answer that was given does not fit: {error}"
+                failure = msgspec.structs.replace(stuck.error, message=text)
+                self._unsettled[location] = operation, msgspec.structs.replace(stuck, error=failure)
+                return location
         if not operation.future.done():
             operation.future.set_result(receipt)
         return location
@@ -404,6 +415,9 @@ class FlowMachine:
         self._saying().noted.append(f"{kind} {location}")
 
     def _saying(self) -> Said:
+        scope = scopes.current.get(None)
+        if scope is None or scope.machine is not self:
+            raise BadCall("this belongs in the flow itself: a step runs outside of it, and nothing of it is recorded")
         if self._said is None:
             self._said = Said()
         return self._said
@@ -425,7 +439,13 @@ class FlowMachine:
     def take_mail(self, names: tuple[str, ...], limit: int) -> list[Mail]:
         """The oldest messages of these names. What this task took before and did not complete is among them."""
         task = asyncio.current_task(self.loop)
-        for held in [held for held in self._held.values() if held.by is task]:
+        own = [held for held in self._held.values() if held.by is task and held.mail.message.name in names]
+        for held in own if names else [held for held in self._held.values() if held.by is task]:
+            if held.entry == self.moment.number:
+                raise BadCall(
+                    f"message {held.mail.message.name!r} was received with ack=True and not completed, and nothing "
+                    "happened since: call message.complete() before the next receive"
+                )
             self._mailbox.put(self._held.pop(held.mail.entry).mail)
         mails: list[Mail] = []
         while len(mails) < limit and (mail := self._mailbox.take(names)) is not None:
@@ -439,17 +459,25 @@ class FlowMachine:
             return
         task = asyncio.current_task(self.loop)
         assert task is not None
-        self._held[mail.entry] = Held(mail, location, task)
-        task.add_done_callback(lambda _: self._give_back(mail))
+        if all(held.by is not task for held in self._held.values()):
+            task.remove_done_callback(self._give_back)
+            task.add_done_callback(self._give_back)
+        self._held[mail.entry] = Held(mail, location, task, self.moment.number)
 
-    def _give_back(self, mail: Mail) -> None:
-        held = self._held.get(mail.entry)
-        if held is not None and held.by.done():
-            del self._held[mail.entry]
+    def _give_back(self, task: asyncio.Task[Any]) -> None:
+        """A task has ended: others get what it did not complete."""
+        for held in [held for held in self._held.values() if held.by is task]:
+            del self._held[held.mail.entry]
+            self.hand_over(held.mail)
+
+    def put_back(self, mails: list[Mail]) -> None:
+        """They were taken, and could not be given to anybody."""
+        for mail in mails:
             self.hand_over(mail)
 
     def complete(self, mail: Mail, location: str, response: bytes | None) -> None:
         """The flow has dealt with a message."""
+        self._saying()
         if mail.completed:
             raise BadCall(f"message {mail.message.name!r} was completed before")
         mail.completed = True

@@ -23,4 +23,5 @@ class Operation(msgspec.Struct, eq=False):
     future: asyncio.Future[Any] | None
     fire: Callable[[], None] | None = None
     work: object = None
-    settle: bool = False  # an unknown outcome waits for a person
+    settle: bool = False  # an unknown outcome waits for a person...
+    returns: Any = None  # ...whose answer has this type

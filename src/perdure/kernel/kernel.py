@@ -351,7 +351,7 @@ class Kernel:
         )
         if again:
             return None
-        if event.parent is not None and event.parent != instance.parent:
+        if event.parent is not None and event.parent.intent and event.parent != instance.parent:
             return Refused("key-in-use", f"{instance.address} exists already; a child needs a key of its own")
         if input_hash(event.input) != instance.input_hash:
             return Refused("key-in-use", f"{instance.address} exists already, with another input")
@@ -382,7 +382,8 @@ class Kernel:
             return event
         failure = Failure(
             "ProcessDied",
-            f"the process died each of the {intent.delivery} times that it executed this",
+            "the process died while it executed this"
+            + (f", each of {intent.delivery} times" if intent.delivery > 1 else ""),
             retry=False,
         )
         self.slots.stop(intent.id, intent.effect)

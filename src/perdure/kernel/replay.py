@@ -11,7 +11,7 @@ from perdure.errors import Divergence
 
 from .apply import apply
 from .batch import JournalRow, SnapshotRow
-from .decision import Decision
+from .decision import Decision, Send
 from .effects import Effect, attempt_of
 from .entry import Entry, decode
 from .events import KERNEL_ONLY, Address, Event, Retried
@@ -85,10 +85,15 @@ def _first_difference(recorded: Decision, current: Decision) -> tuple[Effect | s
     for then, now in (
         *zip_longest(recorded.open, current.open),
         *zip_longest(recorded.noted, current.noted),
+        *zip_longest(map(_sent, recorded.send), map(_sent, current.send)),
     ):
         if _name(then) != _name(now):
             return then, now
     return None, None
+
+
+def _sent(send: Send) -> str:
+    return f"send {send.name} to {send.to}"
 
 
 def _location(operation: Effect | str | None) -> str:

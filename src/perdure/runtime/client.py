@@ -21,11 +21,13 @@ from perdure.errors import (
     InstanceCancelled,
     InstanceEnded,
     InstanceFailed,
+    InstanceStuck,
     KeyInUse,
     NotAnswered,
     NotStuck,
     TooLarge,
     UnknownInstance,
+    UnknownLocation,
     UnknownWorkflow,
 )
 from perdure.kernel.decision import Outcome
@@ -37,12 +39,13 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.store import Filter, Queries
 
-from .history import Line, Reader, Summary, Waiting, summary
+from .history import Line, Reader, Summary, Waiting, is_sleep, summary
 from .streams import Streams
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 MESSAGE_MAX = 16 * 1024 * 1024
+TEXT_MAX = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
 
 Reuse = Literal["failed", "always"]
 
@@ -152,6 +155,8 @@ class Client:
         """
         found = self._known(workflow) or await self._find(workflow)
         due = _due(at, delay) if at is not None or delay is not None else 0
+        if parent is not None and not isinstance(parent, Handle):
+            raise CallerError(f"parent={parent!r}: a parent is given by its handle")
         origin = None if parent is None else Parent(await parent._id(), b"", detached=True)
         return await self._start(found, found.encode_input(args, kwargs), key, tags, reuse, due, origin)
 
@@ -181,6 +186,8 @@ class Client:
         due: int,
         parent: Parent | None,
     ) -> Handle[Any]:
+        if reuse not in (None, "failed", "always"):
+            raise CallerError(f'reuse={reuse!r}: a used key is started again if it "failed", or "always"')
         address = Address(workflow.name, _checked_key(key))
         seed = self._door.entropy()
         given = _checked_tags(tags)
@@ -197,7 +204,10 @@ class Client:
     def handle(self, workflow: Startable[Any] | str, key: str) -> Handle[Any]:
         """The handle of an instance that was started before, by anybody."""
         found = self._known(workflow) or (Named(workflow) if isinstance(workflow, str) else workflow)
-        return Handle(self._door, Address(found.name, key), found, None)
+        name = _checked_text(found.name, "the name of a workflow")
+        if not isinstance(key, str):
+            raise CallerError(f"a handle needs the key of an instance, found {key!r}")
+        return Handle(self._door, Address(name, _checked_key(key)), found, None)
 
     async def instances(
         self,
@@ -213,11 +223,15 @@ class Client:
 
         `before` is the id of the last one of the page before.
         """
+        if status and status not in list(Status):
+            raise CallerError(unknown("status", status, list(Status), "leave it out to see all"))
         wanted = Filter(workflow, status, parent, _checked_tags(tags), before, limit)
         rows = await self._door.queries.heads(wanted)
         return [summary(row) for row in rows]
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
+        if not isinstance(workflow, str) and not hasattr(workflow, "encode_input"):
+            raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
         return self._workflows.get(workflow if isinstance(workflow, str) else workflow.name)
 
     async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:
@@ -278,7 +292,7 @@ class Handle(Generic[R]):
         """Wait for the end. Raises `InstanceFailed`, `InstanceCancelled`, `InstanceStuck`, or `ResultTimeout`."""
         if self._instance is None:
             await self._id()
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        seconds = _seconds(timeout)
         outcome = await self._door.outcome(self.address, self._instance or 0, seconds)
         match outcome.status:
             case Status.COMPLETED:
@@ -317,11 +331,14 @@ class Handle(Generic[R]):
         The message is durable like any other. Who asks again with the same `id` hears the same response. Raises
         `AskTimeout`, or `NotAnswered` when the instance ended without an answer.
         """
+        seconds = _seconds(timeout)
         if id is None:
             id = os.urandom(16).hex()
-        elif (known := await self.read(response_name(id))) is not None:
-            return known
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        else:
+            name_of_response = response_name(_checked_text(id, "the id of a message"))
+            known = await self._door.queries.published(await self._id_soon(), name_of_response)
+            if known is not None:
+                return decode(known)
         await self.send(name, body, id=id)
         try:
             async with asyncio.timeout(seconds):
@@ -332,7 +349,7 @@ class Handle(Generic[R]):
             ) from None
 
     async def _response(self, name: str, id: str) -> Any:
-        async with aclosing(self._values(response_name(id))) as values:
+        async with aclosing(self._values(response_name(id), until_stuck=True)) as values:
             async for value in values:
                 return decode(value)
         raise NotAnswered(f"{self.address} has ended without an answer to {name!r}; nobody completed the message")
@@ -346,7 +363,7 @@ class Handle(Generic[R]):
             async for value in values:
                 yield decode(value)
 
-    async def _values(self, name: str) -> AsyncGenerator[bytes, None]:
+    async def _values(self, name: str, until_stuck: bool = False) -> AsyncGenerator[bytes, None]:
         queries, seen = self._door.queries, None
         instance = await self._id_soon()
         async with aclosing(self._door.changes(instance)) as changes:
@@ -358,9 +375,20 @@ class Handle(Generic[R]):
                     yield value
                 if head is not None and head.status in TERMINAL:
                     return
+                if until_stuck and head is not None and head.status == Status.STUCK:
+                    stuck = (await self._read()).state.stuck
+                    if stuck is not None:
+                        raise InstanceStuck(str(self.address), stuck.error, stuck.location)
 
     async def wake(self, location: str = "") -> None:
         """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
+        reader = await self._read()
+        if reader.state.ended:
+            raise InstanceEnded(f"{self.address} has {reader.state.status} and takes no more events")
+        sleeps = [open.location for open in reader.waiting() if open.kind == "timer" and is_sleep(open.location)]
+        if not sleeps or (location and location not in sleeps):
+            where = f" at {location!r}" if location else ""
+            raise UnknownLocation(f"{self.address} does not sleep{where}; its sleeps: {', '.join(sleeps) or 'none'}")
         await self._door.put(self._to(), Woken(location))
 
     async def cancel(self, reason: str = "", undo: bool = False) -> None:
@@ -379,7 +407,17 @@ class Handle(Generic[R]):
 
         `retry()` instead says: it had no effect, run it again.
         """
-        receipt = Receipt("ok", encode(to_plain(value)))
+        if error is not None and value is not None:
+            raise CallerError("settle takes the value of a step, or its error, not both")
+        stuck = (await self._read()).state.stuck
+        if stuck is None:
+            raise NotStuck(f"{self.address} is {await self.status()}, not stuck")
+        if stuck.location != location:
+            raise UnknownLocation(f"{self.address} is not stuck at {location!r} but at {stuck.location!r}")
+        data = encode(to_plain(value))
+        if len(data) > MESSAGE_MAX:
+            raise TooLarge(f"the value for {location!r}", len(data), MESSAGE_MAX)
+        receipt = Receipt("ok", data)
         if error is not None:
             receipt = Receipt("error", error=Failure("Settled", _checked_text(error, "an error"), retry=False))
         await self._door.put(self._to(), Skipped(_checked_text(location, "a location"), receipt))
@@ -507,14 +545,28 @@ def _due(at: datetime | None, delay: float | timedelta | None) -> int:
     if at is not None and delay is not None:
         raise CallerError("a start is delayed with `at` or with `delay`, not with both")
     if at is not None:
-        if at.tzinfo is None:
-            raise CallerError(f"at={at} has no time zone; use datetime(..., tzinfo=UTC)")
+        if not isinstance(at, datetime) or at.tzinfo is None:  # type: ignore[redundant-expr]
+            raise CallerError(f"at={at!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
         seconds = at.timestamp()
     else:
-        seconds = time.time() + (delay.total_seconds() if isinstance(delay, timedelta) else float(delay or 0))
+        try:
+            wait = delay.total_seconds() if isinstance(delay, timedelta) else float(delay or 0)
+        except (TypeError, ValueError):
+            raise CallerError(f"delay={delay!r}: a delay is a number of seconds or a timedelta") from None
+        if not wait >= 0:
+            raise CallerError(f"delay={delay!r}: a start is delayed by no time or more")
+        seconds = time.time() + wait
     if not 0 <= seconds < 9.2e9:
         raise CallerError(f"a start can be delayed until the year 2261, found {at or delay}")
     return round(seconds * 1e9)
+
+
+def _seconds(timeout: float | timedelta | None) -> float | None:
+    if timeout is None or isinstance(timeout, timedelta):
+        return None if timeout is None else timeout.total_seconds()
+    if not isinstance(timeout, int | float):
+        raise CallerError(f"a timeout is a number of seconds or a timedelta, found {timeout!r}")
+    return timeout
 
 
 def _checked_key(key: str | None) -> str:
@@ -529,16 +581,18 @@ def _checked_key(key: str | None) -> str:
 def _checked_text(value: str, what: str) -> str:
     """The text, if it is one that can be recorded. What gets past here is encoded where nobody could refuse it."""
     try:
-        if isinstance(value, str) and value and value.encode():  # type: ignore[redundant-expr]
+        if isinstance(value, str) and 0 < len(value) <= TEXT_MAX and value.encode():  # type: ignore[redundant-expr]
             return value
     except UnicodeEncodeError:
         pass
-    raise CallerError(f"{what} is a text of valid Unicode with at least one character, found {value!a:.80}")
+    raise CallerError(f"{what} is a text of valid Unicode with 1 to {TEXT_MAX:,} characters, found {value!a:.80}")
 
 
 def _checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     if not tags:
         return {}
+    if not isinstance(tags, Mapping):
+        raise CallerError(f"tags are texts by name, found {tags!r}")
     found = dict(tags)
     for name, value in found.items():
         if not (isinstance(name, str) and isinstance(value, str)):  # type: ignore[redundant-expr]

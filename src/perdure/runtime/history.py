@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -34,6 +35,14 @@ from perdure.kernel.rows import offer_of
 from perdure.ports.frame import Frame
 
 Opened = Mapping[bytes, tuple[str, int]]
+
+
+_OTHER_TIMERS: Final = re.compile(r"(/backoff#\d+|&timer(#\d+)?|&cleanup)$")
+
+
+def is_sleep(location: str) -> bool:
+    """Whether a timer is a sleep that people know as one; others are pauses before retries and timers of asyncio."""
+    return _OTHER_TIMERS.search(location) is None
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -76,6 +85,7 @@ class Waiting(msgspec.Struct, frozen=True):
     delivery: int
     held: bool
     what: str
+    once: bool  # a step that a crash makes unknown
     progress: Frame | None = None  # live, where it is seen: no part of the history
 
 
@@ -189,6 +199,7 @@ def _waiting(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], 
         delivery=intent.delivery,
         held=intent.held,
         what=_what(effect),
+        once=type(effect) is Call and effect.deliveries_max == 1,
         progress=progress.get((effect.location, attempt_of(effect))),
     )
 

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from perdure.errors import EngineClosed, Fenced, StoreError
+from perdure.errors import EngineClosed, Fenced, PerdureError, StoreError
 from perdure.kernel.batch import Batch, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call
@@ -508,7 +508,12 @@ class Shard:
         for row in self._store.inbox(1000 + len(self._inbox_held)):
             if row.id not in self._inbox_held:
                 self._inbox_held.add(row.id)
-                self.kernel.offer(offer_of(row))
+                try:
+                    offer = offer_of(row)
+                except (msgspec.ValidationError, PerdureError) as error:  # of a client with other code, say
+                    log.error("an event in the inbox cannot be read and is left alone: %s", error)
+                    continue
+                self.kernel.offer(offer)
                 self._schedule()
 
     # ---- stopping ------------------------------------------------------------------------------------------------

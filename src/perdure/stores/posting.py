@@ -7,6 +7,8 @@ what it knows, inside the transaction in which it would write the row.
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import HeadRow, InboxRow
 from perdure.kernel.events import Address, CancelAsked, Received, Retried, Skipped, Started
@@ -75,7 +77,10 @@ def _judge_workflow(row: InboxRow, workflows: Iterable[str]) -> Posted | None:
 def _pending_start(head: HeadRow | None, pending: Iterable[InboxRow]) -> Started | None:
     """The undelivered start that the kernel will accept: one that it will refuse makes no instance."""
     for row in pending:
-        event = offer_of(row).event
+        try:
+            event = offer_of(row).event
+        except msgspec.ValidationError:  # no engine will be able to read it either
+            continue
         if type(event) is Started and (head is None or _may_follow(head, event.reuse)):
             return event
     return None
