@@ -16,6 +16,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+import perdure
+from perdure.codec import seal
 from perdure.errors import (
     CannotOpen,
     Corrupt,
@@ -614,3 +616,35 @@ def test_a_zombie_is_fenced_even_when_locks_do_not_work(path, store):
     assert isinstance(commit(store, batch(journal=[entry(1, 1)])), Fenced)
     assert commit(second, batch(journal=[entry(1, 1)])) is None
     second.close()
+
+
+async def test_an_event_in_the_inbox_that_cannot_be_read_stops_nobody(path):
+    @perdure.flow
+    async def flow(ctx: perdure.Context) -> object:
+        return (await ctx.receive("go")).body
+
+    async with perdure.open(path, workflows=[flow]) as engine:
+        await engine.start(flow, key="k")
+    other = apsw.Connection(str(path))
+    for n, body in enumerate((seal(b"\x93\xa1s\x05\x05"), seal(b"no event"), b"not even sealed")):
+        other.execute(
+            "INSERT INTO inbox (id, workflow, key, instance, at, body) VALUES (?, 'flow', 'k', 0, 1, ?)",
+            (bytes([n]) * 16, body),
+        )
+    other.close()
+
+    async with perdure.open(path, workflows=[flow]) as engine:
+        async with perdure.connect(path) as client:
+            await client.handle("flow", "k").send("go", "well")
+        assert await engine.handle(flow, "k").result(5) == "well"
+
+
+async def test_after_its_engine_was_closed_a_handle_says_so(path):
+    @perdure.flow
+    async def flow(ctx: perdure.Context) -> None: ...
+
+    async with perdure.open(path, workflows=[flow]) as engine:
+        handle = await engine.start(flow)
+
+    with pytest.raises(perdure.EngineClosed):
+        await handle.status()

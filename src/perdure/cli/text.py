@@ -119,7 +119,8 @@ def told(line: Line, width: int | None = 60, values: bool = True) -> str:
         words.append(first_line(str(line.error)))
     led_to = [*line.opened]
     if line.outcome:
-        reason = f": {first_line(str(line.error))}" if line.error is not None and line.event != "cancel" else ""
+        error = "" if line.error is None or line.outcome == "completed" else first_line(str(line.error))
+        reason = f": {error}" if error and error not in words and line.event != "cancel" else ""
         led_to.append(styled(line.outcome) + reason)
     text = " ".join(word for word in words if word)
     return f"{text} → {', '.join(led_to)}" if led_to else text

@@ -30,12 +30,18 @@ class LocalDoor:
     """Offers events to the shard of this process, and hears of each end."""
 
     def __init__(self, queries: Queries) -> None:
-        self.queries = queries
+        self._queries = queries
         self.streams = Streams()
         self._shard: Shard | None = None
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
         self._watchers: dict[int, list[asyncio.Event]] = {}
         self._fallen: Exception | None = None
+
+    @property
+    def queries(self) -> Queries:
+        if isinstance(self._fallen, EngineClosed):
+            raise self._fallen
+        return self._queries
 
     def lead_to(self, shard: Shard) -> None:
         self._shard = shard
