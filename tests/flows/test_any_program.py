@@ -77,7 +77,7 @@ async def run(ctx: Context, program: Program) -> Any:  # one case for each kind
                 return "late"
         case ["publish", value]:
             ctx.publish("p", value)
-            ctx.send("other", "k", "m", value)
+            ctx.send("other/k", "m", value)
         case ["sequence", bodies]:
             return [await run(ctx, body) for body in bodies]
         case ["join", bodies]:

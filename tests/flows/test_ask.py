@@ -349,7 +349,7 @@ async def test_only_the_flow_itself_can_complete_publish_and_send(stage: Stage) 
         for name, act in (
             ("complete", message.complete),
             ("publish", lambda: ctx.publish("a", 1)),
-            ("send", lambda: ctx.send("flow", "k", "m")),
+            ("send", lambda: ctx.send("flow/k", "m")),
         ):
 
             async def step(act: Any = act) -> None:

@@ -119,7 +119,7 @@ async def test_values_over_the_size_limit_inside_of_a_flow(memory: Stage) -> Non
         refused = 0
         for act in (
             lambda: ctx.publish("x", HUGE),
-            lambda: ctx.send("order", "k", "x", HUGE),
+            lambda: ctx.send("order/k", "x", HUGE),
         ):
             try:
                 act()
@@ -283,7 +283,13 @@ BAD_OPERATIONS: dict[str, Callable[[Context], Awaitable[Any]]] = {
     "loop without a body": lambda ctx: ctx.loop("l", None),  # type: ignore[arg-type]
     "loop keeping x": lambda ctx: ctx.loop("l", sleeping, keep="x"),  # type: ignore[arg-type]
     "child None": lambda ctx: ctx.child(None),
+    "send to no instance": lambda ctx: _now(ctx.send, "order", "name"),
+    "send to None": lambda ctx: _now(ctx.send, None, "name"),
 }
+
+
+async def _now(act: Callable[..., Any], *args: Any) -> Any:
+    return act(*args)
 
 
 @pytest.mark.parametrize("operation", BAD_OPERATIONS)

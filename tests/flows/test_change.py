@@ -233,13 +233,13 @@ async def past_nap(ctx: Context) -> None:
 
 
 async def sends(ctx: Context) -> None:
-    ctx.send("other", "k", "hello")
+    ctx.send("other/k", "hello")
     await ctx.step("hold", note, "x")
 
 
 async def sends_more(ctx: Context) -> None:
-    ctx.send("other", "k", "hello")
-    ctx.send("other", "k", "goodbye")
+    ctx.send("other/k", "hello")
+    ctx.send("other/k", "goodbye")
     await ctx.step("hold", note, "x")
 
 

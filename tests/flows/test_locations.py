@@ -143,7 +143,7 @@ def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
                 await operation()
             except perdure.BadCall:
                 refused += 1
-        for act in (lambda: ctx.publish(name, 1), lambda: ctx.send("flow", "k", name)):
+        for act in (lambda: ctx.publish(name, 1), lambda: ctx.send("flow/k", name)):
             try:
                 act()
             except perdure.BadCall:

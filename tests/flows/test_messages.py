@@ -193,12 +193,12 @@ async def test_a_flow_sends_to_another_instance_once(stage: Stage) -> None:
 
     @perdure.flow
     async def sender(ctx: Context) -> None:
-        ctx.send(receiver, "r", "one", 1)
-        ctx.send("receiver", "r", "two", {"x": 2})
+        ctx.send("receiver/r", "one", 1)
+        ctx.send("receiver/r", "two", {"x": 2})
         await ctx.step("s", echo, None)
-        ctx.send(receiver, "nobody", "lost")
+        ctx.send("receiver/nobody", "lost")
         if ctx.key == "end":
-            ctx.send(receiver, "r", "end")
+            ctx.send("receiver/r", "end")
 
     async with stage.open(receiver, sender) as engine:
         handle = await engine.start(receiver, key="r")

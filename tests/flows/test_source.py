@@ -300,7 +300,7 @@ def test_operations_that_are_kept_for_later_are_left_alone() -> None:
         later = ctx.step("charge", charge, 1)
         task = asyncio.create_task(ctx.sleep("nap", 1))
         ctx.publish("a", 1)
-        ctx.send("other", "key", "mail")
+        ctx.send("other/key", "mail")
         await asyncio.gather(later, task, charge(2))
 
     assert found(flow) == NOTHING

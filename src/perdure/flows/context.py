@@ -44,7 +44,6 @@ from .author import (
     Duration,
     Failed,
     FailureKind,
-    Flow,
     Ok,
     Options,
     StepFunction,
@@ -456,12 +455,13 @@ class Context:
             raise
         return None if isinstance(answer, Receipt) else answer
 
-    def send(self, workflow: Flow[Any, Any] | str, key: str, name: str, body: object = None) -> None:
-        """Send a message to another instance; recorded once, with what this flow does next."""
-        target = workflow if isinstance(workflow, str) else workflow.name
-        to = Address(text(target, "a workflow's name"), text(key, "a key"))
+    def send(self, instance: str, name: str, body: object = None) -> None:
+        """Send a message to another instance, named as `workflow/key`; recorded once, with what this flow does next."""
+        workflow, slash, key = text(instance, "an instance").partition("/")
+        if not (workflow and slash and key):
+            raise BadCall(f"ctx.send(instance, name): an instance is named workflow/key, found {instance!r}")
         value = limited(encode(to_plain(body)), f"message {name!r}")
-        self._machine.send(to, text(name, "a message's name"), value)
+        self._machine.send(Address(workflow, key), text(name, "a message's name"), value)
 
     def publish(self, name: str, value: object) -> None:
         """Make a value readable from outside: `await handle.read(name)`, `handle.watch(name)`."""

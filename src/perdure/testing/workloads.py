@@ -197,9 +197,9 @@ async def family(ctx: Context) -> list[Any]:
 async def ping(ctx: Context, other: str, rounds: int) -> int:
     total = 0
     for n in range(rounds):
-        ctx.send("pong", other, "ball", n)
+        ctx.send(f"pong/{other}", "ball", n)
         total += (await ctx.receive("ball")).body
-    ctx.send("pong", other, "ball", -1)
+    ctx.send(f"pong/{other}", "ball", -1)
     return total
 
 
@@ -211,7 +211,7 @@ async def pong(ctx: Context, other: str) -> int:
         if ball < 0:
             return count
         count += await ctx.step("hit", slow_double, 1)
-        ctx.send("ping", other, "ball", ball + 1)
+        ctx.send(f"ping/{other}", "ball", ball + 1)
 
 
 @flow
