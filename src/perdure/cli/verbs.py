@@ -45,6 +45,11 @@ VERBS: Final = {
             "Answer for a step whose outcome is unknown.",
             """perdure settle order/o-17 charge ok '"c-123"' --db shop.db""",
         ),
+        Verb(
+            "replay",
+            "Replay running instances on new code, without effects.",
+            "perdure replay --against shop --db shop.db",
+        ),
         Verb("why", "Say what an instance waits for, in words.", "perdure why order/o-17 --db shop.db"),
         Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
     )

@@ -8,7 +8,9 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-from perdure.errors import EngineClosed, InstanceStuck, NotInThisProcess, ResultTimeout
+import msgspec
+
+from perdure.errors import CallerError, EngineClosed, InstanceStuck, NotInThisProcess, ResultTimeout
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Ref, Started
@@ -49,6 +51,10 @@ class LocalDoor:
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
             raise self._fallen
+        try:
+            msgspec.msgpack.encode(event)
+        except Exception as error:  # what cannot be recorded must not get into a batch with the events of others
+            raise CallerError(f"this {type(event).__name__} event cannot be recorded: {error}") from None
         heard: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def hear(answer: Answer | Exception) -> None:

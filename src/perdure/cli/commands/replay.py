@@ -1,0 +1,70 @@
+"""`perdure replay`: would running instances go on with this code?"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import redirect_stdout
+from typing import Any
+
+import click
+
+from perdure.errors import Divergence
+from perdure.kernel.events import Address
+from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.status import TERMINAL
+from perdure.ports.store import Filter, Queries
+from perdure.runtime.client import Client
+
+from ..console import Console
+from ..console import command as define
+from ..exits import Exit
+from ..load import load_all
+
+PAGE = 200
+
+
+@define("replay")
+@click.option("--against", "targets", multiple=True, required=True, metavar="MODULE[:FLOW]", help="The new code.")
+def command(console: Console, targets: tuple[str, ...]) -> None:
+    """The histories of all instances that have not ended are replayed on the code of MODULE, without side effects:
+    no step runs, nothing is written. Exit code 1 if any of them would diverge.
+    """
+    with redirect_stdout(sys.stderr):
+        workflows = {each.name: each for target in targets for each in load_all(target)}
+
+    async def replay(client: Client) -> list[dict[str, Any]]:
+        return await _replay_all(client.queries, workflows)
+
+    found = console.ask(replay)
+    unsafe = [each for each in found if each["divergence"] is not None]
+    counts = dict(Counter("unsafe" if each["divergence"] else "safe" for each in found))
+    document = {"replayed": len(found), "safe": counts.get("safe", 0), "unsafe": unsafe}
+    lines = [f"{click.style(each['id'], bold=True)}: {each['divergence']}" for each in unsafe]
+    lines.append(f"{len(found)} instances replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
+    console.answer(document, "\n".join(lines))
+    sys.exit(Exit.FAILED if unsafe else Exit.OK)
+
+
+async def _replay_all(queries: Queries, workflows: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for name, workflow in sorted(workflows.items()):
+        before = 0
+        while heads := await queries.heads(Filter(workflow=name, before=before, limit=PAGE)):
+            before = heads[-1].id
+            for head in heads:
+                if head.status not in TERMINAL:
+                    address = Address(head.workflow, head.key)
+                    rows = await queries.history(head.id)
+                    found.append({"id": str(address), "divergence": _divergence(address, rows, workflow)})
+    return found
+
+
+def _divergence(address: Address, rows: list[Any], workflow: Any) -> str | None:
+    try:
+        rebuild(fold(address, None, rows), workflow).dispose()
+    except Divergence as error:
+        return str(error)
+    except Exception as error:  # what the code raises on the way would make the instance stuck as well
+        return f"{type(error).__name__}: {error}"
+    return None
