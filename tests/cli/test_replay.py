@@ -1,8 +1,9 @@
 """`perdure replay --against`: which running instances would go on with new code."""
 
 import json
+from functools import partial
 
-from tests.cli.world import World
+from tests.cli.world import World, eventually
 
 OLD = """
 import perdure
@@ -20,12 +21,18 @@ async def order(ctx: perdure.Context, wait: bool) -> str:
 """
 
 
+def waits(world: World, key: str, wait: str) -> bool:
+    """Let the old code run for a moment; whether the instance has come to a wait."""
+    run = world.perdure("run", "old:order", "--input", wait, "--key", key, "--db", "shop.db", "--timeout", "0.5")
+    assert run.exit_code == 5
+    return bool(world.json("show", f"order/{key}")["status"] == "waiting")
+
+
 def test_it_says_how_many_are_safe_and_where_the_others_diverge(world: World) -> None:
     for name, code in (("old", OLD), ("same", OLD), ("new", OLD.replace('"charge"', '"charge the card"'))):
         (world.directory / f"{name}.py").write_text(code)
     for key, wait in (("early", "true"), ("late", "false")):
-        run = world.perdure("run", "old:order", "--input", wait, "--key", key, "--db", "shop.db", "--timeout", "0.5")
-        assert run.exit_code == 5
+        eventually(partial(waits, world, key, wait))
 
     same = world.perdure("replay", "--against", "same", "--db", "shop.db")
     new = world.perdure("replay", "--against", "new:order", "--db", "shop.db", "--json")

@@ -46,7 +46,7 @@ async def test_ephemeral_rides_on_the_next_commit(stage: Stage) -> None:
             commits.append(engine.counts.get("commits", 0) - before)
 
         assert commits[1] == 23, "a start, and one for each step"
-        assert commits[0] <= 6, commits
+        assert commits[0] < commits[1] / 2, "a slow machine may not wait for all of them"
 
 
 async def test_it_begins_while_nothing_is_durable_yet_and_a_crash_repeats_it(disk: Stage) -> None:
