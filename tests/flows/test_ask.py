@@ -11,7 +11,7 @@ import perdure
 from perdure import AskTimeout, BadCall, Break, Context, Continue, NotAnswered
 from perdure.kernel.events import Message
 
-from .conftest import Stage, becomes, until
+from .conftest import Stage, becomes
 from .rig import Rig, same_in_every_rebuild, value_of
 
 
@@ -287,12 +287,10 @@ def test_no_flow_can_publish_a_response() -> None:
 
 async def test_messages_are_completed_whatever_crashes(disk: Stage) -> None:
     """Killed after each of its commits, a counter still counts each question once."""
-    asked = 0
     for n in range(6):
         async with disk.open(counter, replay=False) as engine:
             handle = await engine.start(counter, key="c")
             await handle.send("add", 1, id=f"q{n}")
-            asked += 1
             await becomes(handle, "waiting")
             disk.crash()
     async with disk.open(counter) as engine:
@@ -300,8 +298,6 @@ async def test_messages_are_completed_whatever_crashes(disk: Stage) -> None:
         answers = [await handle.ask("add", 1, 5, id=f"q{n}") for n in range(6)]
 
         assert sorted(answers) == [1, 2, 3, 4, 5, 6]
-        assert asked == 6
-        await until(lambda: True)
 
 
 def test_a_forgotten_completion_is_told_and_does_not_spin() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import perdure
 from perdure import BadCall, CallerError, Context, InstanceFailed, InstanceStuck, NotStuck, OutcomeUnknown
-from perdure.kernel.events import CancelAsked, Retried, Skipped
+from perdure.kernel.events import CancelAsked, Retried, Settled
 from perdure.kernel.receipt import Failure, Receipt
 
 from .conftest import Stage, becomes, until
@@ -138,7 +138,7 @@ async def test_only_what_is_stuck_can_be_settled_and_only_where_it_is(disk: Stag
 
 
 @pytest.mark.parametrize(
-    "answer", [Skipped("pay", Receipt("ok")), Retried(), CancelAsked()], ids=lambda a: type(a).__name__
+    "answer", [Settled("pay", Receipt("ok")), Retried(), CancelAsked()], ids=lambda a: type(a).__name__
 )
 def test_every_answer_is_the_same_in_every_rebuild(answer: Any) -> None:
     async def nothing() -> None: ...
@@ -157,7 +157,7 @@ def test_every_answer_is_the_same_in_every_rebuild(answer: Any) -> None:
         decision = rig.answer("both/a/pay", UNKNOWN)
         assert decision.stuck is not None
         assert decision.stuck.location == "both/a/pay"
-        rig.deliver(answer if not isinstance(answer, Skipped) else Skipped("both/a/pay", answer.receipt))
+        rig.deliver(answer if not isinstance(answer, Settled) else Settled("both/a/pay", answer.receipt))
         return rig.run()
 
     rig = same_in_every_rebuild(flow, drive=drive)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Context
+from perdure import Break, Context, Continue
 from perdure.kernel.effects import Timer
 from perdure.kernel.events import Woken
 from perdure.testing.world import World
@@ -281,3 +281,37 @@ async def test_a_parent_is_recorded_and_found_by(stage: Stage) -> None:
         assert [found.key for found in await engine.instances(parent=id)] == ["child"]
         assert [found.key for found in await engine.instances(tags={"kind": "child"})] == ["child"]
         assert engine.counts.get("stale", 0) == 0
+
+
+def test_a_loop_that_is_woken_again_and_again_is_rebuilt_from_its_last_iterations() -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> int:
+        async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
+            await ctx.sleep("nap", 3600)
+            return Continue(n + 1) if n < 60 else Break(n)
+
+        return await ctx.loop("loop", body, 0, keep=2, prune_every=2)
+
+    def drive(rig: Rig) -> Any:
+        while rig.outcome is None:
+            rig.deliver(Woken())
+        return rig.result
+
+    rig = same_in_every_rebuild(flow, drive=drive)
+
+    assert rig.result == 60
+    assert rig.replayed_max < 20
+
+
+async def test_the_same_start_with_and_without_a_parent_is_the_same_start(memory: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None: ...
+
+    async with memory.open(flow) as engine:
+        parent = await engine.start(flow, key="parent")
+        for first, second in ((None, parent), (parent, None)):
+            key = f"child of {first}"
+            await engine.start(flow, key=key, parent=first)
+            again = await engine.start(flow, key=key, parent=second)
+            await again.result(5)
+        assert len(await engine.instances()) == 3

@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from perdure import Backoff, Break, Context, Continue, Fatal, InstanceCancelled, InstanceFailed, RollBack
-from perdure.kernel.events import CancelAsked, Retried, Skipped
+from perdure.kernel.events import CancelAsked, Retried, Settled
 from perdure.kernel.receipt import Receipt
 
 from .conftest import Stage, becomes, until
@@ -174,7 +174,7 @@ async def test_a_failing_undo_is_stuck_and_the_rest_is_kept(stage: Stage) -> Non
         assert shop.log == ["+a", "+b", "+c", "-c", "-a"]
 
 
-@pytest.mark.parametrize("answer", [Retried(), Skipped("b", Receipt("ok"))], ids=lambda answer: type(answer).__name__)
+@pytest.mark.parametrize("answer", [Retried(), Settled("b", Receipt("ok"))], ids=lambda answer: type(answer).__name__)
 def test_a_failing_undo_is_the_same_in_every_rebuild(answer: Any) -> None:
     async def do(name: str) -> str:
         return name
@@ -344,3 +344,75 @@ async def test_an_undo_is_retried_like_any_step(memory: Stage) -> None:
         with pytest.raises(InstanceFailed):
             await (await engine.start(flow)).result(5)
         assert tried == [7, 7, 7]
+
+
+@pytest.mark.parametrize("undo", [False, True])
+async def test_an_instance_whose_undo_failed_can_be_cancelled(stage: Stage, undo: bool) -> None:
+    shop = Shop()
+    shop.broken = {"b"}
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        for name in "ab":
+            await shop.step(ctx, name)
+        raise ValueError("a bug")
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        await becomes(handle, "stuck")
+        await handle.cancel("enough", undo=undo)
+        if undo:
+            assert await handle.status() == "stuck", "what is to be undone is not given up"
+            await handle.settle("b")
+        with pytest.raises(InstanceCancelled, match="enough"):
+            await handle.result(5)
+        assert shop.log == ["+a", "+b", *(["-a"] if undo else [])]
+
+
+async def test_a_subclass_of_rollback_is_one_and_a_namesake_is_none(memory: Stage) -> None:
+    class SoldOut(RollBack):
+        pass
+
+    namesake = type("RollBack", (Exception,), {})
+
+    async def give_up(kind: str) -> None:
+        raise SoldOut("none left", to="here") if kind == "ours" else namesake("theirs")
+
+    @perdure.flow
+    async def flow(ctx: Context) -> list[str]:
+        found = []
+        for kind in ("ours", "theirs"):
+            try:
+                await ctx.step.options(retries=0)(kind, give_up, kind)
+            except RollBack as error:
+                found.append(f"{error} {error.to}")
+            except perdure.StepFailed as failed:
+                found.append(f"failed: {failed.error}")
+        return found
+
+    async with memory.open(flow) as engine:
+        assert await (await engine.start(flow)).result(5) == ["none left here", "failed: RollBack: theirs"]
+
+
+@pytest.mark.parametrize("verb", ["join", "race", "map"])
+def test_a_branch_that_asks_for_a_rollback_asks_for_all(verb: str) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        async def refuse(*_: Any) -> None:
+            raise RollBack("from inside")
+
+        async def wait() -> None:
+            await ctx.sleep("wait", 5)
+
+        try:
+            if verb == "map":
+                await ctx.map("m", refuse, [1])
+            else:
+                await getattr(ctx, verb)("b", {"refuse": refuse, "wait": wait})
+        except RollBack as error:
+            return str(error)
+        return "never"
+
+    assert (
+        same_in_every_rebuild(flow, drive=lambda rig: rig.result if rig.outcome else rig.run()).result == "from inside"
+    )

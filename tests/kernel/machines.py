@@ -29,7 +29,7 @@ from perdure.kernel.events import (
     Redelivered,
     Ref,
     Retried,
-    Skipped,
+    Settled,
     Started,
 )
 from perdure.kernel.gate import Executors, Gate
@@ -108,8 +108,8 @@ class ToldMachine:
                 return self.state["then"].get("cancel", [["end", "cancelled"]])  # type: ignore[no-any-return]
             case Retried():
                 return self.state["then"].get("retry", ())  # type: ignore[no-any-return]
-            case Skipped():
-                return self.state["then"].get("skip", ())  # type: ignore[no-any-return]
+            case Settled():
+                return self.state["then"].get("settle", ())  # type: ignore[no-any-return]
             case _:
                 raise AssertionError(f"no machine is told of {event}")
 
@@ -130,7 +130,7 @@ class ToldMachine:
             case ["reply", refused]:
                 decision["reply"] = Reply(refused)
             case ["then", location, orders]:
-                where = location if location in ("cancel", "retry", "skip") else self.intent(location).hex()
+                where = location if location in ("cancel", "retry", "settle") else self.intent(location).hex()
                 self.state["then"][where] = orders
             case _:
                 self._stop(order, decision)
@@ -263,8 +263,8 @@ class World:
     def retry(self, to: Ref | str) -> object:
         return self.offer(self._ref(to), Retried())
 
-    def skip(self, to: Ref | str, location: str) -> object:
-        return self.offer(self._ref(to), Skipped(location, Receipt("ok")))
+    def settle(self, to: Ref | str, location: str) -> object:
+        return self.offer(self._ref(to), Settled(location, Receipt("ok")))
 
     def answer(self, key: str, location: str, status: Any = "ok", *, attempt: int = 1) -> object:
         """The executor's receipt for the call at a location."""

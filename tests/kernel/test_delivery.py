@@ -383,7 +383,7 @@ def test_a_message_whose_body_is_old_news_changes_nothing_after_the_end():
     world.offer(world.id("a"), Message("m", encode([]), "late"))
     world.offer(world.id("a"), Received(b"x" * 16, Receipt("ok")))
     world.cancel("a")
-    world.skip("a", "x")
+    world.settle("a", "x")
     world.run()
 
     assert world.journal == rows

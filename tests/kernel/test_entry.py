@@ -21,7 +21,7 @@ from perdure.kernel.events import (
     Redelivered,
     Released,
     Retried,
-    Skipped,
+    Settled,
     Started,
 )
 from perdure.kernel.location import Patterns, escape
@@ -58,7 +58,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(Message, TEXT, BYTES, TEXT, TEXT),
     st.builds(CancelAsked, TEXT, BYTES),
     st.just(Retried()),
-    st.builds(Skipped, TEXT, RECEIPTS),
+    st.builds(Settled, TEXT, RECEIPTS),
     st.builds(Redelivered, BYTES, st.booleans()),
     st.builds(Parked, BYTES),
     st.builds(Released, BYTES),

@@ -165,7 +165,7 @@ def test_a_stuck_instance_holds_no_slot():
     world.run()
     assert world.calls() == ["a x 1", "c x 1"]
 
-    world.skip("b", "here")
+    world.settle("b", "here")
     world.answer("c", "x")
     world.run()
 
@@ -180,7 +180,7 @@ def test_a_call_of_a_stuck_instance_holds_no_slot_after_a_crash():
     world.run()
     assert world.calls() == ["a x 1", "b x 1"]
 
-    world.skip("a", "here")
+    world.settle("a", "here")
     world.run()
 
     assert world.calls() == ["a x 1", "b x 1", "a x 2"], "what ran before is not held: it ran already"

@@ -134,14 +134,14 @@ def test_the_ids_of_kept_events_differ_between_lives():
 
 def test_what_is_kept_and_delivered_in_one_batch_leaves_no_row():
     world = World()
-    world.start("a", ("stuck", "here"), ("then", "skip", [WAIT]))
+    world.start("a", ("stuck", "here"), ("then", "settle", [WAIT]))
     world.tell("a", ("note",))
-    world.skip("a", "here")
+    world.settle("a", "here")
 
     batch = world.commit(world.build())
 
     assert not batch.inbox_added and not batch.inbox_removed
-    assert world.heard("a") == ["Started", "Skipped", "Message m"]
+    assert world.heard("a") == ["Started", "Settled", "Message m"]
 
 
 def test_an_engine_without_the_workflow_leaves_the_inbox_alone():

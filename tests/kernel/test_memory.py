@@ -370,13 +370,13 @@ def test_a_kernel_that_is_dropped_lets_go_of_its_machines():
 
 def test_an_offer_is_acknowledged_only_once_though_it_is_shelved():
     world = World()
-    world.start("a", ("stuck", "here"), ("then", "skip", [WAIT]))
+    world.start("a", ("stuck", "here"), ("then", "settle", [WAIT]))
     world.run()
     ticket = world.tell("a", ("note",))
     world.run()
     assert isinstance(world.answers[ticket], Accepted)
 
-    world.skip("a", "here")
+    world.settle("a", "here")
     world.run()  # the world refuses a second answer
 
     assert world.heard("a")[-1] == "Message m"

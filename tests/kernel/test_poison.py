@@ -201,7 +201,7 @@ def test_a_poisoned_receipt_of_a_child_cancels_nobody_when_it_is_delivered_again
 
 def test_a_kept_event_cannot_be_skipped():
     world = broken_world()
-    ticket = world.skip("sick", "")
+    ticket = world.settle("sick", "")
     world.run()
 
     answer = world.answers[ticket]

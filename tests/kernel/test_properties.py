@@ -41,7 +41,7 @@ nested = st.one_of(
     st.tuples(st.just("child"), locations, st.just("told"), keys, st.lists(simple, max_size=2), st.just("free")),
     st.tuples(
         st.just("then"),
-        st.sampled_from([*LOCATIONS, "retry", "skip", "cancel"]),
+        st.sampled_from([*LOCATIONS, "retry", "settle", "cancel"]),
         st.lists(simple, max_size=2),
     ),
 )
@@ -73,7 +73,7 @@ class Lives(RuleBasedStateMachine):
     @rule(key=keys, location=locations)
     def help(self, key: str, location: str) -> None:
         self.world.retry(key)
-        self.world.skip(key, location)
+        self.world.settle(key, location)
 
     @rule(status=st.sampled_from(["ok", "error", "timeout"]), n=st.integers(0, 5))
     def answer(self, status: Any, n: int) -> None:

@@ -14,7 +14,7 @@ def stuck_world() -> World:
         ("call", "beside"),
         ("then", "charge", [("stuck", "charge")]),
         ("then", "retry", [("call", "charge", {"attempt": 2})]),
-        ("then", "skip", [("call", "next")]),
+        ("then", "settle", [("call", "next")]),
     )
     world.run()
     world.answer("a", "charge", "error")
@@ -43,18 +43,18 @@ def test_a_retry_is_told_to_the_machine():
 
 def test_a_skip_is_told_to_the_machine_if_it_names_the_location():
     world = stuck_world()
-    wrong, right = world.skip("a", "beside"), world.skip("a", "charge")
+    wrong, right = world.settle("a", "beside"), world.settle("a", "charge")
     world.run()
 
     assert isinstance(world.answers[wrong], Refused) and isinstance(world.answers[right], Accepted)
-    assert world.heard("a") == ["Started", "Received error", "Skipped"]
+    assert world.heard("a") == ["Started", "Received error", "Settled"]
     assert world.open("a") == ["beside", "next"]
 
 
 def test_a_retry_and_a_skip_of_what_is_not_stuck_are_refused():
     world = World()
     world.start("a", ("wait", "w", None))
-    tickets = [world.retry("a"), world.skip("a", "w")]
+    tickets = [world.retry("a"), world.settle("a", "w")]
     world.run()
 
     answers = [world.answers[ticket] for ticket in tickets]
@@ -77,10 +77,10 @@ def test_the_receipts_of_its_other_calls_wait_until_it_goes_on():
     world.run()
     assert world.heard("a") == ["Started", "Received error"] and len(world.inbox) == 1
 
-    world.skip("a", "charge")
+    world.settle("a", "charge")
     world.run()
 
-    assert world.heard("a") == ["Started", "Received error", "Skipped", "Received ok"]
+    assert world.heard("a") == ["Started", "Received error", "Settled", "Received ok"]
     assert not world.inbox
 
 
@@ -99,7 +99,7 @@ def test_a_call_of_a_stuck_instance_is_handed_out_again_when_it_goes_on_after_a_
     world.run()
     assert world.calls() == ["a charge 1", "a beside 1"]
 
-    world.skip("a", "charge")
+    world.settle("a", "charge")
     world.run()
 
     assert sorted(world.calls()) == ["a beside 1", "a beside 2", "a charge 1", "a next 1"]
@@ -112,7 +112,7 @@ def test_its_calls_are_handed_out_again_once_though_it_crashes_often():
         world.tell("a", ("note",))
         world.run()
 
-    world.skip("a", "charge")
+    world.settle("a", "charge")
     world.run()
 
     assert world.calls().count("a beside 2") == 1
@@ -123,7 +123,7 @@ def test_its_calls_that_survived_a_failed_commit_are_not_handed_out_again():
     world = stuck_world()
     world.restart(alive=[world.intent("a", "beside")]).run()
 
-    world.skip("a", "charge")
+    world.settle("a", "charge")
     world.run()
 
     assert world.calls() == ["a charge 1", "a beside 1", "a next 1"]
@@ -134,7 +134,7 @@ def test_a_receipt_that_waits_for_a_stuck_instance_wins_over_the_redelivery():
     world.answer("a", "beside")
     world.run().restart().run()
 
-    world.skip("a", "charge")
+    world.settle("a", "charge")
     world.run()
 
     assert "a beside 2" not in world.calls()
@@ -153,11 +153,11 @@ def test_what_waited_longest_comes_first_when_it_goes_on():
     world = stuck_world()
     world.tell("a", ("note",), name="first")
     world.run()
-    world.skip("a", "charge")
+    world.settle("a", "charge")
     world.tell("a", ("note",), name="second")
     world.run()
 
-    assert world.heard("a")[2:] == ["Skipped", "Message first", "Message second"]
+    assert world.heard("a")[2:] == ["Settled", "Message first", "Message second"]
 
 
 def test_a_timer_of_a_stuck_instance_fires_when_it_goes_on():
@@ -169,10 +169,10 @@ def test_a_timer_of_a_stuck_instance_fires_when_it_goes_on():
     world.restart().fire().run()
     assert world.heard("a") == ["Started"] and len(world.work) == 1
 
-    world.skip("a", "here")
+    world.settle("a", "here")
     world.run()
 
-    assert world.heard("a") == ["Started", "Skipped", "Received ok"]
+    assert world.heard("a") == ["Started", "Settled", "Received ok"]
     assert not world.work
 
 
@@ -195,7 +195,7 @@ def test_what_it_is_stuck_at_is_not_lost_with_a_snapshot(monkeypatch):
 
 def test_a_redelivery_that_finds_the_instance_stuck_is_made_up_for_when_it_goes_on():
     world = World()
-    world.start("a", ("call", "x"), ("then", "skip", [("note",)]))
+    world.start("a", ("call", "x"), ("then", "settle", [("note",)]))
     world.run().restart(recover=False)
     world.tell("a", ("stuck", "here"))
     world.load()
@@ -204,7 +204,7 @@ def test_a_redelivery_that_finds_the_instance_stuck_is_made_up_for_when_it_goes_
     world.run()
     assert world.status("a") == "stuck" and world.calls() == ["a x 1"]
 
-    world.skip("a", "here")
+    world.settle("a", "here")
     world.run()
 
     assert world.calls() == ["a x 1", "a x 2"]

@@ -19,7 +19,7 @@ from perdure.codec import decode, encode, from_plain
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Retried, Skipped, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Retried, Settled, Started, Woken
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild
 from perdure.kernel.moment import Moment
@@ -171,13 +171,14 @@ class FlowMachine:
                 self._start(event)
             case Woken(location=asked):
                 location = self._wake(asked)
-            case Skipped(location=at, receipt=receipt):
+            case Settled(location=at, receipt=receipt):
                 location = self._settled(at, receipt)
             case Retried():
                 location = self._settled("", AGAIN)
             case CancelAsked(reason=reason, undo=undo):
                 self._cancel_reason, self._cancel_undo = reason, undo
-                self._unsettled.clear()
+                if not undo or self._rollback is None:  # else what could not be undone is still to be undone
+                    self._unsettled.clear()
                 assert self._main is not None
                 self._main.cancel()
             case _:

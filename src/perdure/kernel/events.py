@@ -75,7 +75,7 @@ class Retried(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="t"):
     """A person says: try again. A kept event is delivered again; else the machine is told."""
 
 
-class Skipped(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="k"):
+class Settled(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="k"):
     """A person answers for the effect at which the instance is stuck."""
 
     location: str
@@ -106,7 +106,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 
 
 Event = (
-    Started | Received | Message | CancelAsked | Woken | Retried | Skipped | Redelivered | Parked | Released
+    Started | Received | Message | CancelAsked | Woken | Retried | Settled | Redelivered | Parked | Released
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Redelivered, Parked, Released})

@@ -45,7 +45,7 @@ from .events import (
     Ref,
     Released,
     Retried,
-    Skipped,
+    Settled,
     Started,
 )
 from .gate import Allow, Deny, Gate
@@ -72,7 +72,7 @@ ROUND: Final = 64
 applied. One by one would do, but the code of all four does not fit into the caches of a processor: it takes longer by
 a third."""
 
-FOR_STUCK: Final = frozenset({Retried, Skipped, CancelAsked})
+FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked})
 """What a stuck instance takes; everything else waits."""
 
 
@@ -323,11 +323,11 @@ class Kernel:
                 return self._stale()
             case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
                 return Accepted(instance.id, instance.address, fresh=False)
-            case Retried() | Skipped() if instance.stuck is None:
+            case Retried() | Settled() if instance.stuck is None:
                 return Refused("not-stuck", f"{instance.address} is {instance.status}, not stuck")
-            case Skipped() if instance.stuck is not None and instance.stuck.kept:
+            case Settled() if instance.stuck is not None and instance.stuck.kept:
                 return Refused("refused", f"{instance.address} stopped at an event, not at an effect: retry or cancel")
-            case Skipped(location=at) if instance.stuck is not None and instance.stuck.location != at:
+            case Settled(location=at) if instance.stuck is not None and instance.stuck.location != at:
                 return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
             case _ if instance.ended:
                 return Refused("ended", f"{instance.address} has {instance.status} and takes no {_word(event)}")

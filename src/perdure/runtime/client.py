@@ -31,7 +31,7 @@ from perdure.errors import (
     UnknownWorkflow,
 )
 from perdure.kernel.decision import Outcome
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Ref, Retried, Skipped, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Ref, Retried, Settled, Started, Woken
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
@@ -420,7 +420,7 @@ class Handle(Generic[R]):
         receipt = Receipt("ok", data)
         if error is not None:
             receipt = Receipt("error", error=Failure("Settled", _checked_text(error, "an error"), retry=False))
-        await self._door.put(self._to(), Skipped(_checked_text(location, "a location"), receipt))
+        await self._door.put(self._to(), Settled(_checked_text(location, "a location"), receipt))
 
     async def read(self, name: str) -> Any:
         """The last value that the instance published under a name, or None."""

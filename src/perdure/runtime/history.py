@@ -24,7 +24,7 @@ from perdure.kernel.events import (
     Redelivered,
     Released,
     Retried,
-    Skipped,
+    Settled,
     Started,
     Woken,
 )
@@ -165,7 +165,7 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "woken", at, "", None, None
         case Retried():
             return "retry", "", "", None, None
-        case Skipped(location=at, receipt=receipt):
+        case Settled(location=at, receipt=receipt):
             return (
                 "settled",
                 at,

@@ -23,7 +23,7 @@ from perdure.flows.author import Backoff, Break, Continue, Failed, flow, step
 from perdure.flows.context import Context
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait
-from perdure.kernel.events import Address, Event, Message, Received, Retried, Skipped, Started, Woken
+from perdure.kernel.events import Address, Event, Message, Received, Retried, Settled, Started, Woken
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.moment import Moment
@@ -450,7 +450,7 @@ class _LedgerMachine:
                 return self._item(1000)
             case Message(name="halt"):
                 return Decision(stuck=Stuck(Failure("Halt", "a person must look"), "desk"))
-            case Retried() | Skipped():
+            case Retried() | Settled():
                 return self._item(10_000)
             case _:
                 return Decision()
@@ -597,13 +597,13 @@ def _operate(world: World, ledger: Ledger) -> None:
     for head in list(world.database.heads.values()):
         if head.status == Status.STUCK:
             address = (head.workflow, head.key)
-            asked = [r for r in world.requests if r.settled is None and isinstance(r.event, Retried | Skipped)]
+            asked = [r for r in world.requests if r.settled is None and isinstance(r.event, Retried | Settled)]
             if not asked:
                 kept = world.auditor.kept(head.id)
                 if kept or world.dice.random() < 0.5:
                     world.retry(*address)
                 else:
-                    world.skip(*address, "desk", 0)
+                    world.settle(*address, "desk", 0)
     world.at(0.1, lambda: _operate(world, ledger))
 
 
@@ -660,10 +660,10 @@ def _pays(world: World) -> Expected:
 def _settle(world: World) -> None:
     """A person answers for what nobody else knows."""
     for head in list(world.database.heads.values()):
-        pending = [r for r in world.requests if r.settled is None and isinstance(r.event, Skipped)]
+        pending = [r for r in world.requests if r.settled is None and isinstance(r.event, Settled)]
         if head.status == Status.STUCK and not pending:
             stuck = world.auditor.stuck(head.id)
-            world.skip(head.workflow, head.key, stuck, "settled")
+            world.settle(head.workflow, head.key, stuck, "settled")
     ended = [head for head in world.database.heads.values() if head.status in TERMINAL]
     if len(ended) < 2:
         world.at(0.1, lambda: _settle(world))

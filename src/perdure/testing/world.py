@@ -22,7 +22,7 @@ from perdure.codec import decode, encode, to_plain
 from perdure.errors import StoreError
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Skipped, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import inbox_row
@@ -377,7 +377,7 @@ class World:
             self.counts["messages delayed"] += 1
             delay = dice.randrange(1, 200) * MILLISECOND
         self.clock.after(delay, lambda: self._ask(request))
-        if faults.duplicate and not isinstance(event, Retried | Skipped) and dice.random() < faults.duplicate:
+        if faults.duplicate and not isinstance(event, Retried | Settled) and dice.random() < faults.duplicate:
             self.counts["messages duplicated"] += 1
             self.clock.after(dice.randrange(0, 200) * MILLISECOND, lambda: self._offer(request))
         return request
@@ -456,10 +456,10 @@ class World:
         """A person says: try again."""
         self.request(Address(workflow, key), Retried(), "retry")
 
-    def skip(self, workflow: str, key: str, location: str, value: object) -> None:
+    def settle(self, workflow: str, key: str, location: str, value: object) -> None:
         """A person answers for the effect at which an instance is stuck."""
         receipt = Receipt("ok", encode(to_plain(value)))
-        self.request(Address(workflow, key), Skipped(location, receipt), "skip")
+        self.request(Address(workflow, key), Settled(location, receipt), "settle")
 
     def published(self, address: Address, name: str) -> Any:
         id = self.database.names[address.workflow, address.key]
