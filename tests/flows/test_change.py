@@ -290,3 +290,20 @@ def test_a_divergence_is_an_author_error_with_both_sides() -> None:
     assert str(error) == (
         "f/k, entry 3: recorded is call a, but the code now asks for call b at flow.py:7; nothing was run"
     )
+
+
+async def test_a_changed_message_is_named_in_the_divergence(disk: Stage) -> None:
+    def made(name: str) -> perdure.Flow[Any, Any]:
+        async def body(ctx: Context) -> None:
+            ctx.send("other/k", name)
+            await ctx.receive("go")
+
+        return perdure.flow(name="f")(body)
+
+    old, new = made("hello"), made("goodbye")
+    async with disk.open(old) as engine:
+        await becomes(await engine.start(old, key="k"), "waiting")
+    async with disk.open(new, replay=False) as engine:
+        await engine.handle(new, "k").send("go")
+        with pytest.raises(perdure.InstanceStuck, match=r"send hello to other/k.*send goodbye to other/k"):
+            await engine.handle(new, "k").result(5)
