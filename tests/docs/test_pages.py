@@ -14,7 +14,7 @@ from tests.docs.pages import OWN, PAGES, ROOT, anchors, links, name_of, prose
 
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
-FLOWS = ROOT / "docs" / "reference" / "flows.md"
+FLOWS = ROOT / "docs" / "flows" / "reference.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
