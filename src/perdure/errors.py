@@ -54,6 +54,7 @@ __all__ = [
     "RollBack",
     "StepFailed",
     "StepTimeout",
+    "StillRunning",
     "StoreError",
     "StoreFailed",
     "TooLarge",
@@ -339,6 +340,7 @@ class RollBack(Exception):
         super().__init__(message)
         self.to = to
         self.data = None if to is None else {"to": to}
+        self.location = ""  # of the step that raised it
 
 
 # ---- what a flow meets while it runs ------------------------------------------------------------------------------
@@ -346,6 +348,8 @@ class RollBack(Exception):
 
 class OperationFailed(PerdureError):
     """The base of what a durable operation raises at its await."""
+
+    location = ""
 
 
 class StepFailed(OperationFailed):
@@ -460,6 +464,10 @@ class NotInThisProcess(CallerError):
 
 class NotStuck(CallerError):
     """Only a stuck instance can be retried or answered by hand."""
+
+
+class StillRunning(CallerError):
+    """What a rewind would drop is running. Wait for it, or let it be cancelled: force=True."""
 
 
 class InstanceFailed(PerdureError):

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 import perdure
-from perdure.kernel.events import Started
+from perdure.kernel.events import Rewound, Started
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import deliveries
 from perdure.ports.store import Filter
@@ -61,6 +61,9 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
         machine = known[head.workflow].machine(f"{head.workflow}/{head.key}", None)
         for entry, event in deliveries(entries):
             moment = Moment(entry.at, started.seed, entry.number, entry.decision)
+            if isinstance(event, Rewound):
+                machine.dispose()
+                machine = known[head.workflow].machine(f"{head.workflow}/{head.key}", None)
             if not (entry.decision.outcome and event_is_cancel_of_stuck(entries)):
                 decided = machine.deliver(event, moment)
                 recorded = msgspec.structs.replace(decided, intents=())

@@ -45,7 +45,7 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import Record, offer_of
-from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.status import FINAL, Status
 
 Order = Sequence[Any]
 
@@ -286,7 +286,7 @@ class World:
         head = self._head(ref)
         if head is None:
             return None
-        if head.status in TERMINAL:
+        if head.status in FINAL:
             return Record(head)
         taken = self.snapshots.get(head.id)
         rows = [row for row in self.histories[head.id] if taken is None or row.seq > taken.seq]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.kernel.status import LEGAL, TERMINAL, Status, change
+from perdure.kernel.status import FINAL, LEGAL, Status, change
 
 TABLE = """
             running waiting stuck completed failed cancelled
@@ -10,7 +10,7 @@ running     yes     yes     yes   yes       yes    yes
 waiting     yes     yes     yes   yes       yes    yes
 stuck       yes     yes     yes   yes       yes    yes
 completed   -       -       -     -         -      -
-failed      -       -       -     -         -      -
+failed      yes     yes     yes   yes       -      -
 cancelled   -       -       -     -         -      -
 """
 
@@ -24,9 +24,9 @@ def test_the_table_of_legal_changes_is_this_one():
     assert {(before.value, after.value) for before, afters in LEGAL.items() for after in afters} == expected
 
 
-def test_every_status_has_a_row_and_the_terminal_ones_lead_nowhere():
+def test_every_status_has_a_row_and_the_final_ones_lead_nowhere():
     assert set(LEGAL) == set(Status)
-    assert {status for status, afters in LEGAL.items() if not afters} == TERMINAL
+    assert {status for status, afters in LEGAL.items() if not afters} == FINAL
 
 
 @pytest.mark.parametrize(("before", "after", "legal"), PAIRS)

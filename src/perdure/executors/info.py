@@ -37,6 +37,8 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
     delivery: int
     _key: Identity | str
     _outlet: Outlet | None = None
+    _life: int = 0
+    intent: bytes = b""  # for executors; not known in another process
     _cancelled: bool = False  # a plain flag: read and written whole, also by two threads
     _frames: int = 0
 
@@ -44,7 +46,14 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
     def of(cls, publication: Publication, outlet: Outlet) -> StepInfo:
         effect = publication.effect
         return cls(
-            publication.address, effect.location, effect.attempt, publication.delivery, publication.identity, outlet
+            publication.address,
+            effect.location,
+            effect.attempt,
+            publication.delivery,
+            publication.identity,
+            outlet,
+            effect.life,
+            publication.intent,
         )
 
     @property
@@ -59,7 +68,7 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
     def idempotency_key(self) -> str:
         """Equal for every attempt and re-execution of this step, different for any other."""
         key = self._key
-        return key if isinstance(key, str) else key.idempotency_key(self.location)
+        return key if isinstance(key, str) else key.idempotency_key(self.location, self._life)
 
     @property
     def cancelled(self) -> bool:
@@ -70,11 +79,6 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
         self._cancelled = True
 
     # ---- for executors -----------------------------------------------------------------------------------------
-
-    @property
-    def intent(self) -> bytes:
-        assert not isinstance(self._key, str), "known where the engine runs"
-        return self._key.intent(self.location, self.attempt)
 
     def tell(self, news: News) -> None:
         if self._outlet is not None and not self._cancelled:

@@ -25,14 +25,14 @@ VERSION = "version:"
 def pinned(machine: FlowMachine, location: str, latest: int) -> int:
     """The version at a location: the recorded one; 1 if older code ran past it without one; else the latest."""
     recorded = machine.moment.recorded
-    if recorded is None:
-        machine.note(f"{VERSION}{latest}", location)
-        return latest
-    for note in recorded.noted:
+    for note in machine.noted_before if recorded is None else recorded.noted:
         kind, _, at = note.partition(" ")
         if at == location and kind.startswith(VERSION):
             machine.note(kind, location)
             return int(kind.removeprefix(VERSION))
+    if recorded is None:
+        machine.note(f"{VERSION}{latest}", location)
+        return latest
     return 1
 
 
@@ -102,8 +102,10 @@ class Removed:
         operation.future.add_done_callback(lambda _: self._answered(operation))
 
     def _answered(self, operation: Operation) -> None:
-        if self._open.pop(operation.id, None) is None:
+        opened = next((id for id, each in self._open.items() if each is operation), None)  # a rewind changes its id
+        if opened is None:
             return
+        del self._open[opened]
         self._follow()
         if not self._open and self._over is not None and not self._over.done():
             self._over.set_result(None)

@@ -55,6 +55,7 @@ from .author import (
 from .change import Removed, pinned
 from .loop import TIME_MAX, TURNS_MAX, FlowTask
 from .operation import AGAIN
+from .relive import at
 from .returns import is_async, returns_of, state_annotation_of, takes_argument, takes_context
 from .scope import text
 from .undo import roll_back
@@ -157,7 +158,8 @@ async def _step(  # noqa: PLR0917  # called once, at every step
     while True:
         # A crash uses up an attempt; one crash is always survived, but by a step that may run once only.
         allowed = 1 if options.once else max(2, options.retries + 2 - attempt)
-        call = Call(location, attempt, executor, timeout, allowed, params, options.ephemeral)
+        life = 0 if machine.lives is None else machine.lives.of(location)
+        call = Call(location, attempt, executor, timeout, allowed, params, options.ephemeral, life)
         operation = machine.open(call, work)
         assert operation.future is not None
         if options.once and options.unknown == "stuck":
@@ -180,8 +182,8 @@ async def _step(  # noqa: PLR0917  # called once, at every step
         errors = (*errors, receipt.error or Failure(receipt.status, ""))
         if attempt > options.retries or not _again(receipt, errors[-1], options):
             if errors[-1].type == "RollBack" and not errors[-1].retry:
-                raise RollBack(errors[-1].message, **(errors[-1].data or {}))
-            raise _failure(receipt)(name, attempt, errors)
+                raise at(location, RollBack(errors[-1].message, **(errors[-1].data or {})))
+            raise at(location, _failure(receipt)(name, attempt, errors))
         delay = options.backoff.seconds(attempt, Context(machine).random.random)
         if delay > 0:
             due = machine.moment.at + nanoseconds(delay)
@@ -403,9 +405,9 @@ class Context:
         calls `message.complete(response)`; until then the next receive of the same task gets it again, and so does
         any other once that task has ended.
         """
-        received = await self._receive(names, 1, timeout, type, ack)
+        location, received = await self._receive(names, 1, timeout, type, ack)
         if not received:
-            raise ReceiveTimeout(names)
+            raise at(location, ReceiveTimeout(names))
         return received[0]
 
     async def receive_many(
@@ -414,11 +416,12 @@ class Context:
         """Up to `limit` messages with one of these names, as soon as there is one; none after the timeout."""
         if not isinstance(limit, int) or limit < 1:  # type: ignore[redundant-expr]
             raise BadCall(f"ctx.receive_many(limit={limit!r}): one message is the least to wait for")
-        return await self._receive(names, limit, timeout, type, ack)
+        _, received = await self._receive(names, limit, timeout, type, ack)
+        return received
 
     async def _receive(
         self, names: tuple[str, ...], limit: int, timeout: Duration | None, kind: Any, ack: bool
-    ) -> list[Received[Any]]:
+    ) -> tuple[str, list[Received[Any]]]:
         machine = self._machine
         for name in names:
             text(name, "the name of a message")
@@ -437,7 +440,7 @@ class Context:
             raise
         for mail in mails:
             machine.took(mail, location, ack)
-        return received
+        return location, received
 
     async def _next_mail(self, wait: Wait) -> Mail | None:
         """The next message that comes; None when its time is over."""
@@ -496,7 +499,7 @@ class Context:
         if receipt.status != "ok":
             refused = receipt.error is not None and receipt.error.type == "ChildRefused"
             status = "refused" if refused else "failed" if receipt.status == "error" else receipt.status
-            raise ChildFailed(name, child_key, status, receipt.error)
+            raise at(location, ChildFailed(name, child_key, status, receipt.error))
         if receipt.value is None:
             return None
         if detach or isinstance(workflow, str):

@@ -43,12 +43,13 @@ class Item(msgspec.Struct, gc=False):
     decision: Decision
     location: str = ""
     ghost: bool = False
+    seed: bytes = b""  # of its moment: a fork has that of its source in what it took over
 
 
 class _Saved(msgspec.Struct, array_like=True):
-    seed: bytes
+    seeds: list[bytes]
     marks: dict[str, list[Mark]]
-    items: list[tuple[bytes, int, str, bool]]
+    items: list[tuple[bytes, int, str, bool, int]]
 
 
 class Log:
@@ -122,33 +123,34 @@ class Log:
 
     # ---- saving --------------------------------------------------------------------------------------------
 
-    def save(self, seed: bytes) -> bytes | None:
+    def save(self) -> bytes | None:
         """The log as bytes, or None when nothing was pruned: then the journal itself is as short."""
         if not self._pruned:
             return None
         self._compact()
         patterns = Patterns()
+        seeds = list(dict.fromkeys(item.seed for item in self.items))
         items = []
         for item in self.items:
             packed, fresh = pack(item.decision.open, patterns)
             entry = Entry(0, 0, item.number, item.at, item.event, item.decision, (), fresh)
-            items.append((encode(entry, packed), item.at, item.location, item.ghost))
+            items.append((encode(entry, packed), item.at, item.location, item.ghost, seeds.index(item.seed)))
             patterns.learn(fresh)
         marks = {loop: list(marks) for loop, marks in self.marks.items()}
         self._pruned = False
-        return msgspec.msgpack.encode(_Saved(seed, marks, items))
+        return msgspec.msgpack.encode(_Saved(seeds, marks, items))
 
     @staticmethod
-    def load(data: bytes) -> tuple[bytes, dict[str, list[Mark]], Iterator[Item]]:
+    def load(data: bytes) -> tuple[dict[str, list[Mark]], Iterator[Item]]:
         saved = msgspec.msgpack.decode(data, type=_Saved)
-        return saved.seed, saved.marks, _items(saved.items)
+        return saved.marks, _items(saved)
 
 
-def _items(saved: list[tuple[bytes, int, str, bool]]) -> Iterator[Item]:
+def _items(saved: _Saved) -> Iterator[Item]:
     patterns = Patterns()
-    for body, at, location, ghost in saved:
+    for body, at, location, ghost, seed in saved.items:
         entry = decode(0, 0, at, body, patterns)
-        yield Item(entry.number, at, entry.event, entry.decision, location, ghost)
+        yield Item(entry.number, at, entry.event, entry.decision, location, ghost, saved.seeds[seed])
 
 
 def _iteration(loop: str, location: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, Never
 
@@ -19,10 +19,23 @@ from perdure.codec import decode, encode, from_plain
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Retried, Settled, Started, Woken
+from perdure.kernel.events import (
+    Address,
+    CancelAsked,
+    Event,
+    Message,
+    Received,
+    Retried,
+    Rewound,
+    Settled,
+    Started,
+    Woken,
+)
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild
 from perdure.kernel.moment import Moment
+from perdure.kernel.past import Item as PastItem
+from perdure.kernel.past import Past, read, write
 from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
 from perdure.kernel.status import Status
 
@@ -34,6 +47,7 @@ from .log import Item, Log, Mark
 from .loop import TIME_MAX, Evicted, FlowFuture, FlowLoop, FlowTask, source_of
 from .mailbox import Mail, Mailbox
 from .operation import AGAIN, Operation
+from .relive import Lives, Reliving, failed_at
 from .scope import Scope
 from .undo import Undos, roll_back
 
@@ -98,6 +112,12 @@ class FlowMachine:
         self._forced = False
         self._disposed = False
         self.passed_by = 0  # the last delivery in which a removed operation went on
+        self.lives: Lives | None = None
+        self.noted_before: Collection[str] = ()  # by operations that are now decided anew
+        self._reliving: Reliving | None = None
+        self._fired = (0, "")  # the last timer of asyncio that was over, and in which entry
+        self._rollback_opened: list[str] = []
+        self._undone: list[str] = []
         self._opened: dict[bytes, Effect] = {}
         self._withdrawn: list[bytes] = []
         self._said: Said | None = None
@@ -107,6 +127,10 @@ class FlowMachine:
     # ---- the contract (perdure.kernel.machine.Machine) -----------------------------------------------------
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
+        if type(event) is Rewound:
+            return self._go_back(event, moment)
+        if type(event) is Started and event.forked is not None:
+            return self._go_back(event.forked, moment)
         location = self._happened(event, moment)
         self._run()
         decision = self._decision()
@@ -115,7 +139,7 @@ class FlowMachine:
         if type(event) is Message:
             location = self._taken.pop(moment.number, "")
         if self.log is not None:
-            self.log.append(Item(moment.number, moment.at, event, decision, location))
+            self.log.append(Item(moment.number, moment.at, event, decision, location, seed=moment.seed))
         return decision
 
     def work(self, intent: bytes) -> object:
@@ -128,7 +152,7 @@ class FlowMachine:
             if self.flow.loops:  # a loop began, and nothing in the flow's own code had named one
                 raise Rebuild
             return None
-        data = self.log.save(self.moment.seed)
+        data = self.log.save()
         if data is None:
             return None
         try:
@@ -154,10 +178,7 @@ class FlowMachine:
 
     def _happened(self, event: Event, moment: Moment) -> str:
         """Tell whoever waits. The answer is the location of the operation that the event belongs to."""
-        self.moment = moment
-        self.loop.now = moment.at
-        self._opened.clear()
-        self._withdrawn.clear()
+        self._begin(moment)
         location = ""
         if type(event) is Received:  # first, because most events are receipts
             location = self._received(event)
@@ -186,6 +207,12 @@ class FlowMachine:
         if self._barriers:
             self._release_barriers(moment.number)
         return location
+
+    def _begin(self, moment: Moment) -> None:
+        self.moment = moment
+        self.loop.now = moment.at
+        self._opened.clear()
+        self._withdrawn.clear()
 
     def _start(self, event: Started) -> None:
         self.key, self.generation = event.key, event.generation
@@ -234,6 +261,7 @@ class FlowMachine:
             self._mailbox.forget(operation, effect)
         if future is None:
             assert operation.fire is not None
+            self._fired = self.moment.number, effect.location
             operation.fire()
         elif not future.done():
             future.set_result(event.receipt)
@@ -328,21 +356,33 @@ class FlowMachine:
         if self._cancel_reason is not None:
             return self._cancelled("; its clean-up took too long and was cut" if self._forced else "")
         if main.cancelled():
-            return _failed(BadCall("the flow raised CancelledError, but nobody cancelled it"))
+            return self._failed(BadCall("the flow raised CancelledError, but nobody cancelled it"))
         error = main.exception()
         if error is not None:
-            return _failed(error)
+            return self._failed(error)
         if self.loop.refused is not None:
-            return _failed(self.loop.refused)
+            return self._failed(self.loop.refused)
         leaked = [task for task in self.loop.others() if task not in self._losers and task is not self._rollback]
         if leaked:
-            return _failed(NotAwaited([f"{t.get_name()} ({_describe(t)})" for t in leaked]))
+            return self._failed(NotAwaited([f"{t.get_name()} ({_describe(t)})" for t in leaked]))
         try:
             plain = self.flow.signature.result_to_plain(main.result())
             value = limited(encode(plain), f"the result of {self.flow.name}")
         except PerdureError as unusable:
-            return _failed(unusable)
+            return self._failed(unusable)
         return Outcome(Status.COMPLETED, value)
+
+    def _failed(self, error: BaseException) -> Outcome:
+        failure = failure_of(error)
+        if isinstance(error, StepFailed):
+            failure = msgspec.structs.replace(failure, causes=error.errors)
+        again = failed_at(error)
+        entry, timer = self._fired
+        if not again and entry == self.moment.number:
+            again = {timer}
+        if self._forced:
+            again.add(CLEANUP)
+        return Outcome(Status.FAILED, error=failure, again=tuple(sorted(again)))
 
     def _rolled_back(self, outcome: Outcome) -> Outcome | None:
         """How the flow ends, once what it did is undone; None: that is under way."""
@@ -355,6 +395,9 @@ class FlowMachine:
         if not self._rollback.done():
             return None
         self._rollback.result()
+        if outcome.status is Status.FAILED:
+            again = (*outcome.again, *self._undone, *self._rollback_opened)
+            outcome = msgspec.structs.replace(outcome, again=again, renew=tuple(self._undone + self._rollback_opened))
         return outcome
 
     def _cancelled(self, note: str) -> Outcome:
@@ -367,6 +410,11 @@ class FlowMachine:
         if self._undos is None:
             self._undos = Undos()
         return self._undos
+
+    def undone(self, location: str) -> None:
+        """What was done at a location is no longer done. A flow that fails is undone, and may be retried."""
+        if self._rollback is not None:
+            self._undone.append(location)
 
     def undo_scope(self, path: str) -> Scope:
         """Where the steps of a rollback stand. One scope however often it rolls back: no location comes twice."""
@@ -387,11 +435,28 @@ class FlowMachine:
         assert self._identity is not None
         id = self._identity.intent(effect.location, effect.attempt if type(effect) is Call else 1)
         operation = Operation(id, effect, Future(loop=self.loop) if fire is None else None, fire, work)
+        if self._reliving is not None and self._answered_before(operation, self._reliving):
+            return operation
+        if self._rollback is not None:
+            self._rollback_opened.append(effect.location)
         self._operations[id] = operation
         self._opened[id] = effect
         if type(effect) is Wait:
             self._mailbox.wait(operation, effect)
         return operation
+
+    def _answered_before(self, operation: Operation, reliving: Reliving) -> bool:
+        """Whether there is an answer already, from before the instance was rewound."""
+        receipt = reliving.answer(operation.effect)
+        if receipt is None:
+            reliving.opened(operation, self.moment.at)
+            return False
+        self.note("answered", operation.effect.location)
+        if operation.fire is not None:
+            self.loop.call_soon(operation.fire)
+        elif operation.future is not None:
+            operation.future.set_result(receipt)
+        return True
 
     def withdraw(self, operation: Operation) -> None:
         """Nobody waits for this operation any more. One opened in this very delivery was never asked for."""
@@ -566,35 +631,153 @@ class FlowMachine:
                 gate.set_result(None)
         self._barriers = tuple([(entry, gate) for entry, gate in self._barriers if entry > number])
 
+    # ---- another past --------------------------------------------------------------------------------------
+
+    def _go_back(self, event: Rewound, moment: Moment) -> Decision:
+        """Live through a past, then go on from there: all that is open then is opened now."""
+        past = read(event.past)
+        self.noted_before = frozenset(past.noted)
+        self._reliving = reliving = Reliving()
+        noted: list[str] = []
+        for item in past.items:
+            if item.way != "now":
+                noted += self._relive(item, moment)
+        late = [msgspec.structs.replace(item, way="again") for item in reliving.late.values()]
+        now = [item for item in past.items if item.way == "now"]
+        mark = msgspec.structs.replace(event, past=write(Past((*late, *now))))
+        decision = self._mark(mark, moment, now, noted)
+        if moment.recorded is not None and self.passed_by == moment.number:
+            decision = in_order(decision, moment.recorded)
+        if self.log is not None:
+            self.log.append(Item(moment.number, moment.at, mark, decision, "", seed=moment.seed))
+        return decision
+
+    def _relive(self, item: PastItem, rewound: Moment) -> list[str]:
+        """One delivery of the past. What is noted while it is decided anew belongs to the rewind."""
+        same = item.way == "same"
+        if not same and self._main is not None and self._main.done():
+            return []
+        moment = Moment(item.at, item.seed, item.number, item.decision if same else rewound.recorded)
+        event = self._as_of_now(item)
+        if event is None:
+            assert self._reliving is not None
+            self._reliving.late[item.location, item.attempt] = item
+            return []
+        location = ""
+        if type(event) is Rewound:
+            decision = self._mark(event, moment, list(read(event.past).items), [])
+        else:
+            location = self._happened(event, moment)
+            self._run()
+            decision = self._decision()
+        if same:
+            if self.passed_by == item.number:
+                decision = in_order(decision, item.decision)
+            self._compare(item.number, item.decision, decision)
+        if type(event) is Message:
+            location = self._taken.pop(item.number, "")
+        if self.log is not None:
+            self.log.append(Item(item.number, item.at, event, decision, location, seed=item.seed))
+        return [] if same else list(decision.noted)
+
+    def _as_of_now(self, item: PastItem) -> Event | None:
+        """The event of an item, with the ids of this life; None: what it answers is not open."""
+        event = item.event
+        if type(event) is Received:
+            operation = self._reliving.at(item) if self._reliving is not None else None
+            if operation is None or self._operations.get(operation.id) is not operation:
+                return None
+            return Received(operation.id, event.receipt)
+        return event
+
+    def _mark(self, event: Rewound, moment: Moment, now: list[PastItem], noted: list[str]) -> Decision:
+        """The moment of a rewind: what is open is opened again, by other ids."""
+        self._begin(moment)
+        for item in now:
+            if item.way == "again":
+                assert self._reliving is not None
+                self._reliving.late[item.location, item.attempt] = item
+            elif (told := self._as_of_now(item)) is not None:
+                self._happened(told, moment)
+        self._release_barriers(moment.number)
+        self._run()
+        self._renew(event, moment)
+        if noted:
+            self._said = self._said or Said()
+            self._said.noted[:0] = noted
+        return self._decision()
+
+    def _renew(self, event: Rewound, moment: Moment) -> None:
+        if self.lives is None:
+            self.lives = Lives()
+        self.lives.renew(event.renew, moment.number)
+        assert self._identity is not None
+        self._identity = self._identity.in_life(moment.number)
+        operations, self._operations = self._operations, {}
+        self._opened.clear()
+        self._withdrawn = [id for id in self._withdrawn if id in event.open]
+        for operation in operations.values():
+            if operation.id not in event.open:
+                self._reopen(operation, event, moment)
+            self._operations[operation.id] = operation
+
+    def _reopen(self, operation: Operation, event: Rewound, moment: Moment) -> None:
+        effect = operation.effect
+        assert self._identity is not None and self.lives is not None and self._reliving is not None
+        id = self._identity.intent(effect.location, effect.attempt if type(effect) is Call else 1)
+        opened_at = self._reliving.opened_at(effect)
+        if type(effect) is Call:
+            effect = msgspec.structs.replace(effect, life=self.lives.of(effect.location))
+        elif type(effect) is Wait:
+            self._mailbox.waits_as(operation, effect, id)
+        if (
+            isinstance(effect, Timer | Wait)
+            and effect.due is not None
+            and opened_at is not None
+            and effect.location in event.again
+        ):
+            effect = msgspec.structs.replace(effect, due=min(TIME_MAX, effect.due - opened_at + moment.at))
+        operation.id, operation.effect = id, effect
+        self._opened[id] = effect
+
+    # ---- its own past, pruned ------------------------------------------------------------------------------
+
     def _restore(self, snapshot: bytes) -> None:
-        seed, marks, items = Log.load(snapshot)
+        marks, items = Log.load(snapshot)
         self._resume = dict(marks)
         try:
             for item in items:
-                self._replay(item, Moment(item.at, seed, item.number, item.decision))
+                self._replay(item, Moment(item.at, item.seed, item.number, item.decision))
         except BaseException:
             self.dispose()
             raise
 
     def _replay(self, item: Item, moment: Moment) -> None:
-        if item.ghost:
-            self.moment, self.loop.now = moment, moment.at
-            self._opened.clear()
-            self._withdrawn.clear()
-            self._release_barriers(moment.number)
+        if type(item.event) is Rewound:
+            self._reliving = self._reliving or Reliving()
+            for operation in self._operations.values():
+                self._reliving.opened(operation, moment.at)
+            current = self._mark(item.event, moment, list(read(item.event.past).items), [])
         else:
-            self._happened(item.event, moment)
-        self._run()
-        current = self._decision()
+            if item.ghost:
+                self._begin(moment)
+                self._release_barriers(moment.number)
+            else:
+                self._happened(item.event, moment)
+            self._run()
+            current = self._decision()
         if self.passed_by == moment.number:
             current = in_order(current, item.decision)
-        if not same_operations(item.decision, current):
-            recorded = ", ".join(e.location for e in item.decision.open) or "nothing more"
-            now = ", ".join(e.location for e in current.open) or "nothing more"
-            raise Divergence(self.address, item.number, recorded, now, source=self.source(None))
+        self._compare(item.number, item.decision, current)
         self._taken.pop(moment.number, None)
         assert self.log is not None
         self.log.append(item)
+
+    def _compare(self, number: int, recorded: Decision, current: Decision) -> None:
+        if not same_operations(recorded, current):
+            then = ", ".join(e.location for e in recorded.open) or "nothing more"
+            now = ", ".join(e.location for e in current.open) or "nothing more"
+            raise Divergence(self.address, number, then, now, source=self.source(None))
 
     def _shape(self) -> tuple[object, ...]:
         """What must be equal in a machine and its rebuilt twin, as far as that can be seen from outside."""
@@ -619,13 +802,6 @@ class FlowMachine:
 
 async def _raise(error: Exception) -> Never:
     raise error
-
-
-def _failed(error: BaseException) -> Outcome:
-    failure = failure_of(error)
-    if isinstance(error, StepFailed):
-        failure = msgspec.structs.replace(failure, causes=error.errors)
-    return Outcome(Status.FAILED, error=failure)
 
 
 def _describe(task: FlowTask) -> str:

@@ -94,6 +94,13 @@ class Mailbox:
                 if not waits:
                     del self._waits[name]
 
+    def waits_as(self, operation: Operation, wait: Wait, id: bytes) -> None:
+        """A receive gets another id, and keeps its place."""
+        for name in wait.names or ANY:
+            waits = self._waits[name]
+            renamed = ((id if old == operation.id else old, pair) for old, pair in waits.items())
+            self._waits[name] = OrderedDict(list(renamed))
+
     def waiting_for(self, message: Message) -> Operation | None:
         """The oldest receive that takes this message."""
         found = [next(iter(waits.values())) for name in (message.name, *ANY) if (waits := self._waits.get(name))]

@@ -78,6 +78,7 @@ async def roll_back(machine: FlowMachine, after: int, path: str) -> None:
         while (done := machine.undos.last(after, path)) is not None:
             await _undo(machine, done)
             machine.undos.remove(done)
+            machine.undone(done.location)
     finally:
         with suppress(ValueError):  # closed by the garbage collector, in whatever context that runs
             scopes.current.reset(token)

@@ -12,7 +12,7 @@ import msgspec
 from .decision import Decision
 from .effects import Call
 from .entry import Entry
-from .events import CancelAsked, Message, Parked, Received, Redelivered, Released, Retried, Started
+from .events import CancelAsked, Message, Parked, Received, Redelivered, Released, Retried, Rewound, Started
 from .instance import Instance, Intent
 from .status import Status, change
 
@@ -29,7 +29,7 @@ class Changed(msgspec.Struct, eq=False, gc=False):
 
 
 def apply(instance: Instance, entry: Entry) -> Changed:
-    if entry.number != instance.version + 1:
+    if entry.number != instance.version + 1 and not _is_fork(instance, entry):
         raise ValueError(f"{instance.address}: entry {entry.number} cannot follow entry {instance.version}")
     changed = Changed()
     event, decision = entry.event, entry.decision
@@ -53,6 +53,7 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
         # The machine raised: the event counts as not yet delivered. A retry that raised again keeps the first one.
         if type(entry.event) is not Retried:
             instance.kept = entry.event
+            instance.outcome = None
         if type(entry.event) is Started:
             _started(instance, entry, entry.event)
         return
@@ -70,6 +71,13 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
                 del instance.seen[next(iter(instance.seen))]
         case CancelAsked():
             instance.cancelled = True
+        case Rewound(open=kept, forget=forgotten):
+            for id in [id for id in instance.open if id not in kept]:
+                _close(instance, id, changed)
+            for message in forgotten:
+                instance.seen.pop(message, None)
+            instance.rewound = entry.number
+            instance._identity = instance.kept = instance.outcome = None
         case Redelivered(intent=id, alone=alone):
             intent = instance.open[id]
             intent.delivery += 1
@@ -89,6 +97,12 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             pass
 
 
+def _is_fork(instance: Instance, entry: Entry) -> bool:
+    """A fork goes on counting where the past that it was given ends."""
+    event = entry.event
+    return instance.version == 0 and type(event) is Started and event.forked is not None
+
+
 def _started(instance: Instance, entry: Entry, event: Started) -> None:
     if instance.generation:  # a kept start that is delivered again: the instance began when it came first
         return
@@ -100,6 +114,9 @@ def _started(instance: Instance, entry: Entry, event: Started) -> None:
     instance.started_at = entry.at
     instance.parent = event.parent
     instance.tags = event.tags
+    if event.forked is not None:
+        instance.rewound = entry.number
+        instance._identity = None
 
 
 def input_hash(value: bytes) -> bytes:

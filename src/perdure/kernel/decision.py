@@ -14,6 +14,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     status: Status
     value: bytes | None = None
     error: Failure | None = None
+    again: tuple[str, ...] = ()  # of a failure: the locations that a retry does again
+    renew: tuple[str, ...] = ()  # those of them that were undone: what is done there then is other work
 
 
 class Stuck(msgspec.Struct, frozen=True, gc=False, array_like=True):

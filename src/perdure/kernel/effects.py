@@ -17,6 +17,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     deliveries_max: int = 4  # counted deliveries of this very intent; then the receipt is `unknown`
     params: bytes | None = None  # recorded only when the call leaves the process
     ephemeral: bool = False  # cheap and repeatable: it may begin before this is durable
+    life: int = 0  # the entry of the rewind since which this is other work than before; 0: of none
 
 
 class Timer(msgspec.Struct, frozen=True, gc=False):

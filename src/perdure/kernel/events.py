@@ -41,6 +41,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     reuse: str = ""  # "failed" or "always": start a new generation of a terminal key
     generation: int = 1
     due: int = 0  # the work begins then and not before; 0: at once
+    forked: "Rewound | None" = None  # it goes on from what another instance has behind it
 
 
 class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
@@ -82,6 +83,23 @@ class Settled(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="k"):
     receipt: Receipt
 
 
+class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
+    """A person says: go on from an earlier place, or do again what failed. From now on `past` is what happened.
+
+    The machine is made anew and told its past (see `past.py`); all that it then has open is opened again, except for
+    what is open still and named in `open`. Everything else that was open is dropped.
+    """
+
+    past: bytes
+    to: str = ""  # the location that is gone back to; empty: what failed is done again
+    open: tuple[bytes, ...] = ()  # intents of the past that nobody answered yet; chosen by the kernel among these
+    after: int = 0  # the entry of the rewind before this one: a past is made from a history that others may change
+    force: bool = False  # drop what is running, too
+    forget: tuple[str, ...] = ()  # ids of messages that did not happen: they may be sent again
+    renew: tuple[str, ...] | None = ()  # locations whose work is another than before, with a new key; None: all
+    again: tuple[str, ...] = ()  # locations that failed; their timers run anew
+
+
 class Redelivered(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="d"):
     """The process died while this intent was being executed: it runs again under the same id.
 
@@ -106,7 +124,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 
 
 Event = (
-    Started | Received | Message | CancelAsked | Woken | Retried | Settled | Redelivered | Parked | Released
+    Started | Received | Message | CancelAsked | Woken | Retried | Settled | Rewound | Redelivered | Parked | Released
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Redelivered, Parked, Released})

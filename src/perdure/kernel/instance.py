@@ -58,6 +58,7 @@ class Instance:
         "patterns",
         "published",
         "queued",
+        "rewound",
         "seed",
         "seen",
         "seq",
@@ -97,6 +98,7 @@ class Instance:
         self.stuck: Stuck | None = None
         self.kept: Event | None = None  # the event that a retry delivers again
         self.outcome: Outcome | None = None
+        self.rewound = 0  # the entry that rewound it last: the ids of all that was opened since are its own
         # not state
         self._identity: Identity | None = None
         self.workflow: Workflow | None = None
@@ -116,7 +118,7 @@ class Instance:
     @property
     def identity(self) -> Identity:
         if self._identity is None:
-            self._identity = Identity(self.address, self.generation, self.seed)
+            self._identity = Identity(self.address, self.generation, self.seed, self.rewound)
         return self._identity
 
     @identity.setter
@@ -154,4 +156,5 @@ class Instance:
             "stuck": self.stuck,
             "kept": self.kept,
             "outcome": self.outcome,
+            "rewound": self.rewound,
         }

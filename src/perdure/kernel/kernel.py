@@ -45,13 +45,14 @@ from .events import (
     Ref,
     Released,
     Retried,
+    Rewound,
     Settled,
     Started,
 )
 from .gate import Allow, Deny, Gate
 from .identity import Identity
 from .instance import Instance, Intent
-from .machine import Rebuild, Workflow
+from .machine import Machine, Rebuild, Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .moment import Moment
 from .receipt import Failure, Receipt, failure_of
@@ -59,7 +60,7 @@ from .replay import fold, rebuild
 from .routing import Router
 from .rows import Record, decode_outcome, head_row, inbox_row, receipt_of, response_name, work_row
 from .slots import Slots
-from .status import TERMINAL, Status
+from .status import FINAL, Status
 
 ENTRIES_MAX: Final = 1000
 """Entries in one batch. More would keep callers waiting without making a commit cheaper per entry."""
@@ -72,8 +73,11 @@ ROUND: Final = 64
 applied. One by one would do, but the code of all four does not fit into the caches of a processor: it takes longer by
 a third."""
 
-FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked})
+FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound})
 """What a stuck instance takes; everything else waits."""
+
+NEW_HEAD: Final = frozenset({Started, Rewound})
+"""Events after which the head of an instance is written, also where its status is the one that it had."""
 
 
 class Taken(msgspec.Struct, frozen=True, eq=False):
@@ -167,7 +171,7 @@ class Kernel:
     def _revive(self, record: Record) -> Instance:
         head = record.head
         address = Address(head.workflow, head.key)
-        if head.status in TERMINAL:
+        if head.status in FINAL:
             instance = Instance(address)
             instance.id, instance.generation, instance.input_hash = head.id, head.generation, head.input_hash
             instance.status = Status(head.status)
@@ -291,6 +295,8 @@ class Kernel:
             instance, event = self._new_instance(instance, event)
         elif type(event) is Redelivered:
             event = self._again_or_unknown(instance, event)
+        elif type(event) is Rewound:
+            event = self._rewind(instance, event)
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
         return Taken(instance, offer, event, heard)
 
@@ -323,6 +329,8 @@ class Kernel:
                 return self._stale()
             case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
                 return Accepted(instance.id, instance.address, fresh=False)
+            case Rewound():
+                return self._rewind_refusal(instance, event)
             case Retried() | Settled() if instance.stuck is None:
                 return Refused("not-stuck", f"{instance.address} is {instance.status}, not stuck")
             case Settled() if instance.stuck is not None and instance.stuck.kept:
@@ -333,6 +341,31 @@ class Kernel:
                 return Refused("ended", f"{instance.address} has {instance.status} and takes no {_word(event)}")
             case _:
                 return None
+
+    def _rewind_refusal(self, instance: Instance, event: Rewound) -> Answer | None:
+        if instance.cancelled or instance.status in FINAL:
+            word = "was cancelled" if instance.cancelled else f"has {instance.status}"
+            return Refused("ended", f"{instance.address} {word}, and stays so")
+        if event.after != instance.rewound:
+            return Refused("refused", f"{instance.address} was rewound by somebody else meanwhile: look again")
+        running = [
+            intent.effect.location
+            for intent in instance.open.values()
+            if intent.id not in event.open and isinstance(intent.effect, Call | Child)
+        ]
+        if running and not event.force:
+            text = f"{instance.address}: what would be dropped is running: {', '.join(running)}"
+            return Refused("running", text)
+        return None
+
+    def _rewind(self, instance: Instance, event: Rewound) -> Rewound:
+        """What stays open: all of the past that nobody answered. A receipt that is kept will not be delivered."""
+        kept = instance.kept
+        answered = kept.intent if type(kept) is Received else b""
+        still = tuple([id for id in event.open if id in instance.open and id != answered])
+        # Known before `apply`, because a decision is checked before it is applied.
+        instance.identity = Identity(instance.address, instance.generation, instance.seed, instance.version + 1)
+        return msgspec.structs.replace(event, open=still)
 
     def _let_go(self, unstarted: Instance) -> None:
         """Nothing has this name. What still waits for it may start it: until then it must be found."""
@@ -353,7 +386,7 @@ class Kernel:
             return None
         if event.parent is not None and event.parent.intent and event.parent != instance.parent:
             return Refused("key-in-use", f"{instance.address} exists already; a child needs a key of its own")
-        if input_hash(event.input) != instance.input_hash:
+        if input_hash(event.input) != instance.input_hash or event.forked is not None:
             return Refused("key-in-use", f"{instance.address} exists already, with another input")
         return Accepted(instance.id, instance.address, fresh=False)
 
@@ -369,8 +402,11 @@ class Kernel:
             self._by_address[instance.address] = instance
         version = event.version or self.workflows[event.workflow].version
         event = msgspec.structs.replace(event, generation=before.generation + 1, version=version, reuse="")
+        if event.forked is not None:
+            instance.version = event.forked.after  # it goes on counting where its past ends
         # Known before `apply`, because a decision is checked before it is applied.
-        instance.identity = Identity(instance.address, event.generation, event.seed)
+        life = 0 if event.forked is None else instance.version + 1
+        instance.identity = Identity(instance.address, event.generation, event.seed, life)
         return instance, event
 
     def _again_or_unknown(self, instance: Instance, event: Redelivered) -> Event:
@@ -402,7 +438,9 @@ class Kernel:
             return Decision(outcome=Outcome(Status.CANCELLED, error=failure))
         try:
             machine = instance.machine
-            if machine is None:
+            if type(heard) is Rewound:
+                machine = self._made_anew(instance)
+            elif machine is None:
                 workflow = self.workflows[instance.address.workflow]
                 machine = instance.machine = rebuild(instance, workflow)
                 instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
@@ -412,6 +450,15 @@ class Kernel:
             return machine.deliver(heard, Moment(self.at, seed, instance.version + 1))
         except Exception as error:
             return self._spoil(instance, error)
+
+    def _made_anew(self, instance: Instance) -> Machine:
+        """A machine without a past: it is about to be told another."""
+        if instance.machine is not None:
+            instance.machine.dispose()
+        instance.workflow = workflow = self.workflows[instance.address.workflow]
+        instance.machine = machine = workflow.machine(str(instance.address), None)
+        instance.tail = instance.snapshot_at = None
+        return machine
 
     def _spoil(self, instance: Instance, error: Exception) -> Decision:
         """Poison does not spread: this instance stops with its event kept; its machine is rebuilt before a retry."""
@@ -479,7 +526,7 @@ class Kernel:
         batch.journal.append(_row(JournalRow, (entry.seq, entry.instance, entry.at, body)))
         batch.size += size
         instance.tail_size += size
-        if instance.status is not before or entry.number == 1:
+        if instance.status is not before or type(entry.event) in NEW_HEAD:
             batch.heads[instance.id] = head_row(instance, entry.at)
         self._spread(instance, entry, taken.heard, changed, batch)
         if written.denied:
@@ -575,7 +622,8 @@ class Kernel:
     def _start_child(self, instance: Instance, intent: Intent, child: Child) -> None:
         parent = Parent(instance.id, intent.id, child.detached)
         seed = Moment(self.at, instance.seed, instance.version).entropy()[:16] + intent.id
-        start = Started(child.workflow, child.key, child.input, seed, parent=parent)
+        reuse = "always" if instance.rewound else ""  # the key may be that of a child that was dropped
+        start = Started(child.workflow, child.key, child.input, seed, parent=parent, reuse=reuse)
         self._cause(Address(child.workflow, child.key), start)
 
     def _publication(self, instance: Instance, intent: Intent, call: Call) -> Publication:
@@ -802,6 +850,8 @@ def _size(event: Event) -> int:
         return len(event.receipt.value or b"")
     if type(event) is Message:
         return len(event.body)
+    if type(event) is Rewound:
+        return len(event.past)
     return len(event.input) if type(event) is Started else 0
 
 

@@ -14,7 +14,7 @@ from .batch import JournalRow, SnapshotRow
 from .decision import Decision, Send
 from .effects import Effect, attempt_of
 from .entry import Entry, decode
-from .events import KERNEL_ONLY, Address, Event, Retried
+from .events import KERNEL_ONLY, Address, Event, Retried, Rewound
 from .instance import Instance
 from .location import Patterns
 from .machine import Machine, Workflow
@@ -37,11 +37,11 @@ def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalR
 
 def rebuild(instance: Instance, workflow: Workflow) -> Machine:
     """The live machine of a folded instance, by delivering again what was delivered."""
-    machine = workflow.machine(str(instance.address), instance.snapshot_at)
-    if not instance.tail:
-        return machine
+    past = _since_rewind(deliveries(instance.tail or ()))
+    rewound = bool(past) and type(past[0][1]) is Rewound
+    machine = workflow.machine(str(instance.address), None if rewound else instance.snapshot_at)
     try:
-        for entry, event in deliveries(instance.tail):
+        for entry, event in past:
             current = machine.deliver(event, Moment(entry.at, instance.seed, entry.number, entry.decision))
             if workflow.differs(entry.decision, current):
                 raise _divergence(instance, workflow, machine, entry, current)
@@ -49,6 +49,15 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
         machine.dispose()
         raise
     return machine
+
+
+def _since_rewind(delivered: Iterable[tuple[Entry, Event]]) -> list[tuple[Entry, Event]]:
+    """Where an instance was rewound, what was before is in the event."""
+    past = list(delivered)
+    for place in range(len(past) - 1, -1, -1):
+        if type(past[place][1]) is Rewound:
+            return past[place:]
+    return past
 
 
 def deliveries(entries: Iterable[Entry]) -> Iterable[tuple[Entry, Event]]:

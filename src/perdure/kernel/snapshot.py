@@ -38,6 +38,7 @@ class _State(msgspec.Struct, array_like=True):
     seen: list[str]
     published: dict[str, bytes]
     cancelled: bool
+    rewound: int = 0
 
 
 _decoder = msgspec.msgpack.Decoder(_State)
@@ -81,6 +82,7 @@ def take(instance: Instance) -> SnapshotRow | None:
                 list(instance.seen),
                 instance.published,
                 instance.cancelled,
+                instance.rewound,
             )
         )
     )
@@ -111,6 +113,7 @@ def restore(row: SnapshotRow) -> Instance:
     instance.seen = dict.fromkeys(state.seen)
     instance.published = state.published
     instance.cancelled = state.cancelled
+    instance.rewound = state.rewound
     instance.snapshot_at = state.machine
     instance.snapshot_size = len(row.body)
     return instance

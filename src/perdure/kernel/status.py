@@ -19,12 +19,15 @@ class Status(StrEnum):
 
 TERMINAL: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
+FINAL: Final = frozenset({Status.COMPLETED, Status.CANCELLED})
+"""What is never anything else later. What has failed may be retried."""
+
 LEGAL: Final[dict[Status, frozenset[Status]]] = {
     Status.RUNNING: frozenset({Status.RUNNING, Status.WAITING, Status.STUCK, *TERMINAL}),
     Status.WAITING: frozenset({Status.WAITING, Status.RUNNING, Status.STUCK, *TERMINAL}),
     Status.STUCK: frozenset({Status.STUCK, Status.RUNNING, Status.WAITING, *TERMINAL}),
     Status.COMPLETED: frozenset(),
-    Status.FAILED: frozenset(),
+    Status.FAILED: frozenset({Status.RUNNING, Status.WAITING, Status.STUCK, Status.COMPLETED}),  # by a retry
     Status.CANCELLED: frozenset(),
 }
 

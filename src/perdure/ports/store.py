@@ -90,7 +90,7 @@ class Store(Protocol):
     def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
         """Find instances by id or by name (the last generation) as they are durable now; `done` for each.
 
-        Of an instance that has ended the record is the head alone: nothing is delivered to it any more.
+        Of an instance that has ended for good the record is the head alone. One that failed may be retried.
         """
         ...
 

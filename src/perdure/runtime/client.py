@@ -25,14 +25,31 @@ from perdure.errors import (
     KeyInUse,
     NotAnswered,
     NotStuck,
+    StillRunning,
     TooLarge,
     UnknownInstance,
     UnknownLocation,
     UnknownWorkflow,
 )
 from perdure.kernel.decision import Outcome
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Ref, Retried, Settled, Started, Woken
+from perdure.kernel.entry import Entry
+from perdure.kernel.entry import decode as decode_entry
+from perdure.kernel.events import (
+    Address,
+    CancelAsked,
+    Event,
+    Message,
+    Parent,
+    Ref,
+    Retried,
+    Rewound,
+    Settled,
+    Started,
+    Woken,
+)
+from perdure.kernel.location import Patterns
 from perdure.kernel.mailbox import Refused
+from perdure.kernel.past import Behind, Point
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
@@ -399,8 +416,70 @@ class Handle(Generic[R]):
         await self._door.put(self._to(), CancelAsked(_checked_text(reason or " ", "a reason").strip(), undo=undo))
 
     async def retry(self) -> None:
-        """A stuck instance tries again, after whatever was wrong has been put right."""
-        await self._door.put(self._to(), Retried())
+        """Try again, after whatever was wrong has been put right.
+
+        A stuck instance goes on where it stopped. One that has failed does again what failed, in all branches, and what
+        was undone; all else stays done.
+        """
+        head = await self._door.queries.head(self._to())
+        if head is None or head.status != Status.FAILED:
+            await self._door.put(self._to(), Retried())
+        else:
+            await self._rewind((await self._behind()).retry())
+
+    async def rewind(self, to: str, *, force: bool = False) -> None:
+        """Go back to the operation at a location: it and all that came after it did not happen, and are done anew.
+
+        What came before is kept: answers, messages, sleeps, versions. Raises `StillRunning` while a step runs that
+        would be dropped; `force` cancels it. Values that were published stay readable.
+        """
+        behind = await self._behind()
+        await self._rewind(behind.rewind(to, self._point(behind, to), force))
+
+    async def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> Handle[R]:
+        """Start another instance that has the same behind it, up to the operation at a location, and goes on there.
+
+        `edit` has other values for steps that were answered before, by location. This instance goes on as it was.
+        """
+        behind = await self._behind()
+        point = self._point(behind, at)
+        if behind.cancelled(point):
+            raise CallerError(f"{self.address} was cancelled before {at!r}: a fork there would be cancelled too")
+        answered, values = behind.answered(point), dict(edit or {})
+        for location in values.keys() - answered:
+            names = ", ".join(sorted(answered)) or "nothing"
+            raise UnknownLocation(f"{self.address} had no answer at {location!r} before {at!r}; it had: {names}")
+        address = Address(self.workflow, _checked_key(key))
+        if key is not None and await self._door.queries.head(address) is not None:
+            raise KeyInUse(f"{address} exists already; a fork needs a key of its own")
+        first = (await self._entries())[0].event
+        assert type(first) is Started
+        seed, state = self._door.entropy(), behind.instance
+        forked = _bounded(
+            behind.fork(address.key, at, point, {each: encode(to_plain(values[each])) for each in values})
+        )
+        event = Started(self.workflow, address.key, first.input, seed, state.definition, tags=state.tags, forked=forked)
+        return Handle(self._door, address, self._workflow, await self._door.put(address, event, new=key is None))
+
+    def _point(self, behind: Behind, location: str) -> Point:
+        point = behind.point_of(_checked_text(location, "a location"))
+        if point is None:
+            raise UnknownLocation(f"{self.address} did nothing at {location!r}; `perdure history` shows where it did")
+        return point
+
+    async def _rewind(self, event: Rewound) -> None:
+        last = await self._door.queries.head(self.address)
+        if last is not None and last.id != await self._id():
+            raise CallerError(f"{self.address} was started again since: only the last one can go back")
+        await self._door.put(self._to(), _bounded(event))
+
+    async def _behind(self) -> Behind:
+        return Behind(self.address, await self._entries())
+
+    async def _entries(self) -> list[Entry]:
+        patterns = Patterns()
+        rows = await self._door.queries.history(await self._id())
+        return [decode_entry(row.seq, row.instance, row.at, row.body, patterns) for row in rows]
 
     async def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
         """Answer for a step whose outcome is unknown, and at which the instance is stuck: its value, or its error.
@@ -509,6 +588,12 @@ class Handle(Generic[R]):
         return self._instance
 
 
+def _bounded(event: Rewound) -> Rewound:
+    if len(event.past) > MESSAGE_MAX:
+        raise TooLarge("what the instance has behind it", len(event.past), MESSAGE_MAX)
+    return event
+
+
 def _with_recorded(error: InstanceFailed, failure: Failure | None) -> InstanceFailed:
     """The error with the recorded tracebacks as notes: where in the author's code it went wrong."""
     for recorded in [] if failure is None else [failure, *failure.causes[-1:]]:
@@ -525,10 +610,11 @@ def refusal(refused: Refused) -> CallerError:
         "key-in-use": KeyInUse,
         "ended": InstanceEnded,
         "not-stuck": NotStuck,
+        "running": StillRunning,
     }
     advice = {
         "key-in-use": '; use another key, or reuse="failed" if it failed, reuse="always" if it has ended in any way',
-        "not-stuck": '; reuse="failed" starts it again' if " is failed" in refused.reason else "",
+        "running": "; wait for it, or drop it with force=True",
         "unknown-instance": "; `perdure ls` lists what exists",
     }
     return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))

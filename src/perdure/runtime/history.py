@@ -24,6 +24,7 @@ from perdure.kernel.events import (
     Redelivered,
     Released,
     Retried,
+    Rewound,
     Settled,
     Started,
     Woken,
@@ -165,6 +166,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "woken", at, "", None, None
         case Retried():
             return "retry", "", "", None, None
+        case Rewound(to=to):
+            return "rewound" if to else "retry", to, "", None, None
         case Settled(location=at, receipt=receipt):
             return (
                 "settled",

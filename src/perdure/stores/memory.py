@@ -21,7 +21,7 @@ from perdure.errors import Fenced, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Record
-from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.status import FINAL, Status
 from perdure.ports.store import Filter, Lease, Owner, Position, Posted
 
 from .posting import TAKEN, judge
@@ -196,7 +196,7 @@ class MemoryStore:
         return database.heads.get(id)
 
     def _record(self, head: HeadRow) -> Record:
-        if head.status in TERMINAL:
+        if head.status in FINAL:
             return Record(head)  # it takes no more events: nobody needs its past to go on
         snapshot = self.database.snapshots.get(head.id)
         rows = self._after(self.database.histories.get(head.id, []), snapshot.seq if snapshot else 0)

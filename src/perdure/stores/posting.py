@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import HeadRow, InboxRow
-from perdure.kernel.events import Address, CancelAsked, Received, Retried, Settled, Started
+from perdure.kernel.events import Address, CancelAsked, Received, Retried, Rewound, Settled, Started
 from perdure.kernel.rows import offer_of
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Posted
@@ -44,6 +44,8 @@ def judge(
     if isinstance(event, Retried | Settled):
         stuck = head.status == Status.STUCK
         return None if stuck else Posted("not-stuck", f"{_name(row)} is {head.status}, not stuck")
+    if isinstance(event, Rewound) and head.status == Status.FAILED:
+        return None
     if head.status not in TERMINAL or (not row.instance and _pending_start(head, pending()) is not None):
         return None
     if isinstance(event, CancelAsked | Received):

@@ -25,11 +25,12 @@ from perdure.kernel.effects import Child
 from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
 from perdure.kernel.instance import Instance, Intent
+from perdure.kernel.kernel import NEW_HEAD
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.rows import head_row, offer_of, receipt_of, response_name, work_row
-from perdure.kernel.status import Status
+from perdure.kernel.status import FINAL, Status
 
 Route = Callable[[Fact], Iterable[Address]]
 """Who hears a fact: `Router.route` of the engine's workflows. Subscriptions are code and stand in no table.
@@ -153,7 +154,7 @@ class _Fold:
             return
         self._index(instance, entry, changed, status)
         self._cause(instance, entry, changed)
-        if instance.ended:
+        if instance.status in FINAL:
             del self._live[row.instance]
 
     def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status) -> None:
@@ -168,7 +169,7 @@ class _Fold:
             self.published[instance.id, response_name(message)] = value
         for name, value in entry.decision.publish:
             self.published[instance.id, name] = value
-        if instance.status is not before or instance.version == 1:
+        if instance.status is not before or type(entry.event) in NEW_HEAD:
             self.heads[instance.id] = head_row(instance, entry.at)
 
     # ---- what entries cause: the mirror of `Kernel._spread` ------------------------------------------------
@@ -206,7 +207,8 @@ class _Fold:
         address = Address(effect.workflow, effect.key)
         seed = Moment(entry.at, instance.seed, entry.number).entropy()[:16] + intent
         parent = Parent(instance.id, intent, effect.detached)
-        start = Started(effect.workflow, effect.key, effect.input, seed, parent=parent)
+        reuse = "always" if instance.rewound else ""
+        start = Started(effect.workflow, effect.key, effect.input, seed, parent=parent, reuse=reuse)
         self._starts[instance.id, intent] = address, start
 
     def _child_left(self, instance: Instance, event: Event, intent: Intent) -> None:

@@ -11,7 +11,7 @@ from perdure.codec import unseal
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Record
-from perdure.kernel.status import TERMINAL
+from perdure.kernel.status import FINAL
 from perdure.ports.store import Filter, Owner, Position
 
 from . import blobs, schema
@@ -31,9 +31,9 @@ def head(connection: apsw.Connection, ref: Ref) -> HeadRow | None:
 
 
 def record(connection: apsw.Connection, ref: Ref) -> Record | None:
-    """What a shard needs to go on with an instance: one that has ended takes no events and needs no past."""
+    """What a shard needs to go on with an instance: one that has ended for good needs no past."""
     found = head(connection, ref)
-    if found is None or found.status in TERMINAL:
+    if found is None or found.status in FINAL:
         return None if found is None else Record(found)
     row = connection.execute(SQL.snapshot, (found.id,)).fetchone()
     snapshot = None if row is None else SnapshotRow(*row)

@@ -1,0 +1,212 @@
+"""Pasts: what a machine is told when an instance is rewound, retried or forked, instead of its own history.
+
+A past is made from a history by whoever asks (`Behind` reads one, `rewind`, `retry` and `fork` choose from it) and
+travels in the event `Rewound`. Nothing refers to an intent by its id there: after a rewind all ids are new, so a
+receipt is known by the location and the attempt that it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, get_args
+
+import msgspec
+
+from .apply import apply
+from .decision import NOTHING, Decision
+from .effects import attempt_of
+from .entry import Entry, decode, encode, pack
+from .events import KERNEL_ONLY, Address, CancelAsked, Event, Message, Received, Retried, Rewound, Started
+from .instance import Instance
+from .location import Patterns
+from .receipt import Receipt
+
+Way = Literal["same", "again", "now"]
+"""How a machine takes an item of its past: it must decide what it decided then; it decides anew, at the time of then;
+or it decides anew, at the time of the rewind."""
+
+WAYS = get_args(Way)
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One delivery. `location` and `attempt`: of the operation that a receipt answers."""
+
+    number: int
+    at: int
+    event: Event
+    decision: Decision
+    location: str = ""
+    attempt: int = 0
+    way: Way = "same"
+    seed: bytes = b""  # of the instance that lived it: a fork goes on with its own
+
+
+class Past(msgspec.Struct, frozen=True):
+    items: tuple[Item, ...]
+    noted: tuple[str, ...] = ()  # in what is now decided anew: a version that was pinned stays pinned
+
+
+class _Packed(msgspec.Struct, array_like=True):
+    seeds: list[bytes]
+    items: list[tuple[bytes, int, str, int, int, int]]
+    noted: tuple[str, ...]
+
+
+def write(past: Past) -> bytes:
+    patterns = Patterns()
+    seeds = list(dict.fromkeys(item.seed for item in past.items))
+    items = []
+    for item in past.items:
+        packed, fresh = pack(item.decision.open, patterns)
+        entry = Entry(0, 0, item.number, item.at, item.event, item.decision, (), fresh)
+        way, seed = WAYS.index(item.way), seeds.index(item.seed)
+        items.append((encode(entry, packed), item.at, item.location, item.attempt, way, seed))
+        patterns.learn(fresh)
+    return msgspec.msgpack.encode(_Packed(seeds, items, past.noted))
+
+
+def read(data: bytes) -> Past:
+    packed = msgspec.msgpack.decode(data, type=_Packed)
+    patterns = Patterns()
+    items = []
+    for body, at, location, attempt, way, seed in packed.items:
+        entry = decode(0, 0, at, body, patterns)
+        event, decision = entry.event, entry.decision
+        items.append(Item(entry.number, at, event, decision, location, attempt, WAYS[way], packed.seeds[seed]))
+    return Past(tuple(items), packed.noted)
+
+
+class Point(NamedTuple):
+    """A place in a past: before the item there, or, when it is `now`, at its delivery, which then happens again."""
+
+    place: int
+    now: bool
+
+
+class Behind:
+    """What an instance has behind it. Where it was rewound, the past that it was given then, and what came after."""
+
+    def __init__(self, address: Address, entries: Iterable[Entry]) -> None:
+        self.instance = Instance(address)
+        self.items: list[Item] = []
+        self._noted: tuple[str, ...] = ()
+        self._kept: Event | None = None
+        self._names: dict[bytes, tuple[str, int]] = {}
+        self._opened_in: dict[bytes, int] = {}
+        for entry in entries:
+            self._read(entry)
+
+    def _read(self, entry: Entry) -> None:
+        event = self._delivered(entry)
+        location, attempt = self._names.get(event.intent, ("", 0)) if type(event) is Received else ("", 0)
+        for intent in apply(self.instance, entry).opened:
+            self._names[intent.id] = intent.effect.location, attempt_of(intent.effect)
+            self._opened_in[intent.id] = entry.number
+        if event is None:
+            return
+        rewound = event if type(event) is Rewound else event.forked if type(event) is Started else None
+        seed = self.instance.seed
+        if rewound is None:
+            self.items.append(Item(entry.number, entry.at, event, entry.decision, location, attempt, seed=seed))
+            return
+        past = read(rewound.past)
+        self.items = [item for item in past.items if item.way != "now"]
+        self._noted = (*past.noted, *entry.decision.noted)
+        decision = entry.decision
+        for now in past.items[len(self.items) :]:  # what was opened was opened by this, if there is one
+            here = Item(entry.number, entry.at, now.event, decision, now.location, now.attempt, "again", seed)
+            self.items.append(here)
+            decision = NOTHING
+        mark = msgspec.structs.replace(rewound, past=write(Past(())), force=False, forget=())
+        self.items.append(Item(entry.number, entry.at, mark, decision, way="again", seed=seed))
+
+    def _delivered(self, entry: Entry) -> Event | None:
+        """The event that an entry delivered; of a kept one, the entry of the retry that delivered it."""
+        event: Event = entry.event
+        stuck = entry.decision.stuck
+        if stuck is not None and stuck.kept:
+            self._kept = self._kept if type(event) is Retried and self._kept is not None else event
+            return None
+        if type(event) is Retried and self._kept is not None:
+            event, self._kept = self._kept, None
+        return None if type(event) in KERNEL_ONLY else event
+
+    def point_of(self, location: str) -> Point | None:
+        """Where the operation at a location begins, or the first one below it; None: nothing was done there."""
+        for place, item in enumerate(self.items):
+            notes = [note.partition(" ")[2] for note in item.decision.noted]
+            opened = [effect.location for effect in item.decision.open] + notes
+            if any(_within(each, location) for each in opened):
+                return Point(place, now=type(item.event) is not Rewound)
+            if _within(item.location, location):  # what was decided anew, in a rewind, says only what was answered
+                return Point(place, now=False)
+        return None
+
+    def rewind(self, to: str, point: Point, force: bool) -> Rewound:
+        """Go back to a point. What came later did not happen."""
+        same, now = self._until(point)
+        first = self.items[point.place].number
+        dropped = [item.event for item in self.items[point.place + len(now) :]]
+        messages = tuple([event.id for event in dropped if type(event) is Message and event.id])
+        open = tuple([id for id in self.instance.open if self._opened_in[id] < first])
+        past = Past((*same, *now), self._noted)
+        return Rewound(write(past), to, open, self.instance.rewound, force, messages, renew=None)
+
+    def retry(self) -> Rewound:
+        """Of an instance that has failed: what failed is done again, and all else stays done."""
+        outcome = self.instance.outcome
+        assert outcome is not None
+        again = set(outcome.again)
+        first = next((place for place, item in enumerate(self.items) if _answers(item, again)), len(self.items) - 1)
+        rest = [item for item in self.items[first:] if not _answers(item, again)]
+        past = self._past(self.items[:first], rest)
+        return Rewound(write(past), after=self.instance.rewound, renew=outcome.renew, again=outcome.again)
+
+    def fork(self, key: str, at: str, point: Point, edit: Mapping[str, bytes]) -> Rewound:
+        """The same as a rewind, for another instance; `edit` has other values for what was answered before."""
+        same, now = self._until(point)
+        items = [_edited(_of(key, item), edit) for item in (*same, *now)]
+        first = next((place for place, item in enumerate(same) if item.location in edit), len(same))
+        return Rewound(write(self._past(items[:first], items[first:])), at, after=items[-1].number, renew=None)
+
+    def _until(self, point: Point) -> tuple[list[Item], list[Item]]:
+        now = self.items[point.place : point.place + point.now]
+        return self.items[: point.place], [msgspec.structs.replace(item, way="now") for item in now]
+
+    def answered(self, point: Point) -> set[str]:
+        """Where there is an answer that a fork at this point could edit."""
+        items = self.items[: point.place + point.now]
+        return {item.location for item in items if type(item.event) is Received}
+
+    def cancelled(self, point: Point) -> bool:
+        return any(type(item.event) is CancelAsked for item in self.items[: point.place + point.now])
+
+    def _past(self, same: list[Item], rest: list[Item]) -> Past:
+        noted = [note for item in rest if item.way != "now" for note in item.decision.noted]
+        anew = [
+            msgspec.structs.replace(item, decision=NOTHING, way="now" if item.way == "now" else "again")
+            for item in rest
+        ]
+        return Past((*same, *anew), (*self._noted, *noted))
+
+
+def _within(location: str, scope: str) -> bool:
+    return location == scope or location.startswith(scope + "/")
+
+
+def _answers(item: Item, locations: set[str]) -> bool:
+    """Whether an item answers what stands at one of these locations, or a pause between its attempts."""
+    return item.location in locations or item.location.partition("/backoff#")[0] in locations
+
+
+def _of(key: str, item: Item) -> Item:
+    """The item as another instance has it behind it."""
+    if type(item.event) is not Started:
+        return item
+    return msgspec.structs.replace(item, event=msgspec.structs.replace(item.event, key=key, generation=1))
+
+
+def _edited(item: Item, edit: Mapping[str, bytes]) -> Item:
+    if type(item.event) is not Received or item.location not in edit:
+        return item
+    return msgspec.structs.replace(item, event=Received(item.event.intent, Receipt("ok", edit[item.location])))
