@@ -463,7 +463,7 @@ class NotInThisProcess(CallerError):
 
 
 class NotStuck(CallerError):
-    """Only a stuck instance can be retried or answered by hand."""
+    """Only a stuck instance can be answered by hand; only one that is stuck or has failed can be retried."""
 
 
 class StillRunning(CallerError):

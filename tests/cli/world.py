@@ -89,6 +89,17 @@ async def fragile(ctx: perdure.Context) -> str:
     return "mended"
 
 
+def stocked(name: str) -> str:
+    if not Path(name).exists():
+        raise perdure.Fatal("no " + name)
+    return note(name)
+
+
+@perdure.flow
+async def parts(ctx: perdure.Context) -> list[str]:
+    return [await ctx.step(name, stocked, name) for name in ("wheel", "frame", "bell")]
+
+
 @perdure.flow(name="the-named")
 async def named(ctx: perdure.Context) -> None:
     print("printed by the flow")

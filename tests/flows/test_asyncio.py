@@ -68,7 +68,7 @@ def test_a_task_group_gives_an_exception_group_and_cancels_the_others() -> None:
             async with asyncio.TaskGroup() as group:
                 for n in range(40):
                     group.create_task(sleeper(ctx, n))
-                group.create_task(ctx.step("bad", fail, "boom"))  # type: ignore[arg-type]
+                group.create_task(ctx.step("bad", fail, "boom"))
         except* perdure.StepFailed as failed:
             found += [str(error) for error in failed.exceptions]
         return found
@@ -236,7 +236,7 @@ def test_lock_event_condition_semaphore_and_barrier() -> None:
 def test_shield() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> list[Any]:
-        inner: asyncio.Task[Any] = asyncio.create_task(ctx.step("safe", echo, 7))  # type: ignore[arg-type]
+        inner: asyncio.Task[Any] = asyncio.create_task(ctx.step("safe", echo, 7))
         try:
             async with asyncio.timeout(1):
                 await asyncio.shield(inner)

@@ -276,8 +276,8 @@ def test_a_module_of_the_same_name_is_another_module(tmp_path, monkeypatch) -> N
 def test_operations_that_are_not_awaited_are_found() -> None:
     @perdure.flow
     async def flow(context: perdure.Context) -> None:
-        context.step("charge", charge, 1)
-        context.step.options(retries=0)("charge", charge, 1)
+        context.step("charge", charge, 1)  # type: ignore[unused-coroutine]
+        context.step.options(retries=0)("charge", charge, 1)  # type: ignore[unused-coroutine]
         context.sleep("nap", 1)  # type: ignore[unused-coroutine]
         context.receive("mail")  # type: ignore[unused-coroutine]
         context.child("other")  # type: ignore[unused-coroutine]
@@ -398,7 +398,7 @@ async def test_a_strict_flow_is_refused_with_everything_that_was_found() -> None
     @perdure.flow(strict=True)
     async def hasty(ctx: perdure.Context) -> None:
         time.time()
-        ctx.step("charge", charge)
+        ctx.step("charge", charge)  # type: ignore[unused-coroutine]
 
     for _ in range(2):
         with pytest.raises(perdure.FlowRefused) as refused:

@@ -81,7 +81,7 @@ def test_void_replay_in_every_scope() -> None:
         await ctx.map("map", lambda _: ctx.step("void", nothing), [1, 2])
         await asyncio.gather(ctx.step("void", nothing), ctx.step("void", nothing))
         async with asyncio.TaskGroup() as group:
-            group.create_task(ctx.step("void", nothing))  # type: ignore[arg-type]
+            group.create_task(ctx.step("void", nothing))
         return "end"
 
     rig = same_in_every_rebuild(flow, drive=Rig.run)

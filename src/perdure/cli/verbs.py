@@ -39,7 +39,13 @@ VERBS: Final = {
             "perdure cancel order/o-17 --reason 'ordered twice' --db shop.db",
         ),
         Verb("wake", "End the sleep of an instance.", "perdure wake order/o-17 --db shop.db"),
-        Verb("retry", "Let a stuck instance try again.", "perdure retry order/o-17 --db shop.db"),
+        Verb("retry", "Let a stuck or failed instance try again.", "perdure retry order/o-17 --db shop.db"),
+        Verb("rewind", "Let an instance go back.", "perdure rewind order/o-17 charge --db shop.db"),
+        Verb(
+            "fork",
+            "Go on from an instance's past in another one.",
+            """perdure fork order/o-17 ship --edit 'price=4200' --db shop.db""",
+        ),
         Verb(
             "settle",
             "Answer for a step whose outcome is unknown.",

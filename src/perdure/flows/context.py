@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import random
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -122,10 +122,12 @@ class Step:
     @overload
     def __call__(
         self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Awaitable[T]: ...
+    ) -> Coroutine[Any, Any, T]: ...
 
     @overload
-    def __call__(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
+    def __call__(
+        self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
 
     def __call__(self, name: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not (isinstance(name, str) and callable(function)):  # type: ignore[redundant-expr]

@@ -18,7 +18,7 @@ import msgspec
 from perdure.codec import decode, encode, from_plain
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send, Stuck
-from perdure.kernel.effects import Call, Effect, Timer, Wait
+from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import (
     Address,
     CancelAsked,
@@ -113,6 +113,7 @@ class FlowMachine:
         self._disposed = False
         self.passed_by = 0  # the last delivery in which a removed operation went on
         self.lives: Lives | None = None
+        self._life = 0  # the entry of the last rewind
         self.noted_before: Collection[str] = ()  # by operations that are now decided anew
         self._reliving: Reliving | None = None
         self._fired = (0, "")  # the last timer of asyncio that was over, and in which entry
@@ -565,7 +566,9 @@ class FlowMachine:
 
     @property
     def family(self) -> str:
-        """What the keys of children begin with: a key that is used again has other children."""
+        """What the keys of children begin with: a key that is used again, or rewound, has other children."""
+        if self._life:
+            return f"{self.key}~{self.generation}.{self._life}"
         return self.key if self.generation == 1 else f"{self.key}~{self.generation}"
 
     def publish(self, name: str, value: bytes) -> None:
@@ -712,16 +715,17 @@ class FlowMachine:
             self.lives = Lives()
         self.lives.renew(event.renew, moment.number)
         assert self._identity is not None
+        family, self._life = self.family, moment.number
         self._identity = self._identity.in_life(moment.number)
         operations, self._operations = self._operations, {}
         self._opened.clear()
         self._withdrawn = [id for id in self._withdrawn if id in event.open]
         for operation in operations.values():
             if operation.id not in event.open:
-                self._reopen(operation, event, moment)
+                self._reopen(operation, event, moment, family)
             self._operations[operation.id] = operation
 
-    def _reopen(self, operation: Operation, event: Rewound, moment: Moment) -> None:
+    def _reopen(self, operation: Operation, event: Rewound, moment: Moment, family: str) -> None:
         effect = operation.effect
         assert self._identity is not None and self.lives is not None and self._reliving is not None
         id = self._identity.intent(effect.location, effect.attempt if type(effect) is Call else 1)
@@ -730,6 +734,8 @@ class FlowMachine:
             effect = msgspec.structs.replace(effect, life=self.lives.of(effect.location))
         elif type(effect) is Wait:
             self._mailbox.waits_as(operation, effect, id)
+        elif type(effect) is Child and effect.key.startswith(f"{family}/"):
+            effect = msgspec.structs.replace(effect, key=self.family + effect.key[len(family) :])
         if (
             isinstance(effect, Timer | Wait)
             and effect.due is not None

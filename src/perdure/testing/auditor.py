@@ -30,6 +30,7 @@ from perdure.kernel.events import (
     Redelivered,
     Ref,
     Released,
+    Rewound,
     Started,
 )
 from perdure.kernel.instance import Instance
@@ -38,7 +39,7 @@ from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Accepted, Answer
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import decode_outcome, offer_of
-from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.stores.memory import MemoryDatabase
 from perdure.stores.rebuild import Indexes, Rebuilt, _Fold, differences
 
@@ -145,7 +146,9 @@ class Auditor(_Fold):
         stuck = entry.decision.stuck
         if stuck is not None and stuck.kept and instance.address.workflow not in self.may_break:
             raise Violation(f"{instance.address} is stuck: {stuck.error.message}\n{stuck.error.traceback}")
-        if instance.ended:
+        if before is Status.FAILED and type(entry.event) is not Rewound:
+            raise Violation(f"{instance.address} has failed and changes by {type(entry.event).__name__}")
+        if instance.status in FINAL:
             self._ended[instance.id] = self._database.histories[instance.id][-1]
 
     def _audit_event(self, instance: Instance, entry: Entry) -> None:
@@ -159,6 +162,9 @@ class Auditor(_Fold):
                 self._messages_recorded[instance.id, id] += 1
                 if self._messages_recorded[instance.id, id] > 1:
                     raise Violation(f"{instance.address} took the message {id!r} twice")
+            case Rewound(forget=ids):
+                for message in ids:
+                    self._messages_recorded[instance.id, message] = 0
             case Received(intent=id) if id in self.calls:
                 call = self.calls[id]
                 call.receipts += 1
@@ -225,7 +231,7 @@ class Auditor(_Fold):
             raise Violation(f"{type(event).__name__} to {to} was acknowledged, but no such instance is durable")
         match event:
             case Message(id=id) if id:
-                if not self._messages_recorded[answer.instance, id] and not self._in_inbox(event):
+                if (answer.instance, id) not in self._messages_recorded and not self._in_inbox(event):
                     raise Violation(f"the message {id!r} to {to} was acknowledged and is not durable")
             case CancelAsked():
                 live = self._live.get(answer.instance)
@@ -316,6 +322,10 @@ class Auditor(_Fold):
         """Where an instance is stuck."""
         stuck = self._live[instance][0].stuck
         return stuck.location if stuck is not None else ""
+
+    def live(self, instance: int) -> Instance | None:
+        """Our own copy of an instance, as long as it may change, and its last state for a while."""
+        return self._live[instance][0] if instance in self._live else None
 
     def outcome(self, address: Address) -> Any:
         id = self._database.names.get((address.workflow, address.key))

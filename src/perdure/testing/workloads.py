@@ -24,6 +24,7 @@ from perdure.flows.context import Context
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait
 from perdure.kernel.events import Address, Event, Message, Received, Retried, Settled, Started, Woken
+from perdure.kernel.instance import Instance
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.moment import Moment
@@ -318,6 +319,42 @@ async def saga(ctx: Context, rounds: int) -> list[int]:
     except RollBack:
         await done("second", double, 4)
     raise RollBack("all of it")
+
+
+@flow
+async def picky(ctx: Context) -> int:
+    """Fails when it hears something wrong."""
+    word: int = (await ctx.receive("word")).body
+    if word < 0:
+        raise ValueError("a wrong word")
+    return await ctx.step("use", double, word)
+
+
+@flow
+async def stubborn(ctx: Context) -> list[Any]:
+    """Fails with its child, and is retried: what it had done in its other branch stays done, what was undone is not."""
+
+    async def left() -> int:
+        return await ctx.step("left", slow_double, 2)
+
+    async def right() -> int:
+        return int(await ctx.child(picky, key=f"{ctx.key}-child"))
+
+    first = await ctx.step.options(undo=triple)("first", double, 1)
+    both = await ctx.join("both", {"left": left, "right": right})
+    return [first, both["left"], both["right"], await ctx.step("last", double, 5)]
+
+
+@flow
+async def wanderer(ctx: Context) -> list[int]:
+    """Hears a wrong word, and is sent back to where it heard it."""
+    first = await ctx.step("first", double, 1)
+    async with asyncio.TaskGroup() as group:
+        aside = group.create_task(ctx.step("aside", slow_double, 4))
+        word: int = (await ctx.receive("word")).body
+        used = await ctx.step("use", double, word)
+        await ctx.receive("end")
+    return [first, used, aside.result()]
 
 
 @flow
@@ -679,6 +716,65 @@ def _sagas(world: World) -> Expected:
     return {("saga", "a"): "failed"}
 
 
+def _comebacks(world: World) -> Expected:
+    world.start(stubborn, key="a")
+    world.start(wanderer, key="b")
+    world.watched = True
+    _help(world, set())
+
+    def left_was_done_once(value: Any) -> bool:
+        keys = {each.key for each in world.auditor.executions if each.location == "both/left/left"}
+        first = {each.key for each in world.auditor.executions if each.location == "first"}
+        return value == [2, 4, 14, 10] and len(keys) == 1 and len(first) >= 3  # two of stubborn, one of wanderer
+
+    wandered = _one_of([2, 14, 8], [2, 2, 8])  # the wrong word may come once more, after it was forgotten
+    return {("stubborn", "a"): left_was_done_once, ("wanderer", "b"): wandered, ("picky", "a-child"): 14}
+
+
+def _help(world: World, done: set[str]) -> None:
+    """A person looks now and then, and does the next thing once the one before has shown."""
+    child, parent, other = Address("picky", "a-child"), Address("stubborn", "a"), Address("wanderer", "b")
+
+    def once(name: str, action: Callable[[], object]) -> None:
+        if name not in done:
+            done.add(name)
+            action()
+
+    stubborn_now = _seen(world, parent)
+    if stubborn_now is not None and stubborn_now.status is Status.FAILED and not world.asks("retry"):
+        world.request(parent, world.behind(parent).retry(), "retry")
+    child_now = _seen(world, child)
+    if child_now is not None and _waits(child_now, "word"):
+        generation = child_now.generation
+        once(f"{generation}", lambda: world.send(child, "word", -1 if generation == 1 else 7, f"w{generation}"))
+    wanderer_now = _seen(world, other)
+    if wanderer_now is not None and not wanderer_now.rewound:
+        if _waits(wanderer_now, "word"):
+            once("wrong", lambda: world.send(other, "word", 1, "w"))
+        if _waits(wanderer_now, "end") and not world.asks("rewind"):
+            back = world.behind(other)
+            point = back.point_of("receive:word")
+            assert point is not None
+            world.request(other, back.rewind("receive:word", point, force=True), "rewind")
+    elif wanderer_now is not None:
+        if _waits(wanderer_now, "word"):
+            once("right", lambda: world.send(other, "word", 7, "w"))
+        if _waits(wanderer_now, "end"):
+            once("end", lambda: world.send(other, "end", None, "e"))
+    ended = [head.workflow for head in world.database.heads.values() if head.status == Status.COMPLETED]
+    world.watched = not {"stubborn", "wanderer"} <= set(ended)
+    if world.watched:
+        world.at(0.05 + world.dice.random() * 0.1, lambda: _help(world, done))
+
+
+def _seen(world: World, address: Address) -> Instance | None:
+    return world.auditor.live(world.database.names.get((address.workflow, address.key), 0))
+
+
+def _waits(instance: Instance, name: str) -> bool:
+    return (name,) in [intent.effect.names for intent in instance.open.values() if type(intent.effect) is Wait]
+
+
 def _tries(world: World) -> Expected:
     world.start(tries, key="a")
     kinds = ("exhausted", "unknown")  # too many crashes use up its few attempts as well
@@ -703,6 +799,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("sketches", lambda: [sketch], _sketches),
     Workload("tries", lambda: [tries], _tries),
     Workload("sagas", lambda: [saga], _sagas),
+    Workload("comebacks", lambda: [stubborn, picky, wanderer], _comebacks),
     Workload("ledgers", lambda: [Ledger("ledger"), Tally("tally")], _ledgers),
 )
 

@@ -22,8 +22,11 @@ from perdure.codec import decode, encode, to_plain
 from perdure.errors import StoreError
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
+from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
+from perdure.kernel.location import Patterns
 from perdure.kernel.mailbox import Accepted, Answer, Refused
+from perdure.kernel.past import Behind
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import inbox_row
 from perdure.kernel.status import TERMINAL, Status
@@ -232,6 +235,7 @@ class World:
         self.requests: list[Request] = []
         self._clients = MemoryStore(self.database)
         self._spawned = 0
+        self.watched = False  # a person looks after what has failed, and is not done yet
         self._coming = False
         self._failure: BaseException | None = None
         self.spawn()
@@ -284,10 +288,11 @@ class World:
 
     @property
     def quiet(self) -> bool:
-        """Every instance has ended, every request is answered, no row waits for anything."""
+        """Every instance has ended, every request is answered, no row waits for anything, no person means to act."""
         database = self.database
         return (
-            not database.inbox
+            not self.watched
+            and not database.inbox
             and not database.work
             and all(request.settled is not None for request in self.requests)
             and all(head.status in TERMINAL for head in database.heads.values())
@@ -382,6 +387,10 @@ class World:
             self.clock.after(dice.randrange(0, 200) * MILLISECOND, lambda: self._offer(request))
         return request
 
+    def asks(self, name: str) -> bool:
+        """Whether a request of this name is not answered yet. A refusal by a process that is no owner may be wrong."""
+        return any(request.name == name and request.settled is None for request in self.requests)
+
     def _ask(self, request: Request) -> None:
         if request.settled is None:
             self._offer(request)
@@ -451,6 +460,15 @@ class World:
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
         row = inbox_row(self.clock.entropy(16), instance, Received(intent, receipt), self.clock.now())
         at_once(self._clients.post(row))
+
+    def send(self, to: Address, name: str, body: object, id: str) -> None:
+        self.request(to, Message(name, encode(to_plain(body)), id), f"send {name}")
+
+    def behind(self, address: Address) -> Behind:
+        """What an instance has behind it, as far as that is durable."""
+        patterns = Patterns()
+        rows = self.database.histories[self.database.names[address.workflow, address.key]]
+        return Behind(address, [decode_entry(row.seq, row.instance, row.at, row.body, patterns) for row in rows])
 
     def retry(self, workflow: str, key: str) -> None:
         """A person says: try again."""

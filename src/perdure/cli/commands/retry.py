@@ -1,4 +1,4 @@
-"""`perdure retry`: a stuck instance tries again."""
+"""`perdure retry`: an instance that is stuck or has failed tries again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from ..find import find_started
 @define("retry")
 @click.argument("id")
 def command(console: Console, id: str) -> None:
-    """After what was wrong has been put right. `perdure why ID` says what that is."""
+    """After what was wrong has been put right. `perdure why ID` says what that is. An instance that has failed does
+    again what failed, and what was undone; all else stays done.
+    """
 
     async def retry(client: Client) -> Address:
         address, _ = await find_started(client, id)

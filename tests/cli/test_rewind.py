@@ -1,0 +1,76 @@
+"""`retry` of what failed, `rewind`, `fork`: by another process, while no engine runs, and then one does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.world import World
+
+
+@pytest.fixture
+def failed(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """`parts/p` has its wheel and failed for want of a frame."""
+    monkeypatch.chdir(world.directory)
+    (world.directory / "wheel").touch()
+    assert world.perdure("run", "flows:parts", "--key", "p").exit_code == 1
+    for name in ("frame", "bell"):
+        (world.directory / name).touch()
+    return world
+
+
+def evidence(world: World) -> list[str]:
+    return (world.directory / "evidence").read_text().split()
+
+
+def test_retry_of_a_failed_flow_does_what_failed(failed: World) -> None:
+    assert failed.json("retry", "p") == {"id": "parts/p", "retry": "asked"}
+
+    assert failed.json("run", "flows:parts", "--key", "p")["result"] == ["WHEEL", "FRAME", "BELL"]
+    assert evidence(failed) == ["wheel", "frame", "bell"]
+    assert [line["event"] for line in failed.json("history", "p")["history"]].count("retry") == 1
+
+
+def test_rewind_does_an_operation_anew_and_what_came_after(failed: World) -> None:
+    assert failed.json("rewind", "p", "wheel") == {"id": "parts/p", "rewind": "wheel"}
+
+    assert failed.perdure("run", "flows:parts", "--key", "p").exit_code == 0
+    assert evidence(failed) == ["wheel", "wheel", "frame", "bell"]
+
+
+def test_fork_goes_on_in_another_instance_with_edited_values(failed: World) -> None:
+    forked = failed.json("fork", "p", "frame", "--edit", 'wheel="gold"', "--key", "q")
+    assert forked == {"id": "parts/q", "workflow": "parts", "key": "q", "forked": "p"}
+
+    assert failed.perdure("run", "flows:order", "--input", '{"order_id": "o"}').exit_code == 0
+    assert failed.json("run", "flows:parts", "--key", "q")["result"] == ["gold", "FRAME", "BELL"]
+    assert failed.json("show", "p")["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("command", "exit", "kind"),
+    [
+        (("rewind", "p", "gone"), 3, "UnknownLocation"),
+        (("fork", "p", "gone"), 3, "UnknownLocation"),
+        (("fork", "p", "frame", "--edit", "bell=1"), 3, "UnknownLocation"),
+        (("fork", "p", "frame", "--edit", "bell"), 2, ""),
+        (("fork", "p", "frame", "--edit", "wheel={"), 2, ""),
+        (("fork", "p", "frame", "--key", "p"), 4, "KeyInUse"),
+        (("rewind", "nobody", "frame"), 3, "UnknownInstance"),
+    ],
+)
+def test_what_cannot_be_is_said_and_nothing_is_recorded(
+    failed: World, command: tuple[str, ...], exit: int, kind: str
+) -> None:
+    before = failed.json("history", "p")
+
+    error = failed.json(*command, exit=exit)["error"]
+
+    assert kind in ("", error["type"])
+    assert failed.json("history", "p") == before
+    assert len(failed.json("ls")["instances"]) == 1
+
+
+def test_what_has_completed_stays_so(failed: World) -> None:
+    failed.perdure("run", "flows:order", "--input", '{"order_id": "o"}', "--key", "o")
+
+    assert failed.json("rewind", "o", "charge", exit=4)["error"]["type"] == "InstanceEnded"
