@@ -12,6 +12,8 @@ from pathlib import Path
 
 import perdure
 
+Turn = perdure.Continue[dict[str, int]] | perdure.Break[int]
+
 paid: list[int] = []
 
 
@@ -22,7 +24,7 @@ async def pay(amount: int) -> int:
 
 @perdure.flow
 async def account(ctx: perdure.Context, payments: int) -> int:
-    async def one(ctx: perdure.Context, state: dict[str, int]) -> perdure.Continue | perdure.Break:
+    async def one(ctx: perdure.Context, state: dict[str, int]) -> Turn:
         number = state["number"] + 1
         balance = state["balance"] + await ctx.step("pay", pay, number)
         if number == payments:

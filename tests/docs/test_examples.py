@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, links
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "demo.py")
 
@@ -29,5 +29,13 @@ def test_an_example_prints_what_it_says(example: Path, tmp_path: Path):
     assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
 
 
-def test_there_are_examples():
-    assert len(EXAMPLES) >= 6
+def test_there_are_twenty_small_examples():
+    small = [path for path in EXAMPLES if len(path.read_text().splitlines()) <= 65]
+
+    assert len(small) == len(EXAMPLES) >= 20
+
+
+def test_the_table_of_examples_has_each_of_them():
+    table = [link for link in links(ROOT / "examples" / "README.md") if link.endswith(".py")]
+
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(table)

@@ -15,6 +15,7 @@ from tests.docs.pages import OWN, PAGES, ROOT, anchors, links, name_of, prose
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
 FLOWS = ROOT / "docs" / "flows" / "reference.md"
+ELSEWHERE = ROOT / "docs" / "flows" / "coming-from-elsewhere.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -119,6 +120,23 @@ def test_every_option_of_step_and_flow_is_in_the_reference():
     options = [*StepOptions.__struct_fields__, *inspect.signature(perdure.flow).parameters]
 
     assert [name for name in options if name != "function" and f"| `{name}` |" not in text] == []
+
+
+def test_what_the_words_of_other_systems_become_exists_here():
+    """The last cell of each row is ours: what it calls must be there."""
+    homes = {"ctx": perdure.Context, "handle": perdure.Handle, "engine": perdure.Engine, "perdure": perdure}
+    rows = [line for line in prose(ELSEWHERE).splitlines() if line.startswith("| ")]
+    named = [found for row in rows for found in re.findall(r"\b(\w+)\.(\w+)\b", row.split(" | ")[-1])]
+    known = [(home, name) for home, name in named if home in homes]
+
+    assert len(known) > 40
+    assert [f"{home}.{name}" for home, name in known if not hasattr(homes[home], name)] == []
+
+
+def test_six_operations_of_other_systems_are_shown_side_by_side():
+    headings = re.findall(r"(?m)^### (.+)$", prose(ELSEWHERE))
+
+    assert headings == ["listen", "waitForSignal", "Side effect", "Continue-as-new", "patched", "Saga"]
 
 
 def test_pages_name_no_machine():
