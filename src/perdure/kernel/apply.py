@@ -71,11 +71,9 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
                 del instance.seen[next(iter(instance.seen))]
         case CancelAsked():
             instance.cancelled = True
-        case Rewound(open=kept, forget=forgotten):
+        case Rewound(open=kept):
             for id in [id for id in instance.open if id not in kept]:
                 _close(instance, id, changed)
-            for message in forgotten:
-                instance.seen.pop(message, None)
             instance.rewound = entry.number
             instance._identity = instance.kept = instance.outcome = None
         case Redelivered(intent=id, alone=alone):

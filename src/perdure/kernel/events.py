@@ -95,7 +95,6 @@ class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
     open: tuple[bytes, ...] = ()  # intents of the past that nobody answered yet; chosen by the kernel among these
     after: int = 0  # the entry of the rewind before this one: a past is made from a history that others may change
     force: bool = False  # drop what is running, too
-    forget: tuple[str, ...] = ()  # ids of messages that did not happen: they may be sent again
     renew: tuple[str, ...] | None = ()  # locations whose work is another than before, with a new key; None: all
     again: tuple[str, ...] = ()  # locations that failed; their timers run anew
 

@@ -16,7 +16,7 @@ from .apply import apply
 from .decision import NOTHING, Decision
 from .effects import attempt_of
 from .entry import Entry, decode, encode, pack
-from .events import KERNEL_ONLY, Address, CancelAsked, Event, Message, Received, Retried, Rewound, Started
+from .events import KERNEL_ONLY, Address, CancelAsked, Event, Received, Retried, Rewound, Started
 from .instance import Instance
 from .location import Patterns
 from .receipt import Receipt
@@ -117,7 +117,7 @@ class Behind:
             here = Item(entry.number, entry.at, now.event, decision, now.location, now.attempt, "again", seed)
             self.items.append(here)
             decision = NOTHING
-        mark = msgspec.structs.replace(rewound, past=write(Past(())), force=False, forget=())
+        mark = msgspec.structs.replace(rewound, past=write(Past(())), force=False)
         self.items.append(Item(entry.number, entry.at, mark, decision, way="again", seed=seed))
 
     def _delivered(self, entry: Entry) -> Event | None:
@@ -146,11 +146,9 @@ class Behind:
         """Go back to a point. What came later did not happen."""
         same, now = self._until(point)
         first = self.items[point.place].number
-        dropped = [item.event for item in self.items[point.place + len(now) :]]
-        messages = tuple([event.id for event in dropped if type(event) is Message and event.id])
         open = tuple([id for id in self.instance.open if self._opened_in[id] < first])
         past = Past((*same, *now), self._noted)
-        return Rewound(write(past), to, open, self.instance.rewound, force, messages, renew=None)
+        return Rewound(write(past), to, open, self.instance.rewound, force, renew=None)
 
     def retry(self) -> Rewound:
         """Of an instance that has failed: what failed is done again, and all else stays done."""

@@ -162,9 +162,6 @@ class Auditor(_Fold):
                 self._messages_recorded[instance.id, id] += 1
                 if self._messages_recorded[instance.id, id] > 1:
                     raise Violation(f"{instance.address} took the message {id!r} twice")
-            case Rewound(forget=ids):
-                for message in ids:
-                    self._messages_recorded[instance.id, message] = 0
             case Received(intent=id) if id in self.calls:
                 call = self.calls[id]
                 call.receipts += 1
@@ -231,7 +228,7 @@ class Auditor(_Fold):
             raise Violation(f"{type(event).__name__} to {to} was acknowledged, but no such instance is durable")
         match event:
             case Message(id=id) if id:
-                if (answer.instance, id) not in self._messages_recorded and not self._in_inbox(event):
+                if not self._messages_recorded[answer.instance, id] and not self._in_inbox(event):
                     raise Violation(f"the message {id!r} to {to} was acknowledged and is not durable")
             case CancelAsked():
                 live = self._live.get(answer.instance)
