@@ -340,7 +340,7 @@ async def stubborn(ctx: Context) -> list[Any]:
     async def right() -> int:
         return int(await ctx.child(picky, key=f"{ctx.key}-child"))
 
-    first = await ctx.step.options(undo=triple)("first", double, 1)
+    first = await ctx.step.options(undo=double)("first", double, 1)
     both = await ctx.join("both", {"left": left, "right": right})
     return [first, both["left"], both["right"], await ctx.step("last", double, 5)]
 
