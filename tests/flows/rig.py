@@ -20,10 +20,12 @@ from perdure.errors import Fatal
 from perdure.executors.info import NO_WORK
 from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Call, Child, Effect, attempt_of, due_of
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
+from perdure.kernel.entry import Entry
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild as MustRebuild
 from perdure.kernel.moment import Moment
+from perdure.kernel.past import Behind
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.ports.executor import Work
 
@@ -35,7 +37,12 @@ Rebuild = Literal["never", "journal", "snapshot"]
 
 class Rig:
     def __init__(
-        self, flow: perdure.Flow[..., Any], *args: Any, rebuild: Rebuild = "never", seed: int | None = None
+        self,
+        flow: perdure.Flow[..., Any],
+        *args: Any,
+        rebuild: Rebuild = "never",
+        seed: int | None = None,
+        booms: int = 0,
     ) -> None:
         self.flow = flow
         self.rebuild = rebuild
@@ -52,6 +59,7 @@ class Rig:
         self.tail: list[tuple[Event, Moment, Decision]] = []
         self.replayed_max = 0
         self.code_changed = False
+        self.booms = booms  # so many steps named boom fail
         self.deliver(Started(flow.name, "k", flow.encode_input(args, {}), b"seed" * 4, "1"))
 
     def _machine(self, snapshot: bytes | None) -> Any:
@@ -94,6 +102,35 @@ class Rig:
         self.replayed_max = max(
             self.replayed_max, len(self.tail if self.machine.log is None else self.machine.log.items)
         )
+
+    # ---- another past -------------------------------------------------------------------------------------
+
+    @property
+    def behind(self) -> Behind:
+        entries = [
+            Entry(moment.number, 1, moment.number, moment.at, event, decision, (), ())
+            for event, moment, decision in self.entries
+        ]
+        return Behind(Address(self.flow.name, "k"), entries)
+
+    def retry(self) -> Decision:
+        return self._go_back(self.behind.retry())
+
+    def rewind(self, to: str) -> Decision:
+        behind = self.behind
+        point = behind.point_of(to)
+        assert point is not None, f"nothing was done at {to}"
+        return self._go_back(behind.rewind(to, point, force=True))
+
+    def _go_back(self, event: Rewound) -> Decision:
+        """As the kernel does it: what is open still stays open, and a new machine is told its past."""
+        event = msgspec.structs.replace(event, open=tuple(id for id in event.open if id in self.open))
+        self.machine.dispose()
+        self.machine = self._machine(None)
+        self.snapshot, self.tail = None, []
+        self.open = {id: effect for id, effect in self.open.items() if id in event.open}
+        self.identity = self.identity.in_life(len(self.entries) + 1)
+        return self.deliver(event)
 
     def send(self, name: str, body: object = None) -> Decision:
         return self.deliver(Message(name, encode(to_plain(body))))
@@ -158,6 +195,9 @@ class Rig:
         if not isinstance(effect, Call):
             return DONE if not hasattr(effect, "names") else Receipt("timeout", error=Failure("Timeout", "late"))
         self.calls.append(effect.location)
+        if effect.location.rpartition("/")[2].startswith("boom") and self.booms > 0:
+            self.booms -= 1
+            return Receipt("error", error=Failure("Fatal", "boom", retry=False))
         work = self.machine.work(id)
         if work is None and self.code_changed:
             return NO_WORK

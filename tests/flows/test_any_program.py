@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
@@ -60,6 +62,10 @@ async def run(ctx: Context, program: Program) -> Any:  # one case for each kind
     match program:
         case ["step"]:
             return await ctx.step("s", echo, 1)
+        case ["boom"]:
+            return await ctx.step("boom", echo, 3)
+        case ["done"]:
+            return await ctx.step.options(undo=echo)("d", echo, 4)
         case ["fail"]:
             try:
                 await ctx.step("f", fail)
@@ -151,3 +157,74 @@ def test_any_program_decides_the_same_however_often_it_is_rebuilt(
 
     assert results[1] == results[2] == results[0]
     assert rigs[1].entries == rigs[2].entries == rigs[0].entries
+
+
+# ---- another past ----------------------------------------------------------------------------------------------------
+
+failing = st.recursive(st.one_of(leaves, st.just(["boom"]), st.just(["done"])), inner, max_leaves=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    failing,
+    st.lists(st.sampled_from("abc"), max_size=6),
+    st.integers(0, 2**32),
+    st.lists(st.integers(0, 25), max_size=3),
+    st.integers(0, 4),
+)
+def test_any_program_that_is_rewound_and_retried_decides_the_same_however_often_it_is_rebuilt(
+    program: Program, mail: list[str], seed: int, rewinds: list[int], booms: int
+) -> None:
+    rigs = [Rig(interpreter, program, rebuild=r, seed=seed, booms=booms) for r in ("never", "journal", "snapshot")]
+
+    for rig in rigs:
+        wander(rig, mail, rewinds, seed)
+
+    assert rigs[1].entries == rigs[2].entries == rigs[0].entries
+
+
+def wander(rig: Rig, mail: list[str], rewinds: list[int], seed: int) -> None:
+    """Messages come between the answers; a person goes back to anything that was ever opened, and retries failures."""
+    dice = random.Random(seed)
+    for n in range(400):
+        if rig.outcome is not None:
+            if rig.outcome.status != "failed" or n > 300:
+                return
+            rig.retry()
+        elif n in rewinds:
+            opened = {effect.location for _, _, decision in rig.entries for effect in decision.open}
+            known = sorted(location for location in opened if rig.behind.point_of(location) is not None)
+            if known:
+                rig.rewind(dice.choice(known))
+        elif n < 3 * len(mail) and n % 3 == 2:
+            rig.send(mail[n // 3], n)
+        else:
+            rig.run_some(1)
+
+
+plain = st.recursive(
+    st.one_of(st.just(["step"]), st.just(["boom"]), st.just(["fail"])),
+    lambda programs: st.one_of(
+        st.tuples(st.just("sequence"), st.lists(programs, min_size=1, max_size=3)).map(list),
+        st.tuples(st.just("join"), st.lists(programs, min_size=1, max_size=3)).map(list),
+        st.tuples(st.just("map"), st.lists(programs, min_size=1, max_size=3), st.integers(1, 3)).map(list),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(plain, st.integers(0, 2**32), st.integers(0, 6))
+def test_a_retry_does_what_failed_again_and_nothing_else(program: Program, seed: int, booms: int) -> None:
+    calm = Rig(interpreter, program, seed=seed)
+    calm.run()
+    rig = Rig(interpreter, program, rebuild="journal", seed=seed, booms=booms)
+
+    for _ in range(booms + 1):
+        rig.run_some(1000)
+        if rig.outcome is not None and rig.outcome.status == "failed":
+            rig.retry()
+
+    assert rig.result == calm.result
+    kept = Counter(location for location in rig.calls if not location.rpartition("/")[2].startswith("boom"))
+    assert kept == Counter(location for location in calm.calls if not location.rpartition("/")[2].startswith("boom"))
