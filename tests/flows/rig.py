@@ -18,11 +18,14 @@ import perdure
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import Fatal
 from perdure.executors.info import NO_WORK
+from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Call, Child, Effect, attempt_of, due_of
-from perdure.kernel.entry import Entry
+from perdure.kernel.entry import Entry, pack
+from perdure.kernel.entry import encode as encode_entry
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started
 from perdure.kernel.identity import Identity
+from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Rebuild as MustRebuild
 from perdure.kernel.moment import Moment
 from perdure.kernel.past import Behind
@@ -107,14 +110,18 @@ class Rig:
 
     @property
     def behind(self) -> Behind:
-        entries = [
-            Entry(moment.number, 1, moment.number, moment.at, event, decision, (), ())
-            for event, moment, decision in self.entries
-        ]
-        return Behind(Address(self.flow.name, "k"), entries)
+        patterns, rows = Patterns(), []
+        for event, moment, decision in self.entries:
+            packed, fresh = pack(decision.open, patterns)
+            patterns.learn(fresh)
+            entry = Entry(moment.number, 1, moment.number, moment.at, event, decision, (), fresh)
+            rows.append(JournalRow(moment.number, 1, moment.at, encode_entry(entry, packed)))
+        return Behind(Address(self.flow.name, "k"), rows)
 
     def retry(self) -> Decision:
-        return self._go_back(self.behind.retry())
+        event = self.behind.retry()
+        assert event is not None
+        return self._go_back(event)
 
     def rewind(self, to: str) -> Decision:
         behind = self.behind

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.kernel.events import Rewound
+from tests.entries import entries_of
 
 from .conftest import Stage, becomes, until
 
@@ -313,6 +315,37 @@ async def test_loops_that_were_pruned_go_on_after_a_retry(stage: Stage) -> None:
             await handle.retry()
         assert await handle.result(timeout=60) == 200
         assert calls.made.count("add") == 201
+
+
+async def test_a_long_loop_has_a_short_past(stage: Stage) -> None:
+    calls = Calls(boom=2)
+
+    @perdure.flow
+    async def long(ctx: perdure.Context) -> int:
+        async def add() -> str:
+            calls.made.append("add")
+            return "x" * 1000
+
+        async def body(ctx: perdure.Context, number: int) -> Any:
+            await ctx.step("add", add)
+            if number in (250, 300):
+                await ctx.step("boom", calls.call, "boom")
+            return perdure.Break(number) if number == 400 else perdure.Continue(number + 1)
+
+        return await ctx.loop("loop", body, 0, keep=3, prune_every=3)
+
+    async with stage.open(long) as engine:
+        handle = await engine.start(long)
+        await fails(handle)
+        await handle.retry()
+        await fails(handle)
+        await handle.rewind("loop/~250/boom")
+        assert await handle.result(timeout=60) == 400
+        assert calls.made.count("add") == 401
+        rows = await engine.queries.history((await handle.summary()).id)
+        pasts = [len(entry.event.past) for entry in entries_of(rows) if isinstance(entry.event, Rewound)]
+        assert len(pasts) == 2
+        assert max(pasts) < sum(len(row.body) for row in rows) / 4
 
 
 async def test_only_what_failed_or_is_stuck_can_be_retried(stage: Stage) -> None:

@@ -640,7 +640,12 @@ class FlowMachine:
         """Live through a past, then go on from there: all that is open then is opened now."""
         past = read(event.past)
         self.noted_before = frozenset(past.noted)
-        self._reliving = reliving = Reliving()
+        if past.base:
+            self.log = Log()
+            self._restore(past.base)
+        self._reliving = reliving = self._reliving or Reliving()
+        for operation in self._operations.values():
+            reliving.opened(operation, self.moment.at)
         noted: list[str] = []
         for item in past.items:
             if item.way != "now":

@@ -13,13 +13,15 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from .apply import apply
+from .batch import JournalRow, SnapshotRow
 from .decision import NOTHING, Decision
 from .effects import attempt_of
 from .entry import Entry, decode, encode, pack
 from .events import KERNEL_ONLY, Address, CancelAsked, Event, Received, Retried, Rewound, Started
-from .instance import Instance
+from .instance import Instance, Intent
 from .location import Patterns
 from .receipt import Receipt
+from .snapshot import restore
 
 Way = Literal["same", "again", "now"]
 """How a machine takes an item of its past: it must decide what it decided then; it decides anew, at the time of then;
@@ -44,12 +46,14 @@ class Item(msgspec.Struct, frozen=True):
 class Past(msgspec.Struct, frozen=True):
     items: tuple[Item, ...]
     noted: tuple[str, ...] = ()  # in what is now decided anew: a version that was pinned stays pinned
+    base: bytes = b""  # what the machine had saved before the first item; empty: that is the first of all
 
 
 class _Packed(msgspec.Struct, array_like=True):
     seeds: list[bytes]
     items: list[tuple[bytes, int, str, int, int, int]]
     noted: tuple[str, ...]
+    base: bytes
 
 
 def write(past: Past) -> bytes:
@@ -62,7 +66,7 @@ def write(past: Past) -> bytes:
         way, seed = WAYS.index(item.way), seeds.index(item.seed)
         items.append((encode(entry, packed), item.at, item.location, item.attempt, way, seed))
         patterns.learn(fresh)
-    return msgspec.msgpack.encode(_Packed(seeds, items, past.noted))
+    return msgspec.msgpack.encode(_Packed(seeds, items, past.noted, past.base))
 
 
 def read(data: bytes) -> Past:
@@ -73,7 +77,7 @@ def read(data: bytes) -> Past:
         entry = decode(0, 0, at, body, patterns)
         event, decision = entry.event, entry.decision
         items.append(Item(entry.number, at, event, decision, location, attempt, WAYS[way], packed.seeds[seed]))
-    return Past(tuple(items), packed.noted)
+    return Past(tuple(items), packed.noted, packed.base)
 
 
 class Point(NamedTuple):
@@ -84,24 +88,30 @@ class Point(NamedTuple):
 
 
 class Behind:
-    """What an instance has behind it. Where it was rewound, the past that it was given then, and what came after."""
+    """What an instance has behind it, from its beginning or from a snapshot on.
 
-    def __init__(self, address: Address, entries: Iterable[Entry]) -> None:
-        self.instance = Instance(address)
+    Where it was rewound, that is the past that it was given then, and what came after.
+    """
+
+    def __init__(self, address: Address, rows: Iterable[JournalRow], snapshot: SnapshotRow | None = None) -> None:
+        self.instance = Instance(address) if snapshot is None else restore(snapshot)
         self.items: list[Item] = []
+        self._base = self.instance.snapshot_at or b""
         self._noted: tuple[str, ...] = ()
         self._kept: Event | None = None
         self._names: dict[bytes, tuple[str, int]] = {}
         self._opened_in: dict[bytes, int] = {}
-        for entry in entries:
-            self._read(entry)
+        for intent in self.instance.open.values():
+            self._opened(intent, self.instance.version)
+        patterns = Patterns(self.instance.patterns.texts())
+        for row in rows:
+            self._read(decode(row.seq, row.instance, row.at, row.body, patterns))
 
     def _read(self, entry: Entry) -> None:
         event = self._delivered(entry)
         location, attempt = self._names.get(event.intent, ("", 0)) if type(event) is Received else ("", 0)
         for intent in apply(self.instance, entry).opened:
-            self._names[intent.id] = intent.effect.location, attempt_of(intent.effect)
-            self._opened_in[intent.id] = entry.number
+            self._opened(intent, entry.number)
         if event is None:
             return
         rewound = event if type(event) is Rewound else event.forked if type(event) is Started else None
@@ -110,6 +120,7 @@ class Behind:
             self.items.append(Item(entry.number, entry.at, event, entry.decision, location, attempt, seed=seed))
             return
         past = read(rewound.past)
+        self._base = past.base
         self.items = [item for item in past.items if item.way != "now"]
         self._noted = (*past.noted, *entry.decision.noted)
         decision = entry.decision
@@ -119,6 +130,10 @@ class Behind:
             decision = NOTHING
         mark = msgspec.structs.replace(rewound, past=write(Past(())), force=False)
         self.items.append(Item(entry.number, entry.at, mark, decision, way="again", seed=seed))
+
+    def _opened(self, intent: Intent, number: int) -> None:
+        self._names[intent.id] = intent.effect.location, attempt_of(intent.effect)
+        self._opened_in[intent.id] = number
 
     def _delivered(self, entry: Entry) -> Event | None:
         """The event that an entry delivered; of a kept one, the entry of the retry that delivered it."""
@@ -131,14 +146,25 @@ class Behind:
             event, self._kept = self._kept, None
         return None if type(event) in KERNEL_ONLY else event
 
+    @property
+    def input(self) -> bytes:
+        first = self.items[0].event
+        assert type(first) is Started, "a whole past begins with its start"
+        return first.input
+
     def point_of(self, location: str) -> Point | None:
-        """Where the operation at a location begins, or the first one below it; None: nothing was done there."""
+        """Where the operation at a location begins, or the first one below it; None: nothing was done there.
+
+        After a snapshot there may be only a part of what is below a location: there it must be this very one.
+        """
         for place, item in enumerate(self.items):
             notes = [note.partition(" ")[2] for note in item.decision.noted]
             opened = [effect.location for effect in item.decision.open] + notes
-            if any(_within(each, location) for each in opened):
+            if location in opened or (not self._base and any(_within(each, location) for each in opened)):
                 return Point(place, now=type(item.event) is not Rewound)
-            if _within(item.location, location):  # what was decided anew, in a rewind, says only what was answered
+            if not self._base and _within(
+                item.location, location
+            ):  # what was decided anew, in a rewind, says only what was answered
                 return Point(place, now=False)
         return None
 
@@ -147,14 +173,19 @@ class Behind:
         same, now = self._until(point)
         first = self.items[point.place].number
         open = tuple([id for id in self.instance.open if self._opened_in[id] < first])
-        past = Past((*same, *now), self._noted)
+        past = Past((*same, *now), self._noted, self._base)
         return Rewound(write(past), to, open, self.instance.rewound, force, renew=None)
 
-    def retry(self) -> Rewound:
-        """Of an instance that has failed: what failed is done again, and all else stays done."""
+    def retry(self) -> Rewound | None:
+        """Of an instance that has failed: what failed is done again, and all else stays done.
+
+        None: some of that lies before the snapshot.
+        """
         outcome = self.instance.outcome
         assert outcome is not None
         again = set(outcome.again)
+        if self._base and not again <= {item.location for item in self.items}:
+            return None
         first = next((place for place, item in enumerate(self.items) if _answers(item, again)), len(self.items) - 1)
         rest = [item for item in self.items[first:] if not _answers(item, again)]
         past = self._past(self.items[:first], rest)
@@ -185,7 +216,7 @@ class Behind:
             msgspec.structs.replace(item, decision=NOTHING, way="now" if item.way == "now" else "again")
             for item in rest
         ]
-        return Past((*same, *anew), (*self._noted, *noted))
+        return Past((*same, *anew), (*self._noted, *noted), self._base)
 
 
 def _within(location: str, scope: str) -> bool:

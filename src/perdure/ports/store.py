@@ -120,6 +120,10 @@ class Queries(Protocol):
         """The journal rows of one instance, in order, with seq > `after`."""
         ...
 
+    async def record(self, ref: Ref) -> Record | None:
+        """What `Store.load` finds of an instance: its past from its last snapshot on."""
+        ...
+
     async def journal(self, after: int, limit: int) -> list[JournalRow]:
         """The shard's journal in total order, with seq > `after`."""
         ...

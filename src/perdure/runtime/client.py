@@ -32,8 +32,6 @@ from perdure.errors import (
     UnknownWorkflow,
 )
 from perdure.kernel.decision import Outcome
-from perdure.kernel.entry import Entry
-from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import (
     Address,
     CancelAsked,
@@ -47,7 +45,6 @@ from perdure.kernel.events import (
     Started,
     Woken,
 )
-from perdure.kernel.location import Patterns
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.past import Behind, Point
 from perdure.kernel.receipt import Failure, Receipt
@@ -425,7 +422,9 @@ class Handle(Generic[R]):
         if head is None or head.status != Status.FAILED:
             await self._door.put(self._to(), Retried())
         else:
-            await self._rewind((await self._behind()).retry())
+            event = (await self._behind()).retry() or (await self._behind(whole=True)).retry()
+            assert event is not None, "the whole past has all that was done"
+            await self._rewind(event)
 
     async def rewind(self, to: str, *, force: bool = False) -> None:
         """Go back to the operation at a location: it and all that came after it did not happen, and are done anew.
@@ -434,6 +433,8 @@ class Handle(Generic[R]):
         would be dropped; `force` cancels it. Values that were published stay readable.
         """
         behind = await self._behind()
+        if behind.point_of(_checked_text(to, "a location")) is None:
+            behind = await self._behind(whole=True)
         await self._rewind(behind.rewind(to, self._point(behind, to), force))
 
     async def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> Handle[R]:
@@ -441,7 +442,7 @@ class Handle(Generic[R]):
 
         `edit` has other values for steps that were answered before, by location. This instance goes on as it was.
         """
-        behind = await self._behind()
+        behind = await self._behind(whole=True)
         point = self._point(behind, at)
         if behind.cancelled(point):
             raise CallerError(f"{self.address} was cancelled before {at!r}: a fork there would be cancelled too")
@@ -452,13 +453,13 @@ class Handle(Generic[R]):
         address = Address(self.workflow, _checked_key(key))
         if key is not None and await self._door.queries.head(address) is not None:
             raise KeyInUse(f"{address} exists already; a fork needs a key of its own")
-        first = (await self._entries())[0].event
-        assert type(first) is Started
         seed, state = self._door.entropy(), behind.instance
         forked = _bounded(
             behind.fork(address.key, at, point, {each: encode(to_plain(values[each])) for each in values})
         )
-        event = Started(self.workflow, address.key, first.input, seed, state.definition, tags=state.tags, forked=forked)
+        event = Started(
+            self.workflow, address.key, behind.input, seed, state.definition, tags=state.tags, forked=forked
+        )
         return Handle(self._door, address, self._workflow, await self._door.put(address, event, new=key is None))
 
     def _point(self, behind: Behind, location: str) -> Point:
@@ -473,13 +474,13 @@ class Handle(Generic[R]):
             raise CallerError(f"{self.address} was started again since: only the last one can go back")
         await self._door.put(self._to(), _bounded(event))
 
-    async def _behind(self) -> Behind:
-        return Behind(self.address, await self._entries())
-
-    async def _entries(self) -> list[Entry]:
-        patterns = Patterns()
-        rows = await self._door.queries.history(await self._id())
-        return [decode_entry(row.seq, row.instance, row.at, row.body, patterns) for row in rows]
+    async def _behind(self, *, whole: bool = False) -> Behind:
+        """From the last snapshot on, or from the beginning."""
+        instance = await self._id()
+        record = None if whole else await self._door.queries.record(instance)
+        if record is None or record.snapshot is None:
+            return Behind(self.address, await self._door.queries.history(instance))
+        return Behind(self.address, record.rows, record.snapshot)
 
     async def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
         """Answer for a step whose outcome is unknown, and at which the instance is stuck: its value, or its error.

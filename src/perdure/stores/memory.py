@@ -218,6 +218,10 @@ class MemoryStore:
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
         return list(islice(self._after(self.database.histories.get(instance, []), after), limit))
 
+    async def record(self, ref: Ref) -> Record | None:
+        head = self._head(ref)
+        return None if head is None else self._record(head)
+
     async def journal(self, after: int, limit: int) -> list[JournalRow]:
         return list(islice(self._after(self.database.journal, after), limit))
 

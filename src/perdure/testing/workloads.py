@@ -741,7 +741,9 @@ def _help(world: World, done: set[str]) -> None:
 
     stubborn_now = _seen(world, parent)
     if stubborn_now is not None and stubborn_now.status is Status.FAILED and not world.asks("retry"):
-        world.request(parent, world.behind(parent).retry(), "retry")
+        again = world.behind(parent).retry()
+        assert again is not None
+        world.request(parent, again, "retry")
     child_now = _seen(world, child)
     if child_now is not None and _waits(child_now, "word"):
         generation = child_now.generation

@@ -22,9 +22,7 @@ from perdure.codec import decode, encode, to_plain
 from perdure.errors import StoreError
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
-from perdure.kernel.location import Patterns
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.past import Behind
 from perdure.kernel.receipt import Failure, Receipt
@@ -466,9 +464,7 @@ class World:
 
     def behind(self, address: Address) -> Behind:
         """What an instance has behind it, as far as that is durable."""
-        patterns = Patterns()
-        rows = self.database.histories[self.database.names[address.workflow, address.key]]
-        return Behind(address, [decode_entry(row.seq, row.instance, row.at, row.body, patterns) for row in rows])
+        return Behind(address, self.database.histories[self.database.names[address.workflow, address.key]])
 
     def retry(self, workflow: str, key: str) -> None:
         """A person says: try again."""

@@ -15,7 +15,7 @@ import apsw
 
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow
 from perdure.kernel.events import Address, Ref
-from perdure.ports.store import Filter, Owner, Posted
+from perdure.ports.store import Filter, Owner, Posted, Record
 from perdure.stores.posting import TAKEN, judge
 
 from . import reads
@@ -62,6 +62,9 @@ class SqliteQueries:
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
         return self._ask(reads.history, instance, after, limit)
+
+    async def record(self, ref: Ref) -> Record | None:
+        return self._ask(reads.record, ref)
 
     async def journal(self, after: int, limit: int) -> list[JournalRow]:
         return self._ask(reads.journal, after, limit)
