@@ -329,9 +329,9 @@ def flow(
     """Make an `async def f(ctx, ...)` durable.
 
     name: what the journal calls it (default: the function's name). version: text, recorded with each
-    instance. strict: an engine refuses the flow if its source has what a replay would not repeat (default: it
-    warns). strict_names: refuse the same name twice in one scope. cleanup: how long `finally` blocks may run
-    after a cancel.
+    instance, which runs on that version as long as it is registered; numbers in it count as numbers. strict: an
+    engine refuses the flow if its source has what a replay would not repeat (default: it warns). strict_names:
+    refuse the same name twice in one scope. cleanup: how long `finally` blocks may run after a cancel.
     """
 
     def define(function: Any) -> Flow[Any, Any]:
@@ -339,7 +339,8 @@ def flow(
         called = function.__name__ if name is None else text(name, "the name of a flow")
         if "/" in called:
             raise BadCall(f"the name of a flow has no slash, found {called!r}: an instance is named workflow/key")
-        return Flow(function, called, str(version), strict=strict, strict_names=strict_names, cleanup=seconds(cleanup))
+        of = text(str(version), "the version of a flow")
+        return Flow(function, called, of, strict=strict, strict_names=strict_names, cleanup=seconds(cleanup))
 
     return define if function is None else define(function)
 

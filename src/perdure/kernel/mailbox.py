@@ -33,7 +33,16 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
 class Refused(msgspec.Struct, frozen=True, gc=False):
     """Not recorded. A refusal is part of normal life; the runtime turns it into a typed error for a caller."""
 
-    code: Literal["unknown-workflow", "unknown-instance", "key-in-use", "ended", "not-stuck", "too-large", "refused"]
+    code: Literal[
+        "unknown-workflow",
+        "unknown-version",
+        "unknown-instance",
+        "key-in-use",
+        "ended",
+        "not-stuck",
+        "too-large",
+        "refused",
+    ]
     reason: str
 
 

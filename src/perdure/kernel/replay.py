@@ -37,6 +37,15 @@ def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalR
 
 def rebuild(instance: Instance, workflow: Workflow) -> Machine:
     """The live machine of a folded instance, by delivering again what was delivered."""
+    try:
+        return _replayed(instance, workflow)
+    except Divergence as error:
+        if instance.definition != workflow.version:
+            error.advice = f"{_other_version(instance, workflow)}\n{error.advice}".rstrip()
+        raise
+
+
+def _replayed(instance: Instance, workflow: Workflow) -> Machine:
     machine = workflow.machine(str(instance.address), instance.snapshot_at)
     if not instance.tail:
         return machine
@@ -49,6 +58,13 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
         machine.dispose()
         raise
     return machine
+
+
+def _other_version(instance: Instance, workflow: Workflow) -> str:
+    return (
+        f"It started with version {instance.definition}, which is not registered: it was replayed on version "
+        f"{workflow.version}. Register version {instance.definition} too, and it goes on with that."
+    )
 
 
 def deliveries(entries: Iterable[Entry]) -> Iterable[tuple[Entry, Event]]:

@@ -206,7 +206,7 @@ class _Fold:
         address = Address(effect.workflow, effect.key)
         seed = Moment(entry.at, instance.seed, entry.number).entropy()[:16] + intent
         parent = Parent(instance.id, intent, effect.detached)
-        start = Started(effect.workflow, effect.key, effect.input, seed, parent=parent)
+        start = Started(effect.workflow, effect.key, effect.input, seed, effect.version, parent)
         self._starts[instance.id, intent] = address, start
 
     def _child_left(self, instance: Instance, event: Event, intent: Intent) -> None:
