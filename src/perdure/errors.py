@@ -512,7 +512,9 @@ class InstanceStuck(PerdureError):
         kind = getattr(self.error, "type", "")
         if kind in ("OutcomeUnknown", "UndoFailed"):
             return f"{self.instance} is stuck{place}: {self.error}; settle it, or retry to run it again, or cancel it"
-        return f"{self.instance} is stuck{place}: {self.error}; put it right, then retry or cancel it"
+        error = str(self.error)
+        then = "; put it right," if "\n" not in error else "\nPut it right,"
+        return f"{self.instance} is stuck{place}: {error}{then} then retry or cancel it"
 
 
 class InstanceCancelled(PerdureError):

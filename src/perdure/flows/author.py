@@ -8,14 +8,27 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from math import isnan, nan
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 import msgspec
 
 from perdure.codec import Signature, decode, encode
 from perdure.errors import BadCall, NotAFlow, TooLarge
 from perdure.kernel.decision import Decision
-from perdure.kernel.effects import Effect, attempt_of
+from perdure.kernel.difference import Difference, Explanation
+from perdure.kernel.effects import attempt_of
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.receipt import Failure
@@ -24,6 +37,8 @@ from perdure.kernel.routing import Subscription
 from .scope import text
 
 if TYPE_CHECKING:
+    from .machine import FlowMachine
+    from .names import Names
     from .source import Finding
 
 P = ParamSpec("P")
@@ -247,8 +262,10 @@ class Flow(Generic[P, R]):
             or [(send.to, send.name) for send in recorded.send] != [(send.to, send.name) for send in current.send]
         )
 
-    def where(self, machine: Machine, effect: Effect | None) -> str:
-        return machine.source(effect) if hasattr(machine, "source") else ""
+    def explain(self, machine: Machine, difference: Difference) -> Explanation:
+        from .advice import explain
+
+        return explain(cast("FlowMachine", machine), difference)
 
     # ---- what an engine needs that takes it up, and `perdure check` ----------------------------------------
 
@@ -258,6 +275,13 @@ class Flow(Generic[P, R]):
         from .source import findings
 
         return findings(self.function)
+
+    @functools.cached_property
+    def names(self) -> Names:
+        """Which operations its source has, for the advice that a divergence gives."""
+        from .names import Names
+
+        return Names(self.function)
 
     def registered(self) -> None:
         """Warn of the findings, once; a strict flow with findings is refused."""

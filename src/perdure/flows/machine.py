@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, Never
 import msgspec
 
 from perdure.codec import decode, encode, from_plain
-from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
+from perdure.errors import BadCall, CallerError, Deadlock, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send, Stuck
+from perdure.kernel.difference import Difference
 from perdure.kernel.effects import Call, Effect, Timer, Wait
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Retried, Settled, Started, Woken
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
+from perdure.kernel.replay import divergence
 from perdure.kernel.status import Status
 
 from . import scope as scopes
@@ -571,12 +573,16 @@ class FlowMachine:
         self._resume = dict(marks)
         try:
             for item in items:
-                self._replay(item, Moment(item.at, seed, item.number, item.decision))
+                current = self._replay(item, Moment(item.at, seed, item.number, item.decision))
+                if not same_operations(item.decision, current):
+                    later = tuple([item.decision for item in items])
+                    difference = Difference(item.decision, current, later)
+                    raise divergence(self.address, item.number, self.flow, self, difference)
         except BaseException:
             self.dispose()
             raise
 
-    def _replay(self, item: Item, moment: Moment) -> None:
+    def _replay(self, item: Item, moment: Moment) -> Decision:
         if item.ghost:
             self.moment, self.loop.now = moment, moment.at
             self._opened.clear()
@@ -588,13 +594,10 @@ class FlowMachine:
         current = self._decision()
         if self.passed_by == moment.number:
             current = in_order(current, item.decision)
-        if not same_operations(item.decision, current):
-            recorded = ", ".join(e.location for e in item.decision.open) or "nothing more"
-            now = ", ".join(e.location for e in current.open) or "nothing more"
-            raise Divergence(self.address, item.number, recorded, now, source=self.source(None))
         self._taken.pop(moment.number, None)
         assert self.log is not None
         self.log.append(item)
+        return current
 
     def _shape(self) -> tuple[object, ...]:
         """What must be equal in a machine and its rebuilt twin, as far as that can be seen from outside."""
@@ -605,9 +608,8 @@ class FlowMachine:
 
     # ---- telling where -------------------------------------------------------------------------------------
 
-    def source(self, effect: Effect | None) -> str:
-        """Where the flow's code stands now, as file:line; for an effect, the place that asks for it."""
-        location = effect.location if effect is not None else ""
+    def source(self, location: str) -> str:
+        """Where the flow's code stands now, as file:line: the place that asks for what is at a location."""
         tasks = [task for task in self.loop.pending() if location.startswith(task.path)]
         for task in sorted(tasks, key=lambda task: len(task.path), reverse=True):  # the innermost scope first
             place = source_of(task.get_coro())

@@ -34,6 +34,7 @@ from perdure.kernel.batch import (
     WorkRow,
 )
 from perdure.kernel.decision import Decision, Outcome, Send
+from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import (
     Address,
@@ -188,8 +189,8 @@ class PuppetShow:
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current
 
-    def where(self, machine: Machine, effect: Effect | None) -> str:
-        return ""
+    def explain(self, machine: Machine, difference: Difference) -> Explanation:
+        return Explanation()
 
 
 class Player:

@@ -21,6 +21,7 @@ from ..console import Console
 from ..console import command as define
 from ..exits import Exit
 from ..load import load_all
+from ..text import indented
 
 PAGE = 200
 
@@ -43,7 +44,7 @@ def command(console: Console, targets: tuple[str, ...]) -> None:
     unsafe = [each for each in found if each["divergence"] is not None]
     counts = dict(Counter("unsafe" if each["divergence"] else "safe" for each in found))
     document = {"replayed": len(found), "safe": counts.get("safe", 0), "unsafe": unsafe}
-    lines = [f"{click.style(each['id'], bold=True)}: {each['divergence']}" for each in unsafe]
+    lines = [f"{click.style(each['id'], bold=True)}: {_shown(each['id'], each['divergence'])}" for each in unsafe]
     lines.append(f"{len(found)} instances replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
     console.answer(document, "\n".join(lines))
     sys.exit(Exit.FAILED if unsafe else Exit.OK)
@@ -62,6 +63,10 @@ async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[
                     rows = await queries.history(head.id)
                     found.append({"id": str(address), "divergence": _divergence(address, rows, workflow)})
     return found
+
+
+def _shown(id: str, divergence: str) -> str:
+    return indented(divergence.removeprefix(f"{id}, "))
 
 
 def _divergence(address: Address, rows: list[Any], workflow: Any) -> str | None:
