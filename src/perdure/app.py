@@ -16,6 +16,7 @@ from perdure.executors.thread import ThreadExecutor
 from perdure.flows.author import Flow
 from perdure.flows.loop import Enclosure
 from perdure.kernel.machine import Workflow
+from perdure.kernel.workflows import Workflows
 from perdure.ports.executor import Executor
 from perdure.ports.store import Queries, Store
 from perdure.runtime import collector
@@ -28,7 +29,7 @@ from perdure.runtime.shard import Shard
 class Engine(Client):
     """A client of an engine that runs in this process. Made by `perdure.open`."""
 
-    def __init__(self, door: LocalDoor, shard: Shard, workflows: dict[str, Startable[Any]]) -> None:
+    def __init__(self, door: LocalDoor, shard: Shard, workflows: Workflows[Startable[Any]]) -> None:
         super().__init__(door, workflows)
         self._shard = shard
         self.hurry = asyncio.Event()
@@ -53,12 +54,13 @@ async def open(
 ) -> AsyncIterator[Engine]:
     """Run workflows on a database: a path of a SQLite file, or ":memory:".
 
+    workflows: also several versions of one name. New instances run on the newest, others on the one they started with.
     cache: how many instances stay in memory. inline, threads, processes: how many steps of each kind run at once
     (None: no bound for inline steps, one process per core). drain: seconds that running steps get to end when the
     engine is closed; what still runs then is cut and runs again at the next open.
     """
-    known = _by_name(workflows)
-    for workflow in known.values():
+    known = _registered(workflows)
+    for workflow in known:
         if isinstance(workflow, Flow):
             workflow.registered()
     loop = asyncio.get_running_loop()
@@ -70,7 +72,7 @@ async def open(
             store,
             SystemClock(loop),
             executors,
-            known.values(),
+            known,
             owner=f"{os.path.basename(sys.argv[0]) or 'python'}",
             listener=door,
             cache=cache,
@@ -81,7 +83,7 @@ async def open(
         settled = loop.create_future()
         shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
         await settled
-        engine = Engine(door, shard, cast(dict[str, Startable[Any]], known))
+        engine = Engine(door, shard, cast(Workflows[Startable[Any]], known))
         try:
             with collector.seldom():
                 yield engine
@@ -98,7 +100,7 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
     """Talk to the engine of another process: start, send, cancel, read. Needs no code; `workflows` converts types."""
     store = _connect_store(url)
     try:
-        yield Client(RemoteDoor(store), cast(dict[str, Startable[Any]], _by_name(workflows)))
+        yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], _registered(workflows)))
     finally:
         store.close()
 
@@ -155,16 +157,14 @@ async def _stop(shard: Shard, door: LocalDoor, drain: float, hurry: asyncio.Even
     door.close()
 
 
-def _by_name(workflows: Iterable[Any]) -> dict[str, Workflow]:
-    known: dict[str, Workflow] = {}
+def _registered(workflows: Iterable[Any]) -> Workflows[Workflow]:
     if hasattr(workflows, "machine") or isinstance(workflows, str):
         raise CallerError(f"workflows is a list of workflows, found {workflows!r}: write workflows=[...]")
-    for workflow in workflows:
+    found = list(workflows)
+    for workflow in found:
         if not hasattr(workflow, "machine") or not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
-        if known.setdefault(workflow.name, workflow) is not workflow:
-            raise CallerError(f"two workflows are named {workflow.name!r}: give one of them name=...")
-    return known
+    return Workflows(found)
 
 
 def _open_store(url: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> Store:

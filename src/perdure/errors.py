@@ -60,6 +60,7 @@ __all__ = [
     "TooLarge",
     "UnknownInstance",
     "UnknownLocation",
+    "UnknownVersion",
     "UnknownWorkflow",
 ]
 
@@ -187,26 +188,35 @@ class NewerFormat(StoreError):
 class Divergence(AuthorError):
     """The code no longer does what it did when this instance ran.
 
-    At `entry` the journal has the operation `recorded`; the code that is loaded now asks for `current`. Nothing was
-    run. Put the old code back, or keep the old order of operations, then `perdure retry` the instance.
+    At `entry` the journal has the operation `recorded`; the code that is loaded now asks for `current`, at `source`.
+    Nothing was run. Follow the `advice`, or put the old code back, then `perdure retry` the instance.
     """
 
     def __init__(  # noqa: PLR0917  # an exception's arguments are its facts
-        self, instance: str, entry: int, recorded: str, current: str, location: str = "", source: str = ""
+        self,
+        instance: str,
+        entry: int,
+        recorded: str,
+        current: str,
+        location: str = "",
+        source: str = "",
+        advice: str = "",
     ) -> None:
-        super().__init__(instance, entry, recorded, current, location, source)
+        super().__init__(instance, entry, recorded, current, location, source, advice)
         self.instance = instance
         self.entry = entry
         self.recorded = recorded
         self.current = current
         self.location = location
         self.source = source
+        self.advice = advice
 
     def __str__(self) -> str:
         place = f" at {self.source}" if self.source else ""
+        advice = f"\n{self.advice}" if self.advice else ""
         return (
             f"{self.instance}, entry {self.entry}: recorded is {self.recorded}, "
-            f"but the code now asks for {self.current}{place}; nothing was run"
+            f"but the code now asks for {self.current}{place}; nothing was run{advice}"
         )
 
 
@@ -439,6 +449,14 @@ class UnknownWorkflow(CallerError):
     """No workflow of this name is registered. The text lists the names that are, and the nearest one."""
 
 
+class UnknownVersion(UnknownWorkflow):
+    """The workflow is registered, but not in the version that the start asks for. Nothing was recorded.
+
+    The text lists the versions that are registered. Register the missing one too, or start the workflow by its name:
+    that takes the newest version.
+    """
+
+
 class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
 
@@ -502,7 +520,9 @@ class InstanceStuck(PerdureError):
         kind = getattr(self.error, "type", "")
         if kind in ("OutcomeUnknown", "UndoFailed"):
             return f"{self.instance} is stuck{place}: {self.error}; settle it, or retry to run it again, or cancel it"
-        return f"{self.instance} is stuck{place}: {self.error}; put it right, then retry or cancel it"
+        error = str(self.error)
+        then = "; put it right," if "\n" not in error else "\nPut it right,"
+        return f"{self.instance} is stuck{place}: {error}{then} then retry or cancel it"
 
 
 class InstanceCancelled(PerdureError):

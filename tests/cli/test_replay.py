@@ -46,6 +46,20 @@ def test_it_says_how_many_are_safe_and_where_the_others_diverge(world: World) ->
     assert "new.py" in told["unsafe"][0]["divergence"]
 
 
+def test_an_instance_is_replayed_on_its_own_version_if_the_module_has_it(world: World) -> None:
+    (world.directory / "old.py").write_text(OLD)
+    newer = OLD[OLD.index("@perdure") :].replace("@perdure.flow", '@perdure.flow(name="order", version="2")')
+    newer = newer.replace("def order", "def newer").replace('"charge"', '"charge the card"')
+    (world.directory / "both.py").write_text(OLD + newer)
+    eventually(partial(waits, world, "k", "false"))
+
+    both = world.json("replay", "--against", "both", "--db", "shop.db")
+    only = world.json("replay", "--against", "both:newer", "--db", "shop.db", exit=1)
+
+    assert (both["safe"], len(both["unsafe"])) == (1, 0)
+    assert (only["safe"], [each["id"] for each in only["unsafe"]]) == (0, ["order/k"])
+
+
 def test_without_a_module_it_says_what_is_missing(world: World) -> None:
     answer = world.perdure("replay", "--db", "shop.db")
 

@@ -21,6 +21,7 @@ import perdure
 from perdure.kernel.events import Rewound, Started
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import deliveries
+from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter
 from tests.entries import entries_of
 
@@ -53,17 +54,19 @@ class Stage:
 
 async def replays(engine: perdure.Engine, *workflows: Any) -> None:
     """Every history, replayed from its first entry, decides what it decided then."""
-    known = {workflow.name: workflow for workflow in workflows}
+    known = Workflows(workflows)
     for head in await engine.queries.heads(Filter(limit=1000)):
         entries = entries_of(await engine.queries.history(head.id))
         started = entries[0].event
         assert isinstance(started, Started)
-        machine = known[head.workflow].machine(f"{head.workflow}/{head.key}", None)
+        workflow = known.of(head.workflow, head.version)
+        assert workflow is not None
+        machine = workflow.machine(f"{head.workflow}/{head.key}", None)
         for entry, event in deliveries(entries):
             moment = Moment(entry.at, started.seed, entry.number, entry.decision)
             if isinstance(event, Rewound):
                 machine.dispose()
-                machine = known[head.workflow].machine(f"{head.workflow}/{head.key}", None)
+                machine = workflow.machine(f"{head.workflow}/{head.key}", None)
             if not (entry.decision.outcome and event_is_cancel_of_stuck(entries)):
                 decided = machine.deliver(event, moment)
                 recorded = msgspec.structs.replace(decided, intents=())

@@ -239,5 +239,20 @@ def same_in_every_rebuild(flow: perdure.Flow[..., Any], *args: Any, drive: Calla
     return rigs[2]
 
 
+def changed(old: Any, new: Any, drive: Callable[[Rig], Any], then: Callable[[Rig], Any] = Rig.run) -> Any:
+    """An instance begins with the old code, is driven so far, and goes on with the new one; its result."""
+    rig = Rig(perdure.flow(name="f")(old))
+    drive(rig)
+    rig.machine.dispose()
+    rig.code_changed = True
+    rig.flow = perdure.flow(name="f")(new)
+    rig.machine = rig.flow.machine("f/k", None)
+    for event, moment, recorded in rig.entries:
+        again = msgspec.structs.replace(moment, recorded=recorded)
+        decision = rig.machine.deliver(event, again)
+        assert not rig.flow.differs(recorded, decision), (recorded, decision)
+    return then(rig)
+
+
 def value_of(data: bytes | None) -> Any:
     return None if data is None else decode(data)

@@ -7,11 +7,15 @@ import random
 from collections import Counter
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perdure
 from perdure import Break, Context, Continue
+from perdure.flows.machine import FlowMachine
+from perdure.kernel.difference import Difference
+from perdure.kernel.events import Started
 
 from .rig import Rig
 
@@ -157,6 +161,30 @@ def test_any_program_decides_the_same_however_often_it_is_rebuilt(
 
     assert results[1] == results[2] == results[0]
     assert rigs[1].entries == rigs[2].entries == rigs[0].entries
+
+
+@settings(max_examples=150, deadline=None)
+@given(programs, programs, st.lists(st.sampled_from("abc"), max_size=6), st.integers(0, 2**32), st.integers(-1, 25))
+def test_any_change_of_any_program_is_explained(
+    old: Program, new: Program, mail: list[str], seed: int, cancel_at: int
+) -> None:
+    rig = Rig(interpreter, old, seed=seed)
+    drive(rig, old, mail, cancel_at)
+    rig.machine.dispose()
+    start, *others = [event for event, _, _ in rig.entries]
+    assert isinstance(start, Started)
+    events = [msgspec.structs.replace(start, input=interpreter.encode_input((new,), {})), *others]
+
+    machine = FlowMachine(interpreter, "interpreter/k", None)
+    for event, (_, moment, recorded) in zip(events, rig.entries, strict=True):
+        current = machine.deliver(event, msgspec.structs.replace(moment, recorded=recorded))
+        if interpreter.differs(recorded, current):
+            later = tuple([decision for _, other, decision in rig.entries if other.number > moment.number])
+            found = interpreter.explain(machine, Difference(recorded, current, later))
+            assert found.advice and found.source
+            assert not found.recorded or found.recorded != found.current, found
+            break
+    machine.dispose()
 
 
 # ---- another past ----------------------------------------------------------------------------------------------------

@@ -85,14 +85,14 @@ async def other_wait(ctx: Context) -> str:
 
 
 CHANGES: dict[str, tuple[Body, str, str]] = {
-    "renamed": (renamed, "call second", "call the second"),
-    "reordered": (reordered, "call first", "call second"),
-    "removed": (removed, "call second", "wait receive:go"),
-    "inserted": (inserted, "call second", "call between"),
-    "another kind": (another_kind, "call second", "timer second"),
-    "ends too early": (ends_too_early, "call second", "the end (completed)"),
-    "fails now": (fails_now, "call second", "the end (failed: KeyError: 'the new code has a bug')"),
-    "other wait": (other_wait, "wait receive:go", "wait receive:stop"),
+    "renamed": (renamed, "step second", "step the second"),
+    "reordered": (reordered, "step first", "step second"),
+    "removed": (removed, "step second", "receive go"),
+    "inserted": (inserted, "step second", "step between"),
+    "another kind": (another_kind, "step second", "sleep second"),
+    "ends too early": (ends_too_early, "step second", "the end (completed)"),
+    "fails now": (fails_now, "step second", "the end (failed: KeyError: 'the new code has a bug')"),
+    "other wait": (other_wait, "receive go", "receive stop"),
 }
 
 
@@ -284,12 +284,14 @@ def test_changed_options_are_no_divergence() -> None:
 
 
 def test_a_divergence_is_an_author_error_with_both_sides() -> None:
-    error = Divergence("f/k", 3, "call a", "call b", "a", "flow.py:7")
+    error = Divergence("f/k", 3, "step a", "step b", "a", "flow.py:7", "Write:\n    more")
 
     assert isinstance(error, perdure.AuthorError)
-    assert str(error) == (
-        "f/k, entry 3: recorded is call a, but the code now asks for call b at flow.py:7; nothing was run"
-    )
+    assert str(error).splitlines() == [
+        "f/k, entry 3: recorded is step a, but the code now asks for step b at flow.py:7; nothing was run",
+        "Write:",
+        "    more",
+    ]
 
 
 async def test_a_changed_message_is_named_in_the_divergence(disk: Stage) -> None:

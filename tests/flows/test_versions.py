@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 import perdure
 from perdure import BadCall, Break, Context, Continue, Fatal
 
 from .conftest import Stage, becomes
-from .rig import Rig, same_in_every_rebuild
+from .rig import Rig, changed, same_in_every_rebuild
 
 Body = Callable[[Context], Awaitable[Any]]
 
@@ -27,21 +26,6 @@ async def flaky(text: str) -> str:
     if perdure.step_info().attempt < 2:
         raise ConnectionError("again")
     return text
-
-
-def changed(old: Body, new: Body, drive: Callable[[Rig], Any], then: Callable[[Rig], Any] = Rig.run) -> Any:
-    """An instance begins with the old code, is driven so far, and goes on with the new one; its result."""
-    rig = Rig(perdure.flow(name="f")(old))  # type: ignore[arg-type]
-    drive(rig)
-    rig.machine.dispose()
-    rig.code_changed = True
-    rig.flow = perdure.flow(name="f")(new)  # type: ignore[arg-type]
-    rig.machine = rig.flow.machine("f/k", None)
-    for event, moment, recorded in rig.entries:
-        again = msgspec.structs.replace(moment, recorded=recorded)
-        decision = rig.machine.deliver(event, again)
-        assert not rig.flow.differs(recorded, decision), (recorded, decision)
-    return then(rig)
 
 
 # ---- versions ----------------------------------------------------------------------------------------------

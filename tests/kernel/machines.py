@@ -17,6 +17,7 @@ from perdure.codec import decode, encode
 from perdure.kernel import snapshot
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, Publication, SnapshotRow, WorkRow
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Send, Stuck
+from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.entry import Entry
 from perdure.kernel.entry import decode as decode_entry
@@ -76,8 +77,10 @@ class Told:
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current
 
-    def where(self, machine: Machine, effect: Effect | None) -> str:
-        return f"orders.txt:{len(effect.location)}" if effect is not None else ""
+    def explain(self, machine: Machine, difference: Difference) -> Explanation:
+        asked = difference.current.open
+        source = f"orders.txt:{len(asked[0].location)}" if asked else ""
+        return Explanation(source=source, advice="follow the orders")
 
 
 class ToldMachine:

@@ -24,7 +24,7 @@ def test_a_changed_mind_is_a_divergence_with_both_sides_and_the_location():
     error = caught.value
     assert (error.instance, error.entry, error.location) == ("told/a", 1, "charge")
     assert (error.recorded, error.current) == ("call charge", "call bill")
-    assert error.source == "orders.txt:4"
+    assert (error.source, error.advice) == ("orders.txt:4", "follow the orders")
 
 
 def test_a_divergence_names_what_is_missing_and_what_is_new():
@@ -48,6 +48,23 @@ def test_a_divergence_names_what_is_missing_and_what_is_new():
     assert len(recorded.open) == 2 and told.name == "told"
     assert (caught.value.recorded, caught.value.current) == ("call y", "nothing more")
     assert caught.value.location == "y"
+
+
+def test_a_divergence_on_another_version_says_so_first():
+    world = World(Told(version="1"))
+    world.start("a", ("call", "charge"))
+    world.run()
+    newer = Told(version="2")
+    newer.renamed["charge"] = "bill"
+
+    with pytest.raises(Divergence) as caught:
+        rebuild(world.folded(world.id("a")), newer)
+
+    assert caught.value.advice.splitlines() == [
+        "It started with version 1, which is not registered: it was replayed on version 2. "
+        "Register version 1 too, and it goes on with that.",
+        "follow the orders",
+    ]
 
 
 def test_a_divergence_makes_the_instance_stuck_and_runs_nothing():

@@ -30,7 +30,7 @@ async def find(client: Client, text: str) -> Found:
         raise Stopped(f"{text!r} is the key of {len(addresses)} instances: {choice}; write one of these")
     if addresses:
         return Found(addresses[0], heads[0])  # the last generation comes first
-    keys = [Address(workflow, text) for workflow, *_ in await queries.workflows()]
+    keys = dict.fromkeys(Address(workflow, text) for workflow, *_ in await queries.workflows())
     for address in [*_names(text), *keys]:
         if await queries.undelivered(address):
             return Found(address, None)

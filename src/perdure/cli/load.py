@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from perdure.kernel.workflows import Workflows
+
 from .exits import Stopped
 
 
@@ -84,7 +86,7 @@ def _attribute(module: ModuleType, name: str, workflows: dict[str, Any]) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            by_name = next((each for each in workflows.values() if each.name == name), None)
+            by_name = Workflows(each for each in workflows.values() if each.name == name).newest(name)
             if by_name is not None:
                 return by_name
             raise Stopped(_missing(module, found, name, part, workflows))

@@ -130,6 +130,9 @@ class Reasons:
         elif stuck.error.type == "UndoFailed":
             settle = self._console.command("settle", self._look.id, stuck.location, "ok")
             todo = f"undo it by hand, then: {settle}; or try again: {retry}"
+        elif stuck.error.type == "Divergence":
+            advice = stuck.error.message.strip().partition("\n")[2] or "put the old code back"
+            todo = f"{advice}\nthen: {retry}"
         else:
             todo = f"put right what is wrong, then: {retry}"
         return Reason("stuck", text, todo)

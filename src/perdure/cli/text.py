@@ -100,14 +100,19 @@ def local(at: datetime) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they need; the last one may be as long as it likes."""
-    widths = [max(len(click.unstyle(cell)) for cell in column) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    )
+    """Columns as wide as they need; the last one may be as long as it likes, also in lines."""
+    widths = [max(len(click.unstyle(cell)) for cell in column) for column in list(zip(*rows, strict=True))[:-1]]
+    margin = " " * (sum(widths) + 2 * len(widths))
+    lines = []
+    for *cells, last in rows:
+        padded = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(cells, widths, strict=True)]
+        lines.append("  ".join([*padded, last.replace("\n", "\n" + margin)]).rstrip())
+    return "\n".join(lines)
+
+
+def indented(text: str) -> str:
+    """The lines after the first one set in."""
+    return text.replace("\n", "\n    ")
 
 
 def told(line: Line, width: int | None = 60, values: bool = True) -> str:

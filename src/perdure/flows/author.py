@@ -8,14 +8,27 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from math import isnan, nan
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 import msgspec
 
 from perdure.codec import Signature, decode, encode
 from perdure.errors import BadCall, NotAFlow, TooLarge
 from perdure.kernel.decision import Decision
-from perdure.kernel.effects import Effect, attempt_of
+from perdure.kernel.difference import Difference, Explanation
+from perdure.kernel.effects import attempt_of
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.receipt import Failure
@@ -24,6 +37,8 @@ from perdure.kernel.routing import Subscription
 from .scope import text
 
 if TYPE_CHECKING:
+    from .machine import FlowMachine
+    from .names import Names
     from .source import Finding
 
 P = ParamSpec("P")
@@ -247,8 +262,10 @@ class Flow(Generic[P, R]):
             or [(send.to, send.name) for send in recorded.send] != [(send.to, send.name) for send in current.send]
         )
 
-    def where(self, machine: Machine, effect: Effect | None) -> str:
-        return machine.source(effect) if hasattr(machine, "source") else ""
+    def explain(self, machine: Machine, difference: Difference) -> Explanation:
+        from .advice import explain
+
+        return explain(cast("FlowMachine", machine), difference)
 
     # ---- what an engine needs that takes it up, and `perdure check` ----------------------------------------
 
@@ -258,6 +275,13 @@ class Flow(Generic[P, R]):
         from .source import findings
 
         return findings(self.function)
+
+    @functools.cached_property
+    def names(self) -> Names:
+        """Which operations its source has, for the advice that a divergence gives."""
+        from .names import Names
+
+        return Names(self.function)
 
     def registered(self) -> None:
         """Warn of the findings, once; a strict flow with findings is refused."""
@@ -329,9 +353,9 @@ def flow(
     """Make an `async def f(ctx, ...)` durable.
 
     name: what the journal calls it (default: the function's name). version: text, recorded with each
-    instance. strict: an engine refuses the flow if its source has what a replay would not repeat (default: it
-    warns). strict_names: refuse the same name twice in one scope. cleanup: how long `finally` blocks may run
-    after a cancel.
+    instance, which runs on that version as long as it is registered; numbers in it count as numbers. strict: an
+    engine refuses the flow if its source has what a replay would not repeat (default: it warns). strict_names:
+    refuse the same name twice in one scope. cleanup: how long `finally` blocks may run after a cancel.
     """
 
     def define(function: Any) -> Flow[Any, Any]:
@@ -339,7 +363,8 @@ def flow(
         called = function.__name__ if name is None else text(name, "the name of a flow")
         if "/" in called:
             raise BadCall(f"the name of a flow has no slash, found {called!r}: an instance is named workflow/key")
-        return Flow(function, called, str(version), strict=strict, strict_names=strict_names, cleanup=seconds(cleanup))
+        of = text(str(version), "the version of a flow")
+        return Flow(function, called, of, strict=strict, strict_names=strict_names, cleanup=seconds(cleanup))
 
     return define if function is None else define(function)
 

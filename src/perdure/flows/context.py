@@ -483,21 +483,23 @@ class Context:
     ) -> Any:
         """Run another workflow and wait for its result; `ChildFailed` if it does not complete.
 
-        The child is cancelled with its parent. `detach=True`: it outlives the parent, and the answer is its
-        key, as soon as it is recorded as started.
+        A workflow that is passed itself runs in its own version if that is registered, else in the newest, which is
+        also what a name means. The child is cancelled with its parent. `detach=True`: it outlives the parent, and the
+        answer is its key, as soon as it is recorded as started.
         """
         machine = self._machine
         if not isinstance(workflow, str):
             if not hasattr(workflow, "encode_input"):
                 raise BadCall(f"ctx.child(workflow, ...): {workflow!r} is not a workflow")
-            name, value = workflow.name, workflow.encode_input(args, kwargs)
+            name, version, value = workflow.name, workflow.version, workflow.encode_input(args, kwargs)
         elif args:
             raise BadCall(f"child {workflow!r} is known here by its name only: pass keyword arguments, or the workflow")
         else:
-            name, value = workflow, limited(encode(to_plain(kwargs)), f"the input of {workflow}")
+            name, version, value = workflow, "", limited(encode(to_plain(kwargs)), f"the input of {workflow}")
         location = machine.claim(name)
         child_key = f"{machine.family}/{location}" if key is None else text(key, "a key")
-        receipt: Receipt = await machine.answer(machine.open(Child(location, name, child_key, value, detach)))
+        child = Child(location, name, child_key, value, detach, version)
+        receipt: Receipt = await machine.answer(machine.open(child))
         if receipt.status != "ok":
             refused = receipt.error is not None and receipt.error.type == "ChildRefused"
             status = "refused" if refused else "failed" if receipt.status == "error" else receipt.status

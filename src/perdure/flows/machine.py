@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, Never
 
@@ -18,6 +18,7 @@ import msgspec
 from perdure.codec import decode, encode, from_plain
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send, Stuck
+from perdure.kernel.difference import Difference
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import (
     Address,
@@ -37,6 +38,7 @@ from perdure.kernel.moment import Moment
 from perdure.kernel.past import Item as PastItem
 from perdure.kernel.past import Past, read, write
 from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
+from perdure.kernel.replay import divergence
 from perdure.kernel.status import Status
 
 from . import scope as scopes
@@ -647,9 +649,9 @@ class FlowMachine:
         for operation in self._operations.values():
             reliving.opened(operation, self.moment.at)
         noted: list[str] = []
-        for item in past.items:
-            if item.way != "now":
-                noted += self._relive(item, moment)
+        items = iter([item for item in past.items if item.way != "now"])
+        for item in items:
+            noted += self._relive(item, moment, items)
         late = [msgspec.structs.replace(item, way="again") for item in reliving.late.values()]
         now = [item for item in past.items if item.way == "now"]
         mark = msgspec.structs.replace(event, past=write(Past((*late, *now))))
@@ -660,7 +662,7 @@ class FlowMachine:
             self.log.append(Item(moment.number, moment.at, mark, decision, "", seed=moment.seed))
         return decision
 
-    def _relive(self, item: PastItem, rewound: Moment) -> list[str]:
+    def _relive(self, item: PastItem, rewound: Moment, rest: Iterator[PastItem]) -> list[str]:
         """One delivery of the past. What is noted while it is decided anew belongs to the rewind."""
         same = item.way == "same"
         if not same and self._main is not None and self._main.done():
@@ -681,7 +683,10 @@ class FlowMachine:
         if same:
             if self.passed_by == item.number:
                 decision = in_order(decision, item.decision)
-            self._compare(item.number, item.decision, decision)
+            if not same_operations(item.decision, decision):
+                raise self._diverged(
+                    item.number, Difference(item.decision, decision, tuple([later.decision for later in rest]))
+                )
         if type(event) is Message:
             location = self._taken.pop(item.number, "")
         if self.log is not None:
@@ -758,12 +763,15 @@ class FlowMachine:
         self._resume = dict(marks)
         try:
             for item in items:
-                self._replay(item, Moment(item.at, item.seed, item.number, item.decision))
+                current = self._replay(item, Moment(item.at, item.seed, item.number, item.decision))
+                if not same_operations(item.decision, current):
+                    later = tuple([item.decision for item in items])
+                    raise self._diverged(item.number, Difference(item.decision, current, later))
         except BaseException:
             self.dispose()
             raise
 
-    def _replay(self, item: Item, moment: Moment) -> None:
+    def _replay(self, item: Item, moment: Moment) -> Decision:
         if type(item.event) is Rewound:
             self._reliving = self._reliving or Reliving()
             for operation in self._operations.values():
@@ -779,16 +787,13 @@ class FlowMachine:
             current = self._decision()
         if self.passed_by == moment.number:
             current = in_order(current, item.decision)
-        self._compare(item.number, item.decision, current)
         self._taken.pop(moment.number, None)
         assert self.log is not None
         self.log.append(item)
+        return current
 
-    def _compare(self, number: int, recorded: Decision, current: Decision) -> None:
-        if not same_operations(recorded, current):
-            then = ", ".join(e.location for e in recorded.open) or "nothing more"
-            now = ", ".join(e.location for e in current.open) or "nothing more"
-            raise Divergence(self.address, number, then, now, source=self.source(None))
+    def _diverged(self, number: int, difference: Difference) -> Divergence:
+        return divergence(self.address, number, self.flow, self, difference)
 
     def _shape(self) -> tuple[object, ...]:
         """What must be equal in a machine and its rebuilt twin, as far as that can be seen from outside."""
@@ -799,9 +804,8 @@ class FlowMachine:
 
     # ---- telling where -------------------------------------------------------------------------------------
 
-    def source(self, effect: Effect | None) -> str:
-        """Where the flow's code stands now, as file:line; for an effect, the place that asks for it."""
-        location = effect.location if effect is not None else ""
+    def source(self, location: str) -> str:
+        """Where the flow's code stands now, as file:line: the place that asks for what is at a location."""
         tasks = [task for task in self.loop.pending() if location.startswith(task.path)]
         for task in sorted(tasks, key=lambda task: len(task.path), reverse=True):  # the innermost scope first
             place = source_of(task.get_coro())

@@ -57,6 +57,9 @@ BRANCHING: Final = {"join", "race", "map", "loop"}
 """Operations whose functions are part of the flow. What `ctx.step` is given may do anything."""
 
 
+Definition = ast.AsyncFunctionDef | ast.FunctionDef
+
+
 class Finding(NamedTuple):
     """A place in a flow's source: what stands there, and what is wrong with it and better instead."""
 
@@ -85,7 +88,7 @@ def tell(flow: Flow[Any, Any]) -> None:
 def findings(function: Callable[..., Any]) -> tuple[Finding, ...]:
     """In the order of lines. None where the source cannot be read."""
     written = inspect.unwrap(function)
-    parsed = _parse(written) if isinstance(written, FunctionType) else None
+    parsed = parse(written) if isinstance(written, FunctionType) else None
     if parsed is None:
         return ()
     flow, lines_before = parsed
@@ -93,7 +96,7 @@ def findings(function: Callable[..., Any]) -> tuple[Finding, ...]:
     return tuple(Finding(written.__code__.co_filename, *place) for place in sorted(places))
 
 
-def _parse(function: FunctionType) -> tuple[ast.AsyncFunctionDef, int] | None:
+def parse(function: FunctionType) -> tuple[Definition, int] | None:
     """The function's syntax tree, and how many lines of its file come before line 1 of that.
 
     `inspect.getsource` does the same by tokens in Python, which takes several times as long as all the rest here.
@@ -115,10 +118,13 @@ def _parse(function: FunctionType) -> tuple[ast.AsyncFunctionDef, int] | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # not the text that the function was made from
     match tree.body:
-        case [ast.AsyncFunctionDef() as node] | [ast.If(body=[ast.AsyncFunctionDef() as node])]:
-            return (node, code.co_firstlineno - 1 - len(head)) if node.name == code.co_name else None
+        case [ast.AsyncFunctionDef() | ast.FunctionDef() as node]:
+            pass
+        case [ast.If(body=[ast.AsyncFunctionDef() | ast.FunctionDef() as node])]:
+            pass
         case _:
             return None
+    return (node, code.co_firstlineno - 1 - len(head)) if node.name == code.co_name else None
 
 
 def _indent(line: str) -> int:
@@ -138,7 +144,7 @@ class _Reader:
     Other nested functions are taken for steps, whatever way they become one.
     """
 
-    def __init__(self, function: FunctionType, flow: ast.AsyncFunctionDef) -> None:
+    def __init__(self, function: FunctionType, flow: Definition) -> None:
         code = function.__code__
         nodes = list(ast.walk(flow))
         assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -155,7 +161,7 @@ class _Reader:
         self._context = None if context in assigned else context
         self._known = dict(_known())  # after the imports, which may have loaded one of the modules
 
-    def read(self, flow: ast.AsyncFunctionDef) -> Iterator[tuple[ast.expr, tuple[str, str]]]:
+    def read(self, flow: Definition) -> Iterator[tuple[ast.expr, tuple[str, str]]]:
         ahead: list[ast.AST] = [*flow.body]
         entered: set[ast.AST] = set()
         while ahead:
@@ -237,21 +243,23 @@ class _Reader:
         """What an expression means when the flow runs, or None where that is not certain."""
         match node:
             case ast.Name(id=name):
-                return self._imported.get(name) if name in self._bound else self._outer(name)
+                return self._imported.get(name) if name in self._bound else outer(self._function, name)
             case ast.Attribute(value=value, attr=name):
                 return _attribute(self._object(value), name)
             case _:
                 return None
 
-    def _outer(self, name: str) -> Any:
-        closure, names = self._function.__closure__, self._function.__code__.co_freevars
-        if closure is not None and name in names:
-            try:
-                return closure[names.index(name)].cell_contents
-            except ValueError:  # not assigned yet
-                return None
-        module = self._function.__globals__
-        return module[name] if name in module else vars(builtins).get(name)
+
+def outer(function: FunctionType, name: str) -> Any:
+    """What a name means to a function that does not bind it itself, or None where that is not certain."""
+    closure, names = function.__closure__, function.__code__.co_freevars
+    if closure is not None and name in names:
+        try:
+            return closure[names.index(name)].cell_contents
+        except ValueError:  # not assigned yet
+            return None
+    module = function.__globals__
+    return module[name] if name in module else vars(builtins).get(name)
 
 
 def _attribute(owner: Any, name: str) -> Any:

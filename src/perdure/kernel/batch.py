@@ -72,7 +72,7 @@ class PublishedRow(NamedTuple):
 
 
 class WorkflowRow(NamedTuple):
-    """What an engine runs, for clients that know workflows by name only."""
+    """One version of a workflow that an engine runs, for clients that know workflows by name only."""
 
     name: str
     version: str

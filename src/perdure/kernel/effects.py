@@ -43,6 +43,7 @@ class Child(msgspec.Struct, frozen=True, gc=False):
     key: str
     input: bytes
     detached: bool = False
+    version: str = ""  # of its workflow, if the parent knows one: the newest is taken where that is not registered
 
 
 Effect = Call | Timer | Wait | Child

@@ -35,7 +35,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     key: str
     input: bytes
     seed: bytes  # the entropy from which every moment of this instance is derived
-    version: str = ""  # of the definition; chosen by the kernel when empty
+    version: str = ""  # of the definition; empty before it is recorded: the newest
     parent: Parent | None = None
     tags: dict[str, str] = {}
     reuse: str = ""  # "failed" or "always": start a new generation of a terminal key

@@ -61,6 +61,7 @@ from .routing import Router
 from .rows import Record, decode_outcome, head_row, inbox_row, receipt_of, response_name, work_row
 from .slots import Slots
 from .status import FINAL, Status
+from .workflows import Workflows
 
 ENTRIES_MAX: Final = 1000
 """Entries in one batch. More would keep callers waiting without making a commit cheaper per entry."""
@@ -101,10 +102,11 @@ class Kernel:
     def __init__(
         self, workflows: Iterable[Workflow], gate: Gate, *, seq: int = 0, at: int = 0, salt: bytes = b""
     ) -> None:
-        self.workflows: dict[str, Workflow] = {workflow.name: workflow for workflow in workflows}
+        self.workflows: Workflows[Workflow] = Workflows(workflows)
         self.router = Router()
-        for workflow in self.workflows.values():
-            self.router.subscribe(workflow.name, workflow.subscriptions)
+        for workflow in self.workflows:
+            if workflow is self.workflows.newest(workflow.name):  # a fact goes to a name, whatever version runs there
+                self.router.subscribe(workflow.name, workflow.subscriptions)
         self.seq = seq
         self.at = at
         self._salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
@@ -276,7 +278,7 @@ class Kernel:
                 if offer.caused:
                     offer.taken = True
                 return Taken(instance, offer, event, event)
-        answer = self._refusal(instance, event)
+        answer = self._refusal(instance, event, heard=offer.ticket is not None)
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
@@ -300,10 +302,12 @@ class Kernel:
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
         return Taken(instance, offer, event, heard)
 
-    def _refusal(self, instance: Instance, event: Event) -> Answer | None:
-        """The answer to an event that is not recorded; None: record it."""
+    def _refusal(self, instance: Instance, event: Event, *, heard: bool) -> Answer | None:
+        """The answer to an event that is not recorded; None: record it. `heard`: its sender waits for the answer."""
         if type(event) is Started:
-            return self._start_refusal(instance, event)
+            # A start that was acknowledged before is no longer refused for its version, nor is a fork: it gets the
+            # newest, as any instance does whose version is gone.
+            return self._start_refusal(instance, event, event.version if heard and event.forked is None else "")
         if instance.id == 0:
             self._let_go(instance)
             if type(event) in OF_AN_INTENT:
@@ -315,9 +319,7 @@ class Kernel:
                 return self._stale()
         elif (answer := self._control_refusal(instance, event)) is not None:
             return answer
-        if instance.address.workflow not in self.workflows:
-            return Refused("unknown-workflow", self._unknown_workflow(instance.address.workflow))
-        return None
+        return self.workflows.refusal(instance.address.workflow)
 
     def _control_refusal(self, instance: Instance, event: Event) -> Answer | None:
         """The same for what callers and other instances send."""
@@ -372,18 +374,17 @@ class Kernel:
         if not unstarted.mailbox:
             self._by_address.pop(unstarted.address, None)
 
-    def _start_refusal(self, instance: Instance, event: Started) -> Answer | None:
-        if event.workflow not in self.workflows:
-            if instance.id == 0:
-                self._let_go(instance)
-            return Refused("unknown-workflow", self._unknown_workflow(event.workflow))
+    def _start_refusal(self, instance: Instance, event: Started, version: str) -> Answer | None:
+        refusal = self.workflows.refusal(event.workflow, version)
         if instance.id == 0:
-            return None
+            if refusal is not None:
+                self._let_go(instance)
+            return refusal
         again = instance.ended and (
             event.reuse == "always" or (event.reuse == "failed" and instance.status is not Status.COMPLETED)
         )
-        if again:
-            return None
+        if again or (refusal is not None and refusal.code == "unknown-workflow"):
+            return refusal
         if event.parent is not None and event.parent.intent and event.parent != instance.parent:
             return Refused("key-in-use", f"{instance.address} exists already; a child needs a key of its own")
         if input_hash(event.input) != instance.input_hash or event.forked is not None:
@@ -400,8 +401,10 @@ class Kernel:
             for offer in mailbox:  # what names the earlier generation by its id stays with it
                 (before if isinstance(offer.to, int) else instance).mailbox.append(offer)
             self._by_address[instance.address] = instance
-        version = event.version or self.workflows[event.workflow].version
-        event = msgspec.structs.replace(event, generation=before.generation + 1, version=version, reuse="")
+        workflow = self.workflows.of(event.workflow, event.version)
+        assert workflow is not None, "a start of an unknown workflow is refused"
+        generation = before.generation + 1
+        event = msgspec.structs.replace(event, generation=generation, version=workflow.version, reuse="")
         if event.forked is not None:
             instance.version = event.forked.after  # it goes on counting where its past ends
         # Known before `apply`, because a decision is checked before it is applied.
@@ -441,7 +444,9 @@ class Kernel:
             if type(heard) is Rewound:
                 machine = self._made_anew(instance)
             elif machine is None:
-                workflow = self.workflows[instance.address.workflow]
+                version = event.version if type(event) is Started else instance.definition
+                workflow = self.workflows.of(instance.address.workflow, version)
+                assert workflow is not None, "an event for an unknown workflow is refused"
                 machine = instance.machine = rebuild(instance, workflow)
                 instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
             if type(heard) in KERNEL_ONLY:
@@ -455,7 +460,8 @@ class Kernel:
         """A machine without a past: it is about to be told another."""
         if instance.machine is not None:
             instance.machine.dispose()
-        instance.workflow = workflow = self.workflows[instance.address.workflow]
+        workflow = instance.workflow = self.workflows.of(instance.address.workflow, instance.definition)
+        assert workflow is not None, "an event for an unknown workflow is refused"
         instance.machine = machine = workflow.machine(str(instance.address), None)
         instance.tail = instance.snapshot_at = None
         return machine
@@ -623,7 +629,7 @@ class Kernel:
         parent = Parent(instance.id, intent.id, child.detached)
         seed = Moment(self.at, instance.seed, instance.version).entropy()[:16] + intent.id
         reuse = "always" if instance.rewound else ""  # the key may be that of a child that was dropped
-        start = Started(child.workflow, child.key, child.input, seed, parent=parent, reuse=reuse)
+        start = Started(child.workflow, child.key, child.input, seed, child.version, parent, reuse=reuse)
         self._cause(Address(child.workflow, child.key), start)
 
     def _publication(self, instance: Instance, intent: Intent, call: Call) -> Publication:
@@ -819,10 +825,6 @@ class Kernel:
 
     def instances(self) -> Mapping[int, Instance]:
         return self._by_id
-
-    def _unknown_workflow(self, name: str) -> str:
-        known = ", ".join(sorted(self.workflows)) or "none"
-        return f"no workflow is named {name!r} here; registered: {known}"
 
 
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__

@@ -7,7 +7,7 @@ entropy come in with the moment. Given the same events and moments it makes the 
 from typing import Protocol
 
 from .decision import Decision
-from .effects import Effect
+from .difference import Difference, Explanation
 from .events import Event
 from .limits import Limits
 from .moment import Moment
@@ -62,6 +62,6 @@ class Workflow(Protocol):
         """Whether replay found another decision than the recorded one, in the terms of this dialect."""
         ...
 
-    def where(self, machine: Machine, effect: Effect | None) -> str:
-        """The place in the author's source that asks for an effect now, as `file:line`, or an empty text."""
+    def explain(self, machine: Machine, difference: Difference) -> Explanation:
+        """What replay found, in the words of this dialect's authors, with the place in their source and an advice."""
         ...

@@ -34,7 +34,15 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
     """Not recorded. A refusal is part of normal life; the runtime turns it into a typed error for a caller."""
 
     code: Literal[
-        "unknown-workflow", "unknown-instance", "key-in-use", "ended", "not-stuck", "running", "too-large", "refused"
+        "unknown-workflow",
+        "unknown-version",
+        "unknown-instance",
+        "key-in-use",
+        "ended",
+        "not-stuck",
+        "running",
+        "too-large",
+        "refused",
     ]
     reason: str
 

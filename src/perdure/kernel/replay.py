@@ -5,14 +5,12 @@ a difference is a `Divergence` with both sides and the location, never a silent 
 """
 
 from collections.abc import Iterable
-from itertools import zip_longest
 
 from perdure.errors import Divergence
 
 from .apply import apply
 from .batch import JournalRow, SnapshotRow
-from .decision import Decision, Send
-from .effects import Effect, attempt_of
+from .difference import Difference, plainly
 from .entry import Entry, decode
 from .events import KERNEL_ONLY, Address, Event, Retried, Rewound
 from .instance import Instance
@@ -37,6 +35,15 @@ def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalR
 
 def rebuild(instance: Instance, workflow: Workflow) -> Machine:
     """The live machine of a folded instance, by delivering again what was delivered."""
+    try:
+        return _replayed(instance, workflow)
+    except Divergence as error:
+        if instance.definition != workflow.version:
+            error.advice = f"{_other_version(instance, workflow)}\n{error.advice}".rstrip()
+        raise
+
+
+def _replayed(instance: Instance, workflow: Workflow) -> Machine:
     past = _since_rewind(deliveries(instance.tail or ()))
     rewound = bool(past) and type(past[0][1]) is Rewound
     machine = workflow.machine(str(instance.address), None if rewound else instance.snapshot_at)
@@ -44,7 +51,9 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
         for entry, event in past:
             current = machine.deliver(event, Moment(entry.at, instance.seed, entry.number, entry.decision))
             if workflow.differs(entry.decision, current):
-                raise _divergence(instance, workflow, machine, entry, current)
+                later = tuple([other.decision for other, _ in past if other.number > entry.number])
+                difference = Difference(entry.decision, current, later)
+                raise divergence(str(instance.address), entry.number, workflow, machine, difference)
     except BaseException:
         machine.dispose()
         raise
@@ -58,6 +67,13 @@ def _since_rewind(delivered: Iterable[tuple[Entry, Event]]) -> list[tuple[Entry,
         if type(past[place][1]) is Rewound:
             return past[place:]
     return past
+
+
+def _other_version(instance: Instance, workflow: Workflow) -> str:
+    return (
+        f"It started with version {instance.definition}, which is not registered: it was replayed on version "
+        f"{workflow.version}. Register version {instance.definition} too, and it goes on with that."
+    )
 
 
 def deliveries(entries: Iterable[Entry]) -> Iterable[tuple[Entry, Event]]:
@@ -74,53 +90,15 @@ def deliveries(entries: Iterable[Entry]) -> Iterable[tuple[Entry, Event]]:
             yield entry, event
 
 
-def _divergence(
-    instance: Instance, workflow: Workflow, machine: Machine, entry: Entry, current: Decision
-) -> Divergence:
-    then, found = _first_difference(entry.decision, current)
-    effect = found if isinstance(found, Effect) else None
+def divergence(address: str, number: int, workflow: Workflow, machine: Machine, difference: Difference) -> Divergence:
+    """The error of a machine that decides otherwise than it did in entry `number`."""
+    words, plain = workflow.explain(machine, difference), plainly(difference)
     return Divergence(
-        instance=str(instance.address),
-        entry=entry.number,
-        recorded=_name(then) or _ending(entry.decision),
-        current=_name(found) or _ending(current),
-        location=_location(then or found),
-        source=workflow.where(machine, effect),
+        instance=address,
+        entry=number,
+        recorded=words.recorded or plain.recorded,
+        current=words.current or plain.current,
+        location=words.location or plain.location,
+        source=words.source,
+        advice=words.advice,
     )
-
-
-def _first_difference(recorded: Decision, current: Decision) -> tuple[Effect | str | None, Effect | str | None]:
-    """The first operation that is not the same: an effect, a note, or None where there is no more."""
-    for then, now in (
-        *zip_longest(recorded.open, current.open),
-        *zip_longest(recorded.noted, current.noted),
-        *zip_longest(map(_sent, recorded.send), map(_sent, current.send)),
-    ):
-        if _name(then) != _name(now):
-            return then, now
-    return None, None
-
-
-def _sent(send: Send) -> str:
-    return f"send {send.name} to {send.to}"
-
-
-def _location(operation: Effect | str | None) -> str:
-    return operation.location if isinstance(operation, Effect) else (operation or "").partition(" ")[2]
-
-
-def _name(effect: Effect | str | None) -> str:
-    if effect is None or isinstance(effect, str):
-        return effect or ""
-    attempt = attempt_of(effect)
-    suffix = f" (attempt {attempt})" if attempt > 1 else ""
-    return f"{type(effect).__name__.lower()} {effect.location}{suffix}"
-
-
-def _ending(decision: Decision) -> str:
-    if decision.outcome is not None:
-        error = decision.outcome.error
-        return f"the end ({decision.outcome.status}{f': {error}' if error is not None else ''})"
-    if decision.withdraw:
-        return f"{len(decision.withdraw)} operations withdrawn"
-    return "nothing more"

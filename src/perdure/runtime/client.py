@@ -29,6 +29,7 @@ from perdure.errors import (
     TooLarge,
     UnknownInstance,
     UnknownLocation,
+    UnknownVersion,
     UnknownWorkflow,
 )
 from perdure.kernel.decision import Outcome
@@ -50,6 +51,7 @@ from perdure.kernel.past import Behind, Point
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.ports.store import Filter, Queries
 
@@ -69,6 +71,9 @@ class Startable(Protocol[R_co]):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
 
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes: ...
 
@@ -111,7 +116,7 @@ class Door(Protocol):
 class Client:
     """Starts instances and finds them again. See `perdure.open` and `perdure.connect`."""
 
-    def __init__(self, door: Door, workflows: Mapping[str, Startable[Any]]) -> None:
+    def __init__(self, door: Door, workflows: Workflows[Startable[Any]]) -> None:
         self._door = door
         self._workflows = workflows
 
@@ -162,17 +167,20 @@ class Client:
     ) -> Handle[Any]:
         """Start an instance; acknowledged when durable.
 
-        Same key and same input: the existing instance. Same key, other input: `KeyInUse`. `reuse="failed"` (or
-        "always") starts again under a key whose instance has failed or was cancelled (or has ended in any way).
-        `at` or `delay`: it exists at once and begins its work then; `handle.wake()` begins it at once. `parent` is
-        recorded for people, who find it in `perdure show` and `ls --parent`: the parent neither waits nor cancels.
+        A workflow that is passed itself starts in its own version, which must be registered (`UnknownVersion`); a name
+        means the newest version. Same key and same input: the existing instance, whatever its version. Same key, other
+        input: `KeyInUse`. `reuse="failed"` (or "always") starts again under a key whose instance has failed or was
+        cancelled (or has ended in any way). `at` or `delay`: it exists at once and begins its work then;
+        `handle.wake()` begins it at once. `parent` is recorded for people, who find it in `perdure show` and
+        `ls --parent`: the parent neither waits nor cancels.
         """
         found = self._known(workflow) or await self._find(workflow)
         due = _due(at, delay) if at is not None or delay is not None else 0
         if parent is not None and not isinstance(parent, Handle):
             raise CallerError(f"parent={parent!r}: a parent is given by its handle")
         origin = None if parent is None else Parent(await parent._id(), b"", detached=True)
-        return await self._start(found, found.encode_input(args, kwargs), key, tags, reuse, due, origin)
+        version = "" if isinstance(workflow, str) else workflow.version
+        return await self._start(found, version, found.encode_input(args, kwargs), key, tags, reuse, due, origin)
 
     async def start_plain(
         self,
@@ -188,11 +196,13 @@ class Client:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
         due = _due(at, delay) if at is not None or delay is not None else 0
-        return await self._start(found, found.encode_plain_input(value), key, tags, reuse, due, None)
+        version = "" if isinstance(workflow, str) else workflow.version
+        return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None)
 
     async def _start(  # noqa: PLR0917
         self,
         workflow: Startable[Any],
+        version: str,
         value: bytes,
         key: str | None,
         tags: Mapping[str, str] | None,
@@ -205,9 +215,9 @@ class Client:
         address = Address(workflow.name, _checked_key(key))
         seed = self._door.entropy()
         given = _checked_tags(tags)
-        event = Started(workflow.name, address.key, value, seed, "", parent, given, reuse or "", due=due)
+        event = Started(workflow.name, address.key, value, seed, version, parent, given, reuse or "", due=due)
         instance = await self._door.put(address, event, new=key is None)
-        return Handle(self._door, address, workflow, instance)
+        return Handle(self._door, address, workflow, instance, self._workflows)
 
     @overload
     def handle(self, workflow: Startable[R], key: str) -> Handle[R]: ...
@@ -221,7 +231,7 @@ class Client:
         name = _checked_text(found.name, "the name of a workflow")
         if not isinstance(key, str):
             raise CallerError(f"a handle needs the key of an instance, found {key!r}")
-        return Handle(self._door, Address(name, _checked_key(key)), found, None)
+        return Handle(self._door, Address(name, _checked_key(key)), found, None, self._workflows)
 
     async def instances(
         self,
@@ -246,20 +256,25 @@ class Client:
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if not isinstance(workflow, str) and not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
-        return self._workflows.get(workflow if isinstance(workflow, str) else workflow.name)
+        if isinstance(workflow, str):
+            return self._workflows.newest(workflow)
+        return self._workflows.exactly(workflow.name, workflow.version)
 
     async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:
         """A workflow that this client does not have: the engine of the database may."""
         name = workflow if isinstance(workflow, str) else workflow.name
-        rows = {row.name: row for row in await self._door.queries.workflows()}
-        if name not in rows or self._workflows:
-            names = rows.keys() | self._workflows.keys()
+        rows = Workflows(await self._door.queries.workflows())
+        row = rows.newest(name)
+        if row is None or (self._workflows and name not in self._workflows):
+            names = {*rows.names(), *self._workflows.names()}
             raise UnknownWorkflow(unknown("workflow", name, names, "register it: perdure.open(url, workflows=[...])"))
-        return Named(name, rows[name].defaults) if isinstance(workflow, str) else workflow
+        return Named(name, row.defaults) if isinstance(workflow, str) else workflow
 
 
 class Named:
     """A workflow that is known here by its name only: its code, and so its types, are in another process."""
+
+    version = ""  # the newest
 
     def __init__(self, name: str, defaults: bytes | None = None) -> None:
         self.name = name
@@ -285,9 +300,17 @@ class Named:
 class Handle(Generic[R]):
     """One instance, seen from outside. All methods are awaitable, and none of them holds anything back from others."""
 
-    def __init__(self, door: Door, address: Address, workflow: Startable[Any], instance: int | None) -> None:
+    def __init__(
+        self,
+        door: Door,
+        address: Address,
+        workflow: Startable[Any],
+        instance: int | None,
+        workflows: Workflows[Startable[Any]],
+    ) -> None:
         self._door = door
         self._workflow = workflow
+        self._workflows = workflows
         self._instance = instance  # None: find it by name; 0: it is on its way to an engine
         self.address = address
 
@@ -310,17 +333,20 @@ class Handle(Generic[R]):
         outcome = await self._door.outcome(self.address, self._instance or 0, seconds)
         match outcome.status:
             case Status.COMPLETED:
-                return self._decoded(outcome.value)
+                return await self._decoded(outcome.value)
             case Status.CANCELLED:
                 reason = outcome.error.message if outcome.error is not None else ""
                 raise InstanceCancelled(str(self.address), reason)
             case _:
                 raise _with_recorded(InstanceFailed(str(self.address), outcome.error), outcome.error)
 
-    def _decoded(self, value: bytes | None) -> R:
+    async def _decoded(self, value: bytes | None) -> R:
         if value is None:
             return None  # type: ignore[return-value]
-        return self._workflow.decode_result(value)  # type: ignore[no-any-return]
+        workflow = self._workflow
+        if len(self._workflows.versions(workflow.name)) > 1:  # whoever has the key need not know the version
+            workflow = self._workflows.of(workflow.name, (await self.summary()).version) or workflow
+        return workflow.decode_result(value)  # type: ignore[no-any-return]
 
     async def status(self) -> Status:
         head = await self._door.queries.head(await self._id())
@@ -460,7 +486,8 @@ class Handle(Generic[R]):
         event = Started(
             self.workflow, address.key, behind.input, seed, state.definition, tags=state.tags, forked=forked
         )
-        return Handle(self._door, address, self._workflow, await self._door.put(address, event, new=key is None))
+        instance = await self._door.put(address, event, new=key is None)
+        return Handle(self._door, address, self._workflow, instance, self._workflows)
 
     def _point(self, behind: Behind, location: str) -> Point:
         point = behind.point_of(_checked_text(location, "a location"))
@@ -607,6 +634,7 @@ def refusal(refused: Refused) -> CallerError:
     """The typed error of a refusal."""
     kinds: dict[str, type[CallerError]] = {
         "unknown-workflow": UnknownWorkflow,
+        "unknown-version": UnknownVersion,
         "unknown-instance": UnknownInstance,
         "key-in-use": KeyInUse,
         "ended": InstanceEnded,
@@ -617,6 +645,7 @@ def refusal(refused: Refused) -> CallerError:
         "key-in-use": '; use another key, or reuse="failed" if it failed, reuse="always" if it has ended in any way',
         "running": "; wait for it, or drop it with force=True",
         "unknown-instance": "; `perdure ls` lists what exists",
+        "unknown-version": "; register it too, or start the workflow by its name: that takes the newest",
     }
     return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))
 

@@ -48,7 +48,7 @@ class MemoryDatabase:
         self.inbox_places = 0
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], bytes] = {}
-        self.workflows: dict[str, WorkflowRow] = {}
+        self.workflows: list[WorkflowRow] = []
 
 
 class MemoryStore:
@@ -92,7 +92,7 @@ class MemoryStore:
     def register(self, workflows: Sequence[WorkflowRow]) -> None:
         if (fenced := self._fenced()) is not None:
             raise fenced
-        self.database.workflows = {row.name: row for row in workflows}
+        self.database.workflows = sorted(workflows)
         self.database.written += 1
 
     def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
@@ -229,7 +229,7 @@ class MemoryStore:
         return self.database.published.get((instance, name))
 
     async def workflows(self) -> list[WorkflowRow]:
-        return sorted(self.database.workflows.values())
+        return list(self.database.workflows)
 
     async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
         database = self.database

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from perdure.kernel.apply import input_hash
-from perdure.kernel.batch import HeadRow, InboxRow
+from perdure.kernel.batch import HeadRow, InboxRow, WorkflowRow
 from perdure.kernel.events import Address, CancelAsked, Received, Retried, Rewound, Settled, Started
 from perdure.kernel.rows import offer_of
 from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Posted
 
 TAKEN = Posted()
@@ -26,12 +27,12 @@ def judge(
     reuse: str,
     head: HeadRow | None,
     pending: Callable[[], Iterable[InboxRow]],
-    workflows: Callable[[], Iterable[str]],
+    workflows: Callable[[], Iterable[WorkflowRow]],
 ) -> Posted | None:
     """The answer to give without writing anything, or None: write the row.
 
     `head` is the addressed instance (by name: its last generation); `pending` gives the undelivered events of
-    the name.
+    the name; `workflows` what the last engine ran.
     """
     if start is not None:
         refused = _judge_start(row, start, reuse, head, pending)
@@ -68,12 +69,11 @@ def _judge_start(
     return None
 
 
-def _judge_workflow(row: InboxRow, workflows: Iterable[str]) -> Posted | None:
-    known = sorted(workflows)
-    if row.workflow in known:
-        return None
-    names = ", ".join(known) or "none"
-    return Posted("unknown-workflow", f"no workflow is named {row.workflow!r} here; registered: {names}")
+def _judge_workflow(row: InboxRow, workflows: Iterable[WorkflowRow]) -> Posted | None:
+    event = offer_of(row).event
+    assert type(event) is Started, "only a start has the hash of an input"
+    refusal = Workflows(workflows).refusal(row.workflow, event.version if event.forked is None else "")
+    return None if refusal is None else Posted(refusal.code, refusal.reason)
 
 
 def _pending_start(head: HeadRow | None, pending: Iterable[InboxRow]) -> Started | None:

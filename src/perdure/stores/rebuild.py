@@ -208,7 +208,7 @@ class _Fold:
         seed = Moment(entry.at, instance.seed, entry.number).entropy()[:16] + intent
         parent = Parent(instance.id, intent, effect.detached)
         reuse = "always" if instance.rewound else ""
-        start = Started(effect.workflow, effect.key, effect.input, seed, parent=parent, reuse=reuse)
+        start = Started(effect.workflow, effect.key, effect.input, seed, effect.version, parent, reuse=reuse)
         self._starts[instance.id, intent] = address, start
 
     def _child_left(self, instance: Instance, event: Event, intent: Intent) -> None:

@@ -40,6 +40,7 @@ from perdure.kernel.mailbox import Accepted, Answer
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import decode_outcome, offer_of
 from perdure.kernel.status import FINAL, TERMINAL, Status
+from perdure.kernel.workflows import Workflows
 from perdure.stores.memory import MemoryDatabase
 from perdure.stores.rebuild import Indexes, Rebuilt, _Fold, differences
 
@@ -70,7 +71,7 @@ class Auditor(_Fold):
     def __init__(
         self,
         database: MemoryDatabase,
-        workflows: Mapping[str, Workflow],
+        workflows: Workflows[Workflow],
         slots: Mapping[str, int | None],
     ) -> None:
         super().__init__(None)
@@ -266,7 +267,8 @@ class Auditor(_Fold):
     def replay(self, id: int, *, whole: bool) -> None:
         """Rebuild a machine from what is stored; `whole`: without its snapshot."""
         head = self._database.heads[id]
-        workflow = self._workflows[head.workflow]
+        workflow = self._workflows.of(head.workflow, head.version)
+        assert workflow is not None
         rows = self._database.histories[id]
         snapshot = None if whole else self._database.snapshots.get(id)
         if snapshot is not None:

@@ -118,7 +118,8 @@ def _redeliver_unrecorded() -> list[tuple[Any, str, Any]]:
     def mutant(self: Shard, instance_id: int, intent: bytes, alone: bool) -> None:
         instance = self.kernel.instances()[instance_id]
         if instance.machine is None:
-            workflow = self.kernel.workflows[instance.address.workflow]
+            workflow = self.kernel.workflows.of(instance.address.workflow, instance.definition)
+            assert workflow is not None
             instance.workflow, instance.machine = workflow, replay.rebuild(instance, workflow)
         found = instance.open[intent]
         assert type(found.effect) is Call
@@ -199,8 +200,8 @@ def _refuse_less(*answers: type) -> Callable[[], list[tuple[Any, str, Any]]]:
     def patches() -> list[tuple[Any, str, Any]]:
         refusal = Kernel._refusal
 
-        def mutant(self: Kernel, instance: Any, event: Any) -> Any:
-            answer = refusal(self, instance, event)
+        def mutant(self: Kernel, instance: Any, event: Any, *, heard: bool) -> Any:
+            answer = refusal(self, instance, event, heard=heard)
             duplicate = isinstance(answer, Accepted) and isinstance(event, Message)
             stale = isinstance(answer, Stale) and isinstance(event, Received) and instance.id and not instance.ended
             return None if (duplicate and Message in answers) or (stale and Received in answers) else answer

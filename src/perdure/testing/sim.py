@@ -166,7 +166,9 @@ def _live(world: World, workload: Workload, dice: random.Random) -> None:
 def check(world: World, expected: Expected) -> None:
     """Every instance has come to the end that it has in a calm world."""
     for (name, key), value in expected.items():
-        wrong = verdict(value, world.auditor.outcome(Address(name, key)), world.workflows[name].decode_result)
+        workflow = world.workflows.newest(name)
+        assert workflow is not None
+        wrong = verdict(value, world.auditor.outcome(Address(name, key)), workflow.decode_result)
         if wrong:
             raise Violation(f"{name}/{key} {wrong}")
 

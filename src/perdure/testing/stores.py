@@ -34,6 +34,7 @@ from perdure.kernel.batch import (
     WorkRow,
 )
 from perdure.kernel.decision import Decision, Outcome, Send
+from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import (
     Address,
@@ -188,8 +189,8 @@ class PuppetShow:
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current
 
-    def where(self, machine: Machine, effect: Effect | None) -> str:
-        return ""
+    def explain(self, machine: Machine, difference: Difference) -> Explanation:
+        return Explanation()
 
 
 class Player:
@@ -730,6 +731,23 @@ class StoreConformance:
         assert answer.refused == "unknown-workflow"
         assert "puppet" in answer.reason
 
+    def test_a_start_of_an_unknown_version_is_refused_with_the_known_ones(self, store: FullStore) -> None:
+        store.register([WorkflowRow("puppet", version, b"") for version in ("10", "9")])
+        to = Address("puppet", "k")
+
+        def post(id: bytes, version: str) -> Posted:
+            return ask(
+                store.post(inbox_row(id, to, Started("puppet", "k", b"", b"s", version), 7), start=input_hash(b""))
+            )
+
+        refused = post(b"1", "1")
+        assert refused.refused == "unknown-version" and refused.reason.endswith("registered: '9', '10'")
+        assert store.inbox(10) == []
+
+        assert not post(b"2", "9").refused
+        assert not post(b"3", "1").refused, "the same start is on its way already"
+        assert len(store.inbox(10)) == 1
+
     def test_a_message_to_nobody_is_refused(self, store: FullStore) -> None:
         answers = [ask(store.post(message(b"m", to))) for to in (Address("puppet", "nobody"), 77)]
 
@@ -812,8 +830,9 @@ class StoreConformance:
 
     def test_the_registered_workflows_are_those_of_the_last_engine(self, store: FullStore) -> None:
         a, b = WorkflowRow("a", "1", b"defaults of a"), WorkflowRow("b", "2", b"")
-        store.register([b, a])
-        assert ask(store.workflows()) == [a, b]
+        newer = WorkflowRow("a", "2", b"other defaults")
+        store.register([b, newer, a])
+        assert ask(store.workflows()) == [a, newer, b]
 
         store.register([WorkflowRow("b", "3", b"")])
         assert ask(store.workflows()) == [WorkflowRow("b", "3", b"")]

@@ -22,7 +22,8 @@ from perdure.executors.info import step_info
 from perdure.flows.author import Backoff, Break, Continue, Failed, flow, step
 from perdure.flows.context import Context
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Stuck
-from perdure.kernel.effects import Call, Effect, Timer, Wait
+from perdure.kernel.difference import Difference, Explanation
+from perdure.kernel.effects import Call, Timer, Wait
 from perdure.kernel.events import Address, Event, Message, Received, Retried, Settled, Started, Woken
 from perdure.kernel.instance import Instance
 from perdure.kernel.limits import Limits
@@ -433,8 +434,8 @@ class Ledger:
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current
 
-    def where(self, machine: Machine, effect: Effect | None) -> str:
-        return ""
+    def explain(self, machine: Machine, difference: Difference) -> Explanation:
+        return Explanation()
 
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         return encode(list(args))
@@ -599,7 +600,8 @@ def _maps(world: World) -> Expected:
 
 
 def _ledgers(world: World) -> Expected:
-    ledger, tally = world.workflows["ledger"], world.workflows["tally"]
+    ledger, tally = world.workflows.newest("ledger"), world.workflows.newest("tally")
+    assert ledger is not None and tally is not None
     ledger.broken = world.dice.random() < 0.7
     words = [
         ("add", {"to": "t", "n": 1}),

@@ -28,6 +28,7 @@ from perdure.kernel.past import Behind
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import inbox_row
 from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryDatabase, MemoryStore
@@ -73,7 +74,7 @@ class Process:
             self.store,
             ProcessClock(world.clock, self.life),
             self.executors,
-            world.workflows.values(),
+            world.workflows,
             owner=f"process {number}",
             listener=self,
             cache=world.faults.cache,
@@ -222,7 +223,7 @@ class World:
         self.faults = faults if faults is not None else Faults()
         self.slots = slots if slots is not None else {"inline": None, "thread": None}
         self.story = story
-        self.workflows: dict[str, Any] = {workflow.name: workflow for workflow in workflows}
+        self.workflows: Workflows[Any] = Workflows(workflows)
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
         self.database = MemoryDatabase()
         self.auditor = Auditor(self.database, self.workflows, self.slots)
@@ -252,7 +253,7 @@ class World:
         """Ask for an instance. It exists once the clock has moved; `after` is called when it does."""
         address = Address(workflow.name, key)
         value = workflow.encode_input(args, kwargs)
-        event = Started(workflow.name, key, value, self.clock.entropy(16), reuse=reuse)
+        event = Started(workflow.name, key, value, self.clock.entropy(16), workflow.version, reuse=reuse)
         self.request(address, event, "start", after)
         return Handle(self, address, workflow)
 

@@ -13,6 +13,7 @@ from perdure.errors import Divergence
 from perdure.kernel.events import Address
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.status import TERMINAL
+from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.client import Client
 
@@ -20,6 +21,7 @@ from ..console import Console
 from ..console import command as define
 from ..exits import Exit
 from ..load import load_all
+from ..text import indented
 
 PAGE = 200
 
@@ -29,9 +31,11 @@ PAGE = 200
 def command(console: Console, targets: tuple[str, ...]) -> None:
     """The histories of all instances that have not ended are replayed on the code of MODULE, without side effects:
     no step runs, nothing is written. Exit code 1 if any of them would diverge.
+
+    An instance is replayed on the version that it started with, if MODULE has that, else on the newest one.
     """
     with redirect_stdout(sys.stderr):
-        workflows = {each.name: each for target in targets for each in load_all(target)}
+        workflows = Workflows(each for target in targets for each in load_all(target))
 
     async def replay(client: Client) -> list[dict[str, Any]]:
         return await _replay_all(client.queries, workflows)
@@ -40,24 +44,29 @@ def command(console: Console, targets: tuple[str, ...]) -> None:
     unsafe = [each for each in found if each["divergence"] is not None]
     counts = dict(Counter("unsafe" if each["divergence"] else "safe" for each in found))
     document = {"replayed": len(found), "safe": counts.get("safe", 0), "unsafe": unsafe}
-    lines = [f"{click.style(each['id'], bold=True)}: {each['divergence']}" for each in unsafe]
+    lines = [f"{click.style(each['id'], bold=True)}: {_shown(each['id'], each['divergence'])}" for each in unsafe]
     lines.append(f"{len(found)} instances replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
     console.answer(document, "\n".join(lines))
     sys.exit(Exit.FAILED if unsafe else Exit.OK)
 
 
-async def _replay_all(queries: Queries, workflows: dict[str, Any]) -> list[dict[str, Any]]:
+async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for name, workflow in sorted(workflows.items()):
+    for name in workflows.names():
         before = 0
         while heads := await queries.heads(Filter(workflow=name, before=before, limit=PAGE)):
             before = heads[-1].id
             for head in heads:
                 if head.status not in TERMINAL:
+                    workflow = workflows.of(name, head.version)
                     address = Address(head.workflow, head.key)
                     rows = await queries.history(head.id)
                     found.append({"id": str(address), "divergence": _divergence(address, rows, workflow)})
     return found
+
+
+def _shown(id: str, divergence: str) -> str:
+    return indented(divergence.removeprefix(f"{id}, "))
 
 
 def _divergence(address: Address, rows: list[Any], workflow: Any) -> str | None:

@@ -28,7 +28,7 @@ from ..given import read_json
 from ..live import Progress, shown
 from ..load import load
 from ..look import error_document, error_of, result_of
-from ..text import first_line, to_json
+from ..text import first_line, indented, to_json
 
 TICK_SECONDS: Final = 0.1
 DRAIN_SECONDS: Final = 5.0
@@ -248,7 +248,10 @@ def _message(console: Console, ending: Ending, again: Again, timeout: float | No
             return f"{name} failed{reason}"
         case "stuck":
             place = f" at {state.stuck.location}" if state.stuck is not None and state.stuck.location else ""
-            retry = f"; put right what is wrong, then\n  {console.command('retry', name)}\n  {again.command}"
+            end = "; "
+            if error is not None and error.type == "Divergence":  # it has an advice, in lines
+                reason, end = f": {indented(str(error))}", "\n"
+            retry = f"{end}put right what is wrong, then\n  {console.command('retry', name)}\n  {again.command}"
             return f"{name} is stuck{place}{reason}" + (retry if _kept(console) else "")
         case "timeout":
             return f"{name} had not ended after {timeout:g} s; {go_on}"

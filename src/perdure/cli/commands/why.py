@@ -13,7 +13,7 @@ from ..console import command as define
 from ..find import find
 from ..look import Look
 from ..reasons import Reason, Reasons
-from ..text import styled
+from ..text import indented, styled
 
 
 @define("why")
@@ -37,4 +37,4 @@ def command(console: Console, id: str) -> None:
 
 
 def _text(reason: Reason) -> str:
-    return f"{reason.text}\n    {reason.todo}" if reason.todo else reason.text
+    return indented(f"{reason.text}\n{reason.todo}") if reason.todo else reason.text

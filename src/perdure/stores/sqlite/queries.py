@@ -116,7 +116,7 @@ class SqliteQueries:
             reuse=reuse,
             head=reads.head(connection, row.instance or Address(row.workflow, row.key)),
             pending=lambda: starmap(InboxRow, connection.execute(SQL.inbox_by_name, (row.workflow, row.key))),
-            workflows=lambda: (name for name, *_ in connection.execute(SQL.workflows)),
+            workflows=lambda: reads.workflows(connection),
         )
 
     # ---- reading everything --------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ SELECT id, workflow, key, instance, at, body FROM inbox WHERE workflow = ? AND k
 SELECT value FROM published WHERE instance = ? AND name = ?
 
 -- name: workflows
-SELECT name, version, defaults FROM workflows ORDER BY name
+SELECT name, version, defaults FROM workflows ORDER BY name, version
 
 -- name: all_published
 SELECT instance, name, value FROM published

@@ -95,9 +95,11 @@ CREATE TABLE shards (
     since INTEGER NOT NULL
 ) STRICT;
 
--- What the last engine ran, for clients that know workflows by name only: the arguments that a start may leave out.
+-- What the last engine ran, for clients that know workflows by name only: each version, and the arguments that a start
+-- may leave out.
 CREATE TABLE workflows (
-    name TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
     version TEXT NOT NULL,
-    defaults BLOB NOT NULL
+    defaults BLOB NOT NULL,
+    PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;

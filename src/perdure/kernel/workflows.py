@@ -1,0 +1,91 @@
+"""What an engine has registered: workflows by name and version, and which of them an instance runs on.
+
+A new instance runs on the newest version, unless its start asks for another one. From then on it runs on the version
+that it started with; where that is not registered, on the newest.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, Generic, Protocol, TypeVar
+
+from perdure.errors import CallerError
+
+from .mailbox import Refused
+
+_NUMBERS: Final = re.compile("([0-9]+)")
+
+
+class Versioned(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+
+V = TypeVar("V", bound=Versioned)
+
+
+class Workflows(Generic[V]):
+    """Any number of versions of each name. The same definition may come twice; another one of its version may not."""
+
+    def __init__(self, workflows: Iterable[V] = ()) -> None:
+        self._versions: dict[str, dict[str, V]] = {}
+        for workflow in workflows:
+            versions = self._versions.setdefault(workflow.name, {})
+            if versions.setdefault(workflow.version, workflow) is not workflow:
+                raise CallerError(
+                    f"two workflows are named {workflow.name!r} and have version {workflow.version!r}: "
+                    "give the newer one another version=..., or one of them another name=..."
+                )
+        self._newest = {name: versions[max(versions, key=in_order)] for name, versions in self._versions.items()}
+
+    def newest(self, name: str) -> V | None:
+        return self._newest.get(name)
+
+    def exactly(self, name: str, version: str) -> V | None:
+        return self._versions.get(name, {}).get(version)
+
+    def of(self, name: str, version: str) -> V | None:
+        """What an instance runs on that started with this version; None: nothing of this name is registered."""
+        return self.exactly(name, version) or self._newest.get(name)
+
+    def versions(self, name: str) -> list[str]:
+        """The oldest first."""
+        return sorted(self._versions.get(name, ()), key=in_order)
+
+    def names(self) -> list[str]:
+        return sorted(self._newest)
+
+    def refusal(self, name: str, version: str = "") -> Refused | None:
+        """Why nothing can be started of this name, in this version if one is given."""
+        if name not in self._newest:
+            known = ", ".join(self.names()) or "none"
+            return Refused("unknown-workflow", f"no workflow is named {name!r} here; registered: {known}")
+        if version and version not in self._versions[name]:
+            known = ", ".join(map(repr, self.versions(name)))
+            return Refused("unknown-version", f"workflow {name!r} has no version {version!r} here; registered: {known}")
+        return None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._newest
+
+    def __len__(self) -> int:
+        return sum(map(len, self._versions.values()))
+
+    def __iter__(self) -> Iterator[V]:
+        for versions in self._versions.values():
+            yield from versions.values()
+
+
+def in_order(version: str) -> tuple[list[tuple[int, str]], str]:
+    """The natural order of versions: numbers in them count as numbers (2 before 10, 1.9 before 1.10), the rest as text.
+
+    A version that goes on where another ends comes after it: 1.0 before 1.0.1. The text decides what is left (1, 01).
+    """
+    texts_and_numbers = _NUMBERS.split(version)  # a text, perhaps empty, before each number and after the last
+    parts = [(0, part) for part in texts_and_numbers]
+    for place in range(1, len(parts), 2):
+        digits = parts[place][1].lstrip("0")
+        parts[place] = (len(digits), digits)  # as numbers compare, however long they are
+    return parts, version
