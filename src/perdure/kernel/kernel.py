@@ -542,6 +542,8 @@ class Kernel:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         for name, value in decision.publish:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
+        if decision.reports:
+            batch.reports += decision.reports
         if instance.parent is not None:
             self._tell_parent(instance, instance.parent, entry.event)
         if instance.outcome is not None:

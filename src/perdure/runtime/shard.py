@@ -29,6 +29,7 @@ from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import ENTRIES_MAX, Kernel
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Answer, Offer
+from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.kernel.rows import Record, offer_of
 from perdure.ports.clock import Alarm, Clock
@@ -67,6 +68,10 @@ class Listener(Protocol):
 
     def published(self, instance: int) -> None:
         """The instance has published something."""
+        ...
+
+    def failed(self, report: Report) -> None:
+        """A hook is to hear of a problem."""
         ...
 
     def framed(self, instance: int, frame: Frame) -> None:
@@ -406,6 +411,8 @@ class Shard:
         for id, address, stuck in batch.stuck:
             log.warning("%s is stuck: %s", address, stuck.error)
             self._listener.stuck(id, address, stuck)
+        for report in batch.reports:
+            self._listener.failed(report)
 
     def _start_call(self, publication: Publication) -> None:
         effect, intent = publication.effect, publication.intent
