@@ -208,7 +208,7 @@ class Kernel:
     def advance(self, batch: Batch, now: int) -> None:
         """Deliver one event to each ready instance in turn. The order depends on the offers alone."""
         self.at = max(self.at, now)
-        while self._ready and len(batch.journal) < ENTRIES_MAX and batch.size < BYTES_MAX:
+        while self._ready and not full(batch):
             round = self._take_round(batch)
             decisions = [self._decide(taken) for taken in round]
             entries = [self._write(taken, decision) for taken, decision in zip(round, decisions, strict=True)]
@@ -781,6 +781,11 @@ class Kernel:
 
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__
 """Makes a row without the Python function that named tuples are made by."""
+
+
+def full(batch: Batch) -> bool:
+    """What is ready has to wait for the next one: `advance` adds nothing to this one."""
+    return len(batch.journal) >= ENTRIES_MAX or batch.size >= BYTES_MAX
 
 
 def _is_light(entry: Entry, changed: Changed) -> bool:

@@ -26,7 +26,7 @@ from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, Event, Parked, Received, Redelivered, Ref
 from perdure.kernel.gate import Executors
-from perdure.kernel.kernel import ENTRIES_MAX, Kernel
+from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Answer, Offer
 from perdure.kernel.problem import Report
@@ -322,7 +322,7 @@ class Shard:
                 return  # what ran before must be counted before the gate admits anything new
             if self._to_recover:
                 continue
-            if not self.kernel.ready or len(self._building.journal) >= ENTRIES_MAX:
+            if not self.kernel.ready or full(self._building):
                 return
             self.kernel.advance(self._building, self._clock.now())
 
