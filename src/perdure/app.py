@@ -146,17 +146,18 @@ async def _stop(shard: Shard, door: LocalDoor, hooks: Hooks, drain: float, hurry
     loop = asyncio.get_running_loop()
     idle: asyncio.Future[None] = loop.create_future()
     shard.drain(lambda: None if idle.done() else idle.set_result(None))
-    await _ended(idle, drain, hurry)
+    await _drained(idle, drain, hurry)
     shard.park()
     parked: asyncio.Future[None] = loop.create_future()
     shard.when_settled(lambda: None if parked.done() else parked.set_result(None))
     await asyncio.wait([parked], timeout=10)  # a store that does not answer: the rest is found as after a crash
-    await _ended(asyncio.ensure_future(hooks.ended()), drain, hurry)
+    await _drained(asyncio.ensure_future(hooks.ended()), drain, hurry)
     shard.release()
     door.close()
 
 
-async def _ended(waited_for: asyncio.Future[None], drain: float, hurry: asyncio.Event) -> None:
+async def _drained(waited_for: asyncio.Future[None], drain: float, hurry: asyncio.Event) -> None:
+    """Wait for something, for as long as a drain may take."""
     hurried = asyncio.ensure_future(hurry.wait())
     either: list[asyncio.Future[Any]] = [waited_for, hurried]
     await asyncio.wait(either, timeout=drain, return_when=asyncio.FIRST_COMPLETED)
