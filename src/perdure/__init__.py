@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure.executors.info import step_info
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
+    from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
     from perdure.runtime.client import Client, Handle
@@ -24,6 +25,7 @@ _HOME = {
     "perdure.executors.info": ("step_info",),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
+    "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
     "perdure.runtime.client": ("Client", "Handle"),
@@ -42,6 +44,7 @@ __all__ = [  # noqa: PLE0604
     "Frame",
     "Handle",
     "Ok",
+    "Problem",
     "Received",
     "Status",
     "connect",

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from perdure.errors import CallerError, CannotOpen
+from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
 from perdure.executors.thread import ThreadExecutor
@@ -56,8 +57,8 @@ async def open(
 
     workflows: also several versions of one name. New instances run on the newest, others on the one they started with.
     cache: how many instances stay in memory. inline, threads, processes: how many steps of each kind run at once
-    (None: no bound for inline steps, one process per core). drain: seconds that running steps get to end when the
-    engine is closed; what still runs then is cut and runs again at the next open.
+    (None: no bound for inline steps, one process per core). drain: seconds that running steps and hooks get to end when
+    the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known = _registered(workflows)
     for workflow in known:
@@ -66,8 +67,9 @@ async def open(
     loop = asyncio.get_running_loop()
     store = _open_store(url, loop)
     executors: list[Executor] = [InlineExecutor(inline), ThreadExecutor(threads), ProcessExecutor(processes)]
+    hooks = Hooks()
     try:
-        door = LocalDoor(cast(Queries, store))
+        door = LocalDoor(cast(Queries, store), hooks.tell)
         shard = Shard(
             store,
             SystemClock(loop),
@@ -88,8 +90,9 @@ async def open(
             with collector.seldom():
                 yield engine
         finally:
-            await _stop(shard, door, drain, engine.hurry)
+            await _stop(shard, door, hooks, drain, engine.hurry)
     finally:
+        await hooks.close()
         for executor in executors:
             await executor.close()
         store.close()
@@ -140,21 +143,28 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _stop(shard: Shard, door: LocalDoor, drain: float, hurry: asyncio.Event) -> None:
-    """Let running steps end, cut the rest, and give the lease back."""
+async def _stop(shard: Shard, door: LocalDoor, hooks: Hooks, drain: float, hurry: asyncio.Event) -> None:
+    """Let running steps end, cut the rest, let hooks end, and give the lease back."""
     loop = asyncio.get_running_loop()
     idle: asyncio.Future[None] = loop.create_future()
     shard.drain(lambda: None if idle.done() else idle.set_result(None))
-    hurried = asyncio.ensure_future(hurry.wait())
-    either: list[asyncio.Future[Any]] = [idle, hurried]
-    await asyncio.wait(either, timeout=drain, return_when=asyncio.FIRST_COMPLETED)
-    hurried.cancel()
+    await _drained(idle, drain, hurry)
     shard.park()
     parked: asyncio.Future[None] = loop.create_future()
     shard.when_settled(lambda: None if parked.done() else parked.set_result(None))
     await asyncio.wait([parked], timeout=10)  # a store that does not answer: the rest is found as after a crash
+    await _drained(asyncio.ensure_future(hooks.ended()), drain, hurry)
     shard.release()
     door.close()
+
+
+async def _drained(waited_for: asyncio.Future[None], drain: float, hurry: asyncio.Event) -> None:
+    """Wait for something, for as long as a drain may take."""
+    hurried = asyncio.ensure_future(hurry.wait())
+    either: list[asyncio.Future[Any]] = [waited_for, hurried]
+    await asyncio.wait(either, timeout=drain, return_when=asyncio.FIRST_COMPLETED)
+    hurried.cancel()
+    waited_for.cancel()
 
 
 def _registered(workflows: Iterable[Any]) -> Workflows[Workflow]:

@@ -1,4 +1,7 @@
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -7,14 +10,20 @@ from tests.cli.world import World
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
+    with inside(tmp_path, monkeypatch):
+        world = World(tmp_path)
+        yield world
+        world.close()
+
+
+@contextmanager
+def inside(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The current directory is the world's; what is imported from it is forgotten again."""
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(directory)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    world = World(tmp_path)
     before = set(sys.modules)
-    yield world
-    world.close()
+    yield
     for name in set(sys.modules) - before:
-        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
+        if str(directory) in (getattr(sys.modules[name], "__file__", None) or ""):
             del sys.modules[name]

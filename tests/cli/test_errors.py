@@ -46,7 +46,7 @@ def order(*more):
         (("run", "double:a"), 2, "two workflows are named 'same'"),
         (order("--input", '{"order_id": }'), 2, "--input is not JSON: Expecting value at line 1, column 14"),
         (order("--input", "o-17"), 2, "text needs quotes inside quotes"),
-        (order("--input", "@nofile"), 2, "--input cannot be read"),
+        (order("--input", "@nofile"), 2, "--input (nofile) cannot be read: No such file or directory"),
         (order("--input", "NaN"), 2, "NaN is not JSON"),
         (order("--input", '{"order_id": 5}'), 2, "order_id: expected str"),
         (order("--input", '{"order": "x"}'), 2, "order"),

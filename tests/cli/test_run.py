@@ -233,3 +233,16 @@ def test_a_database_of_somebody_else_is_refused(world):
 
     assert result.exit_code == 6
     assert "not one of perdure" in result.stderr
+
+
+def test_hooks_end_before_a_run_in_memory_does(world):
+    (world.directory / "hooked.py").write_text(
+        "import asyncio\nimport perdure\n\n\n"
+        "async def hook(problem):\n    await asyncio.sleep(0.05)\n    print('heard:', problem.error)\n\n\n"
+        "@perdure.flow(on_error=hook)\nasync def hooked(ctx):\n    raise ValueError('no stock')\n"
+    )
+
+    result = world.perdure("run", "hooked:hooked", db=False)
+
+    assert result.exit_code == 1
+    assert "heard: ValueError: no stock" in result.stderr

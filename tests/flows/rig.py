@@ -29,6 +29,7 @@ from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Rebuild as MustRebuild
 from perdure.kernel.moment import Moment
 from perdure.kernel.past import Behind
+from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.ports.executor import Work
 
@@ -54,6 +55,7 @@ class Rig:
         self.machine = self._machine(None)
         self.entries: list[tuple[Event, Moment, Decision]] = []
         self.open: dict[bytes, Effect] = {}
+        self.reports: list[Report] = []  # which hooks would be told of what
         self.calls: list[str] = []  # locations of executed steps, in order
         self.now = START
         self.outcome: Outcome | None = None
@@ -73,6 +75,8 @@ class Rig:
     def deliver(self, event: Event) -> Decision:
         moment = Moment(self.now, b"seed" * 4, len(self.entries) + 1)
         decision: Decision = self.machine.deliver(event, moment)
+        self.reports += decision.reports
+        decision = msgspec.structs.replace(decision, reports=())  # they are not recorded
         self.entries.append((event, moment, decision))
         self.tail.append(self.entries[-1])
         if isinstance(event, Received):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
+import os
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,14 +53,41 @@ async def test_unknown_workflow(stage: Stage) -> None:
         await nothing_recorded(engine)
 
 
+EVERYTHING: dict[str, Callable[[perdure.Handle[Any]], Awaitable[Any]]] = {
+    "ask": lambda handle: handle.ask("go"),
+    "ask again": lambda handle: handle.ask("go", id="m-1"),
+    "cancel": lambda handle: handle.cancel(),
+    "error": lambda handle: handle.error(),
+    "fork": lambda handle: handle.fork("here"),
+    "history": lambda handle: handle.history(),
+    "progress": lambda handle: handle.progress(),
+    "read": lambda handle: handle.read("x"),
+    "result": lambda handle: handle.result(),
+    "retry": lambda handle: handle.retry(),
+    "rewind": lambda handle: handle.rewind("here"),
+    "send": lambda handle: handle.send("go"),
+    "settle": lambda handle: handle.settle("here"),
+    "status": lambda handle: handle.status(),
+    "stream": lambda handle: anext(handle.stream()),
+    "summary": lambda handle: handle.summary(),
+    "waiting": lambda handle: handle.waiting(),
+    "wake": lambda handle: handle.wake(),
+    "watch": lambda handle: anext(handle.watch("x")),
+}
+
+
+def test_everything_that_a_handle_can_do_is_asked_of_a_wrong_key() -> None:
+    methods = {name for name, _ in inspect.getmembers(perdure.Handle, callable) if not name.startswith("_")}
+
+    assert methods == set(EVERYTHING) - {"ask again"}
+
+
 async def test_unknown_key(stage: Stage) -> None:
     async with stage.open(order) as engine:
         handle = engine.handle(order, "nobody")
-        for act in (handle.result, handle.status, handle.cancel, handle.retry, handle.history):
-            with pytest.raises(perdure.UnknownInstance, match="order/nobody"):
-                await act()
-        with pytest.raises(perdure.UnknownInstance):
-            await handle.send("go")
+        for ask in EVERYTHING.values():
+            with pytest.raises(perdure.UnknownInstance, match="there is no instance order/nobody; `perdure ls` lists"):
+                await ask(handle)
         await nothing_recorded(engine)
 
 
@@ -140,8 +172,9 @@ async def test_a_message_to_a_terminal_instance(stage: Stage) -> None:
     async with stage.open(loose) as engine:
         handle = await engine.start(loose, 1)
         await handle.result(5)
-        with pytest.raises(perdure.InstanceEnded, match="completed"):
-            await handle.send("go")
+        for act in (handle.send("go"), handle.wake(), handle.ask("go")):
+            with pytest.raises(perdure.InstanceEnded, match=r"has completed and takes no .*; start another instance"):
+                await act
         with pytest.raises(perdure.NotStuck):
             await handle.retry()
         assert len(await handle.history()) == 1
@@ -174,10 +207,96 @@ async def test_texts_that_cannot_be_recorded(memory: Stage) -> None:
 
 
 async def test_a_second_engine_on_a_leased_file(disk: Stage) -> None:
-    async with disk.open(loose):
-        with pytest.raises(perdure.EngineRunning):
+    async with disk.open(loose) as engine:
+        with pytest.raises(perdure.EngineRunning, match=rf"pid {os.getpid()}.*talk to it with perdure\.connect"):
             async with perdure.open(disk.url, workflows=[loose]):
                 pass
+        assert await (await engine.start(loose, 1)).result(5) == 1
+
+
+async def test_a_location_that_does_not_exist(stage: Stage) -> None:
+    @perdure.step(retries=0)
+    async def refund(charge: str) -> None:
+        raise ConnectionError("the bank is closed")
+
+    @perdure.step(undo=refund)
+    async def charge() -> str:
+        return "charge"
+
+    @perdure.flow
+    async def refunding(ctx: Context) -> None:
+        await charge()
+        raise KeyError("nobody wants it")
+
+    @perdure.flow
+    async def waits_for_nothing(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    async with stage.open(refunding, waits_for_nothing, sleeping) as engine:
+        asleep = await engine.start(sleeping)
+        stuck, stopped = await engine.start(refunding), await engine.start(waits_for_nothing)
+        for handle in (stuck, stopped):
+            with pytest.raises(perdure.InstanceStuck):
+                await handle.result(5)
+        before = [len(await handle.history()) for handle in (asleep, stuck, stopped)]
+
+        with pytest.raises(perdure.UnknownLocation, match="does not sleep at 'there', but at nap; name one, or none"):
+            await asleep.wake("there")
+        with pytest.raises(perdure.UnknownLocation, match="is not stuck at 'there' but at 'charge'; settle that"):
+            await stuck.settle("there")
+        with pytest.raises(perdure.UnknownLocation, match="not stuck at 'there': its code stopped; retry or cancel"):
+            await stopped.settle("there")
+        with pytest.raises(perdure.TooLarge, match="the value for 'charge'"):
+            await stuck.settle("charge", HUGE)
+
+        assert [len(await handle.history()) for handle in (asleep, stuck, stopped)] == before
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["by an engine", "by nobody"])
+async def test_a_caller_in_another_process_hears_the_same(disk: Stage, served: bool) -> None:
+    """What cannot be delivered is not even posted: it would wait for ever."""
+    async with disk.open(order, loose, sleeping) as engine:
+        done = await engine.start(loose, 1, key="done")
+        await done.result(5)
+        await engine.start(sleeping, key="asleep")
+    async with AsyncExitStack() as engines:
+        if served:
+            await engines.enter_async_context(disk.open(order, loose, sleeping))
+        before = rows(disk)
+        async with perdure.connect(disk.url) as client:
+            with pytest.raises(perdure.UnknownWorkflow, match="did you mean 'order'"):
+                await client.start("ordr", lines=[])
+            nobody = client.handle("order", "nobody")
+            for name, ask in EVERYTHING.items():
+                error = perdure.NotInThisProcess if name == "stream" else perdure.UnknownInstance
+                with pytest.raises(error):
+                    await ask(nobody)
+            with pytest.raises(perdure.TooLarge, match="the input of loose"):
+                await client.start("loose", value=HUGE)
+            with pytest.raises(perdure.TooLarge, match="message 'go'"):
+                await client.handle("sleeping", "asleep").send("go", HUGE)
+            with pytest.raises(perdure.CallerError):
+                await client.start("loose", value=object())
+            with pytest.raises(perdure.CallerError):
+                await client.instances(workflow="\ud800")
+            with pytest.raises(perdure.UnknownLocation, match="but at nap"):
+                await client.handle("sleeping", "asleep").wake("there")
+            for act in (client.handle("loose", "done").send("go"), client.handle("loose", "done").wake()):
+                with pytest.raises(
+                    perdure.InstanceEnded, match=r"takes no more .*; start another instance, or this key"
+                ):
+                    await act
+        assert rows(disk) == before
+
+
+def rows(disk: Stage) -> dict[str, int]:
+    """How many there are of what a caller could have caused."""
+    connection = sqlite3.connect(disk.url)
+    try:
+        tables = ("journal", "inbox", "instances", "blobs")
+        return {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
+    finally:
+        connection.close()
 
 
 def test_decorating_anything_else_is_an_error_at_once_with_its_line() -> None:

@@ -36,7 +36,7 @@ from perdure.kernel.events import (
 from perdure.kernel.gate import Executors, Gate
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
-from perdure.kernel.kernel import ENTRIES_MAX, Kernel
+from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.limits import Limits
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Machine
@@ -310,7 +310,7 @@ class World:
         """Everything that can be delivered now, closed and ready to commit."""
         batch = batch if batch is not None else self.batch()
         self.load()
-        while self.kernel.ready and len(batch.journal) < ENTRIES_MAX:
+        while self.kernel.ready and not full(batch):
             self.kernel.advance(batch, self.now)
             self.load()
         self.kernel.close(batch)

@@ -18,6 +18,8 @@ from perdure.executors.inline import InlineExecutor
 from perdure.kernel.batch import Batch
 from perdure.kernel.events import Address, Started
 from perdure.kernel.mailbox import Accepted
+from perdure.kernel.problem import Report
+from perdure.ports.clock import Clock
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor
 from perdure.runtime.shard import Shard
@@ -299,11 +301,16 @@ class FailingStore(MemoryStore):
             super().commit(batch, done)
 
 
-def shard_on(store: MemoryStore, *workflows: perdure.Flow) -> tuple[Shard, LocalDoor]:  # type: ignore[type-arg]
-    door = LocalDoor(store)
+def shard_on(
+    store: MemoryStore,
+    *workflows: perdure.Flow,  # type: ignore[type-arg]
+    failed: Callable[[Report], None] = lambda report: None,
+    clock: Clock | None = None,
+) -> tuple[Shard, LocalDoor]:
+    door = LocalDoor(store, failed)
     shard = Shard(
         store,
-        SystemClock(asyncio.get_running_loop()),
+        clock or SystemClock(asyncio.get_running_loop()),
         [InlineExecutor()],
         workflows,
         owner="test",
@@ -356,6 +363,56 @@ async def test_a_receipt_survives_a_failed_commit_and_the_step_does_not_run_agai
     outcome = await door.outcome(address, instance, 10)
     assert flow.decode_result(outcome.value or b"") == "once"
     assert runs == [1]
+    shard.release()
+
+
+@pytest.mark.parametrize(("when", "told"), [("fail_before", [2]), ("fail_after", [])])
+async def test_a_hook_hears_of_a_failure_after_its_commit_and_at_most_once(when: str, told: list[int]) -> None:
+    store = FailingStore()
+    rows: list[int] = []
+
+    @perdure.step(retries=0)
+    async def step() -> None:
+        setattr(store, when, 1)
+        raise perdure.Fatal("no")
+
+    @perdure.flow(on_error=print)
+    async def flow(ctx: perdure.Context) -> str:
+        await ctx.attempt("step", step)
+        return "caught"
+
+    shard, door = shard_on(store, flow, failed=lambda report: rows.append(len(store.database.journal)))
+    address = Address("flow", "k")
+    instance = await door.put(address, Started("flow", "k", flow.encode_input((), {}), b"seed"))
+
+    outcome = await door.outcome(address, instance, 10)
+    assert flow.decode_result(outcome.value or b"") == "caught"
+    assert rows == told, "the rows of the journal when the hook was told: its commit had failed first"
+    shard.release()
+
+
+class Impatient(SystemClock):
+    """A clock that stands for a person in front of an engine that does nothing any more."""
+
+    looks = 0
+
+    def now(self) -> int:
+        self.looks += 1
+        assert self.looks < 10_000, "the engine spins"
+        return super().now()
+
+
+async def test_what_comes_at_once_may_be_larger_than_a_batch() -> None:
+    @perdure.flow
+    async def flow(ctx: perdure.Context, text: str) -> int:
+        return len(text)
+
+    shard, door = shard_on(MemoryStore(), flow, clock=Impatient(asyncio.get_running_loop()))
+    large = flow.encode_input(("x" * 5_000_000,), {})
+    starts = [door.put(Address("flow", key), Started("flow", key, large, b"seed")) for key in "abc"]
+
+    async with asyncio.timeout(20):
+        assert await asyncio.gather(*starts) == [1, 2, 3]
     shard.release()
 
 

@@ -21,6 +21,8 @@ class Found(NamedTuple):
 
 async def find(client: Client, text: str) -> Found:
     """Also what is on its way. Raises `UnknownInstance` with what was perhaps meant."""
+    if not _usable(text):
+        raise Stopped(f"an ID is workflow/key, or the key alone; found {text!a:.80}")
     queries = client.queries
     named = [head for address in _names(text) if (head := await queries.head(address)) is not None]
     heads = named or await queries.heads(Filter(key=text, limit=1000))
@@ -45,6 +47,14 @@ async def find_started(client: Client, text: str) -> tuple[Address, HeadRow]:
     return found.address, found.head
 
 
+def _usable(text: str) -> bool:
+    """Empty, it would mean any instance; bytes that are no text cannot even be asked for."""
+    try:
+        return bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _names(text: str) -> list[Address]:
     """Every reading as workflow/key: both may contain slashes."""
     cuts = [n for n, letter in enumerate(text) if letter == "/" and 0 < n < len(text) - 1]
@@ -53,6 +63,7 @@ def _names(text: str) -> list[Address]:
 
 async def _unknown(queries: Queries, text: str) -> str:
     recent = await queries.heads(Filter(limit=500))
+    text = text if len(text) <= 80 else f"{text[:80]}…"
     by_text = {head.key: f"{head.workflow}/{head.key}" for head in recent}
     by_text |= {name: name for name in by_text.values()}
     near = difflib.get_close_matches(text, by_text, n=1)

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterable
 from datetime import datetime
+from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ def read_json(text: str, what: str) -> Any:
     """The value of an argument. `what` names it in errors, which say where the text stops being JSON."""
     source, text = _read(text, what)
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        advice = "" if text.lstrip()[:1] in '{["' else """; text needs quotes inside quotes: '"text"'"""
-        raise Stopped(f"{source} is not JSON: {error.msg} at {place}{advice}") from error
-    except (ValueError, RecursionError) as error:
-        raise Stopped(f"{source} cannot be used: {error}") from error
+        raise Stopped(f"{source} is not JSON: {error.msg} at {place}; {_advice(source == what, text)}") from error
+    except RecursionError as error:
+        raise Stopped(f"{source} is nested too deeply; flatten it") from error
+    except ValueError as error:
+        reason = str(error).partition(";")[0]  # after it Python says what a programmer could do
+        raise Stopped(f"{source} cannot be used: {reason}; write it as text, or null") from error
 
 
 def read_tags(texts: Iterable[str]) -> dict[str, str]:
@@ -42,14 +45,30 @@ def read_time(text: str, what: str) -> datetime:
 
 
 def _read(text: str, what: str) -> tuple[str, str]:
+    """Where the text comes from, in words, and the text itself."""
+    if text != "-" and not text.startswith("@"):
+        return what, text
+    source = f"{what} (stdin)" if text == "-" else f"{what} ({text[1:]})"
     try:
-        if text == "-":
-            return f"{what} (stdin)", sys.stdin.read()
-        if text.startswith("@"):
-            return f"{what} ({text[1:]})", Path(text[1:]).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Stopped(f"{what} cannot be read: {error}") from error
-    return what, text
+        return source, sys.stdin.read() if text == "-" else Path(text[1:]).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise Stopped(f"{source} is not UTF-8 text: {error.reason} at byte {error.start}; save it as UTF-8") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Stopped(f"{source} cannot be read: {reason}; name a file that can be") from error
+
+
+def _advice(typed: bool, text: str) -> str:
+    """What to do about text that is not JSON. `typed`: it stands on the command line itself."""
+    if text.lstrip()[:1] not in ("{", "[", '"'):
+        return """text needs quotes inside quotes: '"text"'"""
+    return """in a shell it stands in single quotes: '{"name": 1}'""" if typed else "correct it there"
+
+
+def _finite(text: str) -> float:
+    if isinf(number := float(text)):
+        raise ValueError(f"the number {text:.20} is too large")
+    return number
 
 
 def _refuse_constant(name: str) -> Any:

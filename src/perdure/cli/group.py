@@ -1,6 +1,7 @@
 """The top level: finds a command when it is asked for; turns errors into one clear line and an exit code."""
 
 import os
+import re
 import traceback
 from importlib import import_module
 from typing import Any
@@ -82,8 +83,9 @@ def debug_wanted() -> bool:
 
 
 def _text(error: PerdureError) -> str:
-    """Errors speak Python; here people write options."""
-    return str(error).replace('reuse="failed"', "--reuse failed").replace('reuse="always"', "--reuse always")
+    """Errors speak Python; here people write commands and options."""
+    text = str(error).replace('reuse="failed"', "--reuse failed").replace('reuse="always"', "--reuse always")
+    return re.sub(r"perdure\.connect\([^)]*\)", "`perdure start`, `perdure send` and the like", text)
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

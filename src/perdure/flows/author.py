@@ -31,6 +31,7 @@ from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import attempt_of
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
+from perdure.kernel.problem import Hook
 from perdure.kernel.receipt import Failure
 from perdure.kernel.routing import Subscription
 
@@ -83,7 +84,8 @@ class StepOptions(msgspec.Struct, frozen=True):
     `once`: after a crash it is not known whether the step took effect, and it is not run again. With `unknown="stuck"`
     the instance then stops for a person to answer; with "raise" the flow itself gets `OutcomeUnknown`. `ephemeral`: for
     cheap, repeatable work; it begins without waiting for a commit, and its result is durable with the next one. `undo`
-    is called with the step's result, as a step of its own, when what the flow has done is rolled back.
+    is called with the step's result, as a step of its own, when what the flow has done is rolled back. `on_error` hears
+    of each failure of the step and of its undo.
     """
 
     retries: int = 3
@@ -96,6 +98,7 @@ class StepOptions(msgspec.Struct, frozen=True):
     unknown: Literal["stuck", "raise"] = "stuck"
     ephemeral: bool = False
     undo: Callable[..., Any] | None = None
+    on_error: Hook | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.retries, int) or self.retries < 0:  # type: ignore[redundant-expr]
@@ -106,7 +109,7 @@ class StepOptions(msgspec.Struct, frozen=True):
             raise BadCall(f"retries={self.retries!r}: {RETRIES_MAX:,} are the most")
         if not isinstance(self.backoff, Backoff):
             raise BadCall(f"backoff={self.backoff!r} must be a perdure.Backoff")
-        for name in ("retry_if", "undo"):
+        for name in ("retry_if", "undo", "on_error"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise BadCall(f"{name}={getattr(self, name)!r} must be a function")
         if self.once and self.ephemeral:
@@ -131,6 +134,7 @@ class Options(TypedDict, total=False):
     unknown: Literal["stuck", "raise"]
     ephemeral: bool
     undo: Callable[..., Any] | None
+    on_error: Hook | None
 
 
 def with_options(base: StepOptions, options: Options) -> StepOptions:
@@ -226,6 +230,7 @@ class Flow(Generic[P, R]):
         strict: bool,
         strict_names: bool,
         cleanup: float,
+        on_error: Hook | None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -234,6 +239,7 @@ class Flow(Generic[P, R]):
         self.strict = strict
         self.strict_names = strict_names
         self.cleanup = cleanup
+        self.on_error = on_error
         self.limits = Limits(bytes=2 * VALUE_MAX)
         self.signature = Signature.of(function, skip_first=True)
         self.defaults = encode(self.signature.defaults())
@@ -337,6 +343,7 @@ def flow(
     strict: bool = ...,
     strict_names: bool = ...,
     cleanup: Duration = ...,
+    on_error: Hook | None = ...,
 ) -> Callable[[FlowFunction[P, R]], Flow[P, R]]: ...
 
 
@@ -349,22 +356,33 @@ def flow(
     strict: bool = False,
     strict_names: bool = False,
     cleanup: Duration = 60,
+    on_error: Hook | None = None,
 ) -> Any:
     """Make an `async def f(ctx, ...)` durable.
 
     name: what the journal calls it (default: the function's name). version: text, recorded with each
     instance, which runs on that version as long as it is registered; numbers in it count as numbers. strict: an
     engine refuses the flow if its source has what a replay would not repeat (default: it warns). strict_names:
-    refuse the same name twice in one scope. cleanup: how long `finally` blocks may run after a cancel.
+    refuse the same name twice in one scope. cleanup: how long `finally` blocks may run after a cancel. on_error:
+    hears of each failure of the flow, of its steps and of its undos.
     """
+    if on_error is not None and not callable(on_error):
+        raise BadCall(f"on_error={on_error!r} must be a function")
 
     def define(function: Any) -> Flow[Any, Any]:
         _check(function)
         called = function.__name__ if name is None else text(name, "the name of a flow")
         if "/" in called:
             raise BadCall(f"the name of a flow has no slash, found {called!r}: an instance is named workflow/key")
-        of = text(str(version), "the version of a flow")
-        return Flow(function, called, of, strict=strict, strict_names=strict_names, cleanup=seconds(cleanup))
+        return Flow(
+            function,
+            called,
+            text(str(version), "the version of a flow"),
+            strict=strict,
+            strict_names=strict_names,
+            cleanup=seconds(cleanup),
+            on_error=on_error,
+        )
 
     return define if function is None else define(function)
 

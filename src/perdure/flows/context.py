@@ -32,6 +32,7 @@ from perdure.errors import (
 )
 from perdure.kernel.effects import Call, Child, Timer, Wait
 from perdure.kernel.events import Address
+from perdure.kernel.problem import Hook, ProblemKind
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import RESPONSE
 from perdure.ports.executor import Work
@@ -58,7 +59,7 @@ from .operation import AGAIN
 from .relive import at
 from .returns import is_async, returns_of, state_annotation_of, takes_argument, takes_context
 from .scope import text
-from .undo import roll_back
+from .undo import Done, roll_back
 
 if TYPE_CHECKING:
     from .machine import FlowMachine
@@ -141,13 +142,24 @@ class Step:
         return _step(self._machine, name, function, args, kwargs, options)
 
 
-async def _step(  # noqa: PLR0917  # called once, at every step
+def undoing(machine: FlowMachine, done: Done) -> Awaitable[Any]:
+    """The undo of a completed step: a step of its own."""
+    function: Any = done.undo
+    options = DEFAULT
+    if isinstance(function, StepFunction):
+        options = function.options
+        function = function.function
+    return _step(machine, done.location, function, (done.value,), {}, options, done)
+
+
+async def _step(  # noqa: PLR0917  # called at every step
     machine: FlowMachine,
     name: str,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     options: StepOptions,
+    undoes: Done | None = None,
 ) -> Any:
     location = machine.claim(name)
     executor = options.executor or ("inline" if is_async(function) else "thread")
@@ -166,6 +178,7 @@ async def _step(  # noqa: PLR0917  # called once, at every step
         assert operation.future is not None
         if options.once and options.unknown == "stuck":
             operation.settle, operation.returns = True, returns
+            operation.kind, operation.hooks = _kind(undoes), _hooks(machine, options, undoes)
         try:
             receipt: Receipt = await operation.future
         except asyncio.CancelledError:
@@ -176,19 +189,23 @@ async def _step(  # noqa: PLR0917  # called once, at every step
             if returns is not None:
                 value = from_plain(value, returns)
             if options.undo is not None:
-                machine.undos.add(location, options.undo, value)
+                machine.undos.add(location, options.undo, value, options.on_error)
             return value
         if receipt is AGAIN:
             attempt += 1
             continue
-        errors = (*errors, receipt.error or Failure(receipt.status, ""))
-        if attempt > options.retries or not _again(receipt, errors[-1], options):
-            if errors[-1].type == "RollBack" and not errors[-1].retry:
-                raise at(location, RollBack(errors[-1].message, **(errors[-1].data or {})))
+        error = receipt.error or Failure(receipt.status, "")
+        errors = (*errors, error)
+        kind, hooks = _kind(undoes), _hooks(machine, options, undoes)
+        if attempt > options.retries or not _again(receipt, error, options):
+            machine.report(hooks, kind, location, attempt, error)
+            if error.type == "RollBack" and not error.retry:
+                raise at(location, RollBack(error.message, **(error.data or {})))
             raise at(location, _failure(receipt)(name, attempt, errors))
         delay = options.backoff.seconds(attempt, Context(machine).random.random)
+        due = min(TIME_MAX, machine.moment.at + nanoseconds(delay))
+        machine.report(hooks, kind, location, attempt, error, options.retries + 1 - attempt, due)
         if delay > 0:
-            due = machine.moment.at + nanoseconds(delay)
             await machine.answer(machine.open(Timer(f"{location}/backoff#{attempt}", due)))
         attempt += 1
 
@@ -207,6 +224,19 @@ def _failure(receipt: Receipt) -> type[StepFailed]:
     if receipt.status == "timeout":
         return StepTimeout
     return OutcomeUnknown if receipt.status == "unknown" else StepFailed
+
+
+def _kind(undoes: Done | None) -> ProblemKind:
+    return "step" if undoes is None else "undo"
+
+
+def _hooks(machine: FlowMachine, options: StepOptions, undoes: Done | None) -> tuple[Hook, ...]:
+    """Who hears of a failure of a step: its own hook, that of the step that it undoes, that of the flow. Each once."""
+    hooks: list[Hook] = []
+    for hook in (options.on_error, undoes.on_error if undoes is not None else None, machine.flow.on_error):
+        if hook is not None and all(hook is not other for other in hooks):
+            hooks.append(hook)
+    return tuple(hooks)
 
 
 def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:

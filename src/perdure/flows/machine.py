@@ -11,6 +11,7 @@ from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextvars import Context
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Never
 
 import msgspec
@@ -37,6 +38,7 @@ from perdure.kernel.machine import Rebuild
 from perdure.kernel.moment import Moment
 from perdure.kernel.past import Item as PastItem
 from perdure.kernel.past import Past, read, write
+from perdure.kernel.problem import Hook, Problem, ProblemKind, Report
 from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
 from perdure.kernel.replay import divergence
 from perdure.kernel.status import Status
@@ -78,13 +80,14 @@ class Held(msgspec.Struct, eq=False):
 class Said:
     """What one delivery says without waiting for an answer. Most say nothing."""
 
-    __slots__ = ("noted", "published", "responded", "sent")
+    __slots__ = ("noted", "published", "reports", "responded", "sent")
 
     def __init__(self) -> None:
         self.sent: list[Send] = []
         self.published: list[tuple[str, bytes]] = []
         self.noted: list[str] = []
         self.responded: list[tuple[str, bytes]] = []
+        self.reports: list[Report] = []
 
 
 class FlowMachine:
@@ -142,8 +145,13 @@ class FlowMachine:
         if type(event) is Message:
             location = self._taken.pop(moment.number, "")
         if self.log is not None:
-            self.log.append(Item(moment.number, moment.at, event, decision, location, seed=moment.seed))
+            self._log(self.log, moment, event, decision, location)
         return decision
+
+    @staticmethod
+    def _log(log: Log, moment: Moment, event: Event, decision: Decision, location: str) -> None:
+        recorded = msgspec.structs.replace(decision, reports=()) if decision.reports else decision
+        log.append(Item(moment.number, moment.at, event, recorded, location, seed=moment.seed))
 
     def work(self, intent: bytes) -> object:
         operation = self._operations.get(intent)
@@ -272,9 +280,11 @@ class FlowMachine:
 
     def _stop_at(self, operation: Operation, receipt: Receipt) -> str:
         """Nobody knows whether the step took effect: a person must say so. Nothing else is delivered before."""
-        location = operation.effect.location
-        reason = receipt.error.message if receipt.error is not None else "no reason is known"
-        text = f"whether step {location!r} took effect is not known: {reason}"
+        effect, error = operation.effect, receipt.error or Failure("unknown", "no reason is known")
+        assert type(effect) is Call, "nothing else is settled"
+        location = effect.location
+        self.report(operation.hooks, operation.kind, location, effect.attempt, error)
+        text = f"whether step {location!r} took effect is not known: {error.message}"
         self._unsettled[location] = operation, Stuck(Failure("OutcomeUnknown", text, retry=False), location)
         return location
 
@@ -334,6 +344,9 @@ class FlowMachine:
         outcome = self._outcome() if self._forced or self._main.done() else None
         if outcome is not None and self._undos is not None:
             outcome = self._rolled_back(outcome)
+        if outcome is not None and outcome.status is Status.FAILED and self.flow.on_error is not None:
+            assert outcome.error is not None
+            self.report((self.flow.on_error,), "flow", "", 1, outcome.error)
         stuck: Stuck | None = None
         if self._unsettled and outcome is None:
             _, stuck = next(iter(self._unsettled.values()))
@@ -345,9 +358,9 @@ class FlowMachine:
             return Decision(opened, withdrawn, (), (), (), None, None, outcome, (), tuple(self._opened))
         said = said or Said()
         sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
-        responded = tuple(said.responded)
+        responded, reports = tuple(said.responded), tuple(said.reports)
         ids = tuple(self._opened)
-        return Decision(opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded)
+        return Decision(opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded, reports)
 
     # ---- the end -------------------------------------------------------------------------------------------
 
@@ -490,6 +503,25 @@ class FlowMachine:
         if self._said is None:
             self._said = Said()
         return self._said
+
+    def report(  # noqa: PLR0917  # what a problem consists of
+        self,
+        hooks: tuple[Hook, ...],
+        kind: ProblemKind,
+        location: str,
+        attempt: int,
+        error: Failure,
+        remaining: int = 0,
+        due: int | None = None,
+    ) -> None:
+        """Tell hooks of a failure. Not in a replay: they heard of it then, or missed it. `due`: of the next attempt."""
+        if not hooks or self.moment.recorded is not None:
+            return
+        when = None if due is None else datetime.fromtimestamp(due / 1e9, UTC)
+        problem = Problem(kind, self.address, location, attempt, remaining, when is not None, when, error)
+        if self._said is None:
+            self._said = Said()
+        self._said.reports += [Report(hook, problem) for hook in hooks]
 
     def _intent(self, location: str, attempt: int) -> bytes:
         assert self._identity is not None
@@ -659,7 +691,7 @@ class FlowMachine:
         if moment.recorded is not None and self.passed_by == moment.number:
             decision = in_order(decision, moment.recorded)
         if self.log is not None:
-            self.log.append(Item(moment.number, moment.at, mark, decision, "", seed=moment.seed))
+            self._log(self.log, moment, mark, decision, "")
         return decision
 
     def _relive(self, item: PastItem, rewound: Moment, rest: Iterator[PastItem]) -> list[str]:
@@ -690,7 +722,7 @@ class FlowMachine:
         if type(event) is Message:
             location = self._taken.pop(item.number, "")
         if self.log is not None:
-            self.log.append(Item(item.number, item.at, event, decision, location, seed=item.seed))
+            self._log(self.log, moment, event, decision, location)
         return [] if same else list(decision.noted)
 
     def _as_of_now(self, item: PastItem) -> Event | None:

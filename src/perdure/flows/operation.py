@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.kernel.effects import Effect
+from perdure.kernel.problem import Hook, ProblemKind
 from perdure.kernel.receipt import Receipt
 
 AGAIN: Final = Receipt("error")
@@ -24,4 +25,6 @@ class Operation(msgspec.Struct, eq=False):
     fire: Callable[[], None] | None = None
     work: object = None
     settle: bool = False  # an unknown outcome waits for a person...
-    returns: Any = None  # ...whose answer has this type
+    returns: Any = None  # ...whose answer has this type...
+    kind: ProblemKind = "step"  # ...and is told as a problem of this kind...
+    hooks: tuple[Hook, ...] = ()  # ...to these

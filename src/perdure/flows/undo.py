@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.errors import StepFailed
+from perdure.kernel.problem import Hook
 
 from . import scope as scopes
 from .operation import AGAIN
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
 
 class Done(msgspec.Struct, eq=False):
-    """A completed step, and how it is undone: `undo(value)`."""
+    """A completed step, and how it is undone: `undo(value)`. `on_error`: the step's hook, which hears of that too."""
 
     number: int
     location: str
     undo: Callable[..., Any]
     value: Any
+    on_error: Hook | None
 
 
 class Undos:
@@ -37,9 +39,9 @@ class Undos:
         self._done: list[Done] = []
         self._count = 0
 
-    def add(self, location: str, undo: Callable[..., Any], value: Any) -> None:
+    def add(self, location: str, undo: Callable[..., Any], value: Any, on_error: Hook | None) -> None:
         self._count += 1
-        self._done.append(Done(self._count, location, undo, value))
+        self._done.append(Done(self._count, location, undo, value, on_error))
 
     @property
     def mark(self) -> int:
@@ -85,11 +87,11 @@ async def roll_back(machine: FlowMachine, after: int, path: str) -> None:
 
 
 async def _undo(machine: FlowMachine, done: Done) -> None:
-    from .context import Context
+    from .context import undoing
 
     while True:
         try:
-            await Context(machine).step(done.location, done.undo, done.value)
+            await undoing(machine, done)
             return
         except StepFailed as failed:
             answer = await machine.ask_person(done.location, failed)

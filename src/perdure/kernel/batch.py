@@ -13,6 +13,7 @@ from .effects import Call
 from .events import Address
 from .identity import Identity
 from .mailbox import Answer
+from .problem import Report
 
 
 class JournalRow(NamedTuple):
@@ -107,6 +108,7 @@ class Batch:
         "publications",
         "published",
         "receipts",
+        "reports",
         "size",
         "snapshots",
         "stops",
@@ -134,6 +136,7 @@ class Batch:
         self.receipts: list[bytes] = []  # tickets of executors: they want to hear that it is over, and nothing else
         self.ended: list[tuple[int, Address, Outcome]] = []
         self.stuck: list[tuple[int, Address, Stuck]] = []
+        self.reports: list[Report] = []
         self.done_with: list[int] = []
 
     @property

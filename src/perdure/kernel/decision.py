@@ -4,6 +4,7 @@ import msgspec
 
 from .effects import Effect
 from .events import Address
+from .problem import Report
 from .receipt import Failure
 from .status import Status
 
@@ -66,6 +67,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """The ids of what `open` asks for, from a machine that knows them; else the kernel derives them. Not recorded."""
     respond: tuple[tuple[str, bytes], ...] = ()
     """Answers to messages that came at any time before, by the message's id. Whoever asked may read them for ever."""
+    reports: tuple[Report, ...] = ()
+    """Which hooks hear of which problems once this is durable. Not recorded, and empty in a replay."""
 
 
 NOTHING = Decision()

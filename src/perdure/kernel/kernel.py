@@ -214,7 +214,7 @@ class Kernel:
     def advance(self, batch: Batch, now: int) -> None:
         """Deliver one event to each ready instance in turn. The order depends on the offers alone."""
         self.at = max(self.at, now)
-        while self._ready and len(batch.journal) < ENTRIES_MAX and batch.size < BYTES_MAX:
+        while self._ready and not full(batch):
             round = self._take_round(batch)
             decisions = [self._decide(taken) for taken in round]
             entries = [self._write(taken, decision) for taken, decision in zip(round, decisions, strict=True)]
@@ -347,7 +347,7 @@ class Kernel:
     def _rewind_refusal(self, instance: Instance, event: Rewound) -> Answer | None:
         if instance.cancelled or instance.status in FINAL:
             word = "was cancelled" if instance.cancelled else f"has {instance.status}"
-            return Refused("ended", f"{instance.address} {word}, and stays so")
+            return Refused("ended", f"{instance.address} {word}, and stays so: fork it")
         if event.after != instance.rewound:
             return Refused("refused", f"{instance.address} was rewound by somebody else meanwhile: look again")
         running = [
@@ -595,6 +595,8 @@ class Kernel:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         for name, value in decision.publish:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
+        if decision.reports:
+            batch.reports += decision.reports
         if instance.parent is not None:
             self._tell_parent(instance, instance.parent, entry.event)
         if instance.outcome is not None:
@@ -829,6 +831,11 @@ class Kernel:
 
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__
 """Makes a row without the Python function that named tuples are made by."""
+
+
+def full(batch: Batch) -> bool:
+    """What is ready has to wait for the next one: `advance` adds nothing to this one."""
+    return len(batch.journal) >= ENTRIES_MAX or batch.size >= BYTES_MAX
 
 
 def _is_light(entry: Entry, changed: Changed) -> bool:

@@ -46,6 +46,7 @@ from perdure.kernel.events import (
     Started,
     Woken,
 )
+from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.past import Behind, Point
 from perdure.kernel.receipt import Failure, Receipt
@@ -60,7 +61,7 @@ from .streams import Streams
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-MESSAGE_MAX = 16 * 1024 * 1024
+AFTER_THE_END = '; start another instance, or this key again with reuse="always"'
 TEXT_MAX = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
 
 Reuse = Literal["failed", "always"]
@@ -247,6 +248,8 @@ class Client:
 
         `before` is the id of the last one of the page before.
         """
+        if workflow:
+            _checked_text(workflow, "the name of a workflow")
         if status and status not in list(Status):
             raise CallerError(unknown("status", status, list(Status), "leave it out to see all"))
         wanted = Filter(workflow, status, parent, _checked_tags(tags), before, limit)
@@ -286,7 +289,7 @@ class Named:
                 f"{self.name!r} is known here by its name only: pass keyword arguments, or the workflow itself"
             )
         defaults = decode(self._defaults) if self._defaults else {}
-        return encode({**defaults, **to_plain(kwargs)})
+        return _limited(encode({**defaults, **to_plain(kwargs)}), f"the input of {self.name}")
 
     def encode_plain_input(self, value: Any) -> bytes:
         if not isinstance(value, dict):
@@ -355,9 +358,7 @@ class Handle(Generic[R]):
 
     async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
         """Send a message; durable when this returns. The same `id` twice is delivered once."""
-        value = encode(to_plain(body))
-        if len(value) > MESSAGE_MAX:
-            raise TooLarge(f"message {name!r}", len(value), MESSAGE_MAX)
+        value = _limited(encode(to_plain(body)), f"message {name!r}")
         if id is not None:
             _checked_text(id, "the id of a message")
         message = Message(_checked_text(name, "the name of a message"), value, id or os.urandom(16).hex())
@@ -424,11 +425,16 @@ class Handle(Generic[R]):
         """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
         reader = await self._read()
         if reader.state.ended:
-            raise InstanceEnded(f"{self.address} has {reader.state.status} and takes no more events")
+            raise InstanceEnded(f"{self.address} has {reader.state.status} and takes no more events{AFTER_THE_END}")
         sleeps = [open.location for open in reader.waiting() if open.kind == "timer" and is_sleep(open.location)]
         if not sleeps or (location and location not in sleeps):
             where = f" at {location!r}" if location else ""
-            raise UnknownLocation(f"{self.address} does not sleep{where}; its sleeps: {', '.join(sleeps) or 'none'}")
+            known = (
+                f", but at {', '.join(sleeps)}; name one, or none to wake all"
+                if sleeps
+                else "; there is nothing to wake"
+            )
+            raise UnknownLocation(f"{self.address} does not sleep{where}{known}")
         await self._door.put(self._to(), Woken(location))
 
     async def cancel(self, reason: str = "", undo: bool = False) -> None:
@@ -519,12 +525,11 @@ class Handle(Generic[R]):
         stuck = (await self._read()).state.stuck
         if stuck is None:
             raise NotStuck(f"{self.address} is {await self.status()}, not stuck")
+        if stuck.kept:
+            raise UnknownLocation(f"{self.address} is not stuck at {location!r}: its code stopped; retry or cancel it")
         if stuck.location != location:
-            raise UnknownLocation(f"{self.address} is not stuck at {location!r} but at {stuck.location!r}")
-        data = encode(to_plain(value))
-        if len(data) > MESSAGE_MAX:
-            raise TooLarge(f"the value for {location!r}", len(data), MESSAGE_MAX)
-        receipt = Receipt("ok", data)
+            raise UnknownLocation(f"{self.address} is not stuck at {location!r} but at {stuck.location!r}; settle that")
+        receipt = Receipt("ok", _limited(encode(to_plain(value)), f"the value for {location!r}"))
         if error is not None:
             receipt = Receipt("error", error=Failure("Settled", _checked_text(error, "an error"), retry=False))
         await self._door.put(self._to(), Settled(_checked_text(location, "a location"), receipt))
@@ -617,8 +622,8 @@ class Handle(Generic[R]):
 
 
 def _bounded(event: Rewound) -> Rewound:
-    if len(event.past) > MESSAGE_MAX:
-        raise TooLarge("what the instance has behind it", len(event.past), MESSAGE_MAX)
+    if len(event.past) > VALUE_MAX:
+        raise TooLarge("what the instance has behind it", len(event.past), VALUE_MAX)
     return event
 
 
@@ -646,8 +651,15 @@ def refusal(refused: Refused) -> CallerError:
         "running": "; wait for it, or drop it with force=True",
         "unknown-instance": "; `perdure ls` lists what exists",
         "unknown-version": "; register it too, or start the workflow by its name: that takes the newest",
+        "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,
     }
     return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))
+
+
+def _limited(value: bytes, what: str) -> bytes:
+    if len(value) > VALUE_MAX:
+        raise TooLarge(what, len(value), VALUE_MAX)
+    return value
 
 
 def unknown(kind: str, name: str, names: Collection[str], advice: str) -> str:

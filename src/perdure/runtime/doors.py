@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Ref, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
+from perdure.kernel.problem import Report
 from perdure.kernel.rows import decode_outcome, inbox_row
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
@@ -29,10 +30,11 @@ POLL_SECONDS: Final = 0.02
 
 
 class LocalDoor:
-    """Offers events to the shard of this process, and hears of each end."""
+    """Offers events to the shard of this process, and hears of each end. `failed`: who calls hooks."""
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: Queries, failed: Callable[[Report], None]) -> None:
         self._queries = queries
+        self.failed = failed
         self.streams = Streams()
         self._shard: Shard | None = None
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}

@@ -26,9 +26,10 @@ from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, Event, Parked, Received, Redelivered, Ref
 from perdure.kernel.gate import Executors
-from perdure.kernel.kernel import ENTRIES_MAX, Kernel
+from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Answer, Offer
+from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.kernel.rows import Record, offer_of
 from perdure.ports.clock import Alarm, Clock
@@ -67,6 +68,10 @@ class Listener(Protocol):
 
     def published(self, instance: int) -> None:
         """The instance has published something."""
+        ...
+
+    def failed(self, report: Report) -> None:
+        """A hook is to hear of a problem."""
         ...
 
     def framed(self, instance: int, frame: Frame) -> None:
@@ -317,7 +322,7 @@ class Shard:
                 return  # what ran before must be counted before the gate admits anything new
             if self._to_recover:
                 continue
-            if not self.kernel.ready or len(self._building.journal) >= ENTRIES_MAX:
+            if not self.kernel.ready or full(self._building):
                 return
             self.kernel.advance(self._building, self._clock.now())
 
@@ -406,6 +411,8 @@ class Shard:
         for id, address, stuck in batch.stuck:
             log.warning("%s is stuck: %s", address, stuck.error)
             self._listener.stuck(id, address, stuck)
+        for report in batch.reports:
+            self._listener.failed(report)
 
     def _start_call(self, publication: Publication) -> None:
         effect, intent = publication.effect, publication.intent

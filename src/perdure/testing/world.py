@@ -25,6 +25,7 @@ from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.past import Behind
+from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import inbox_row
 from perdure.kernel.status import TERMINAL, Status
@@ -139,6 +140,9 @@ class Process:
 
     def published(self, instance: int) -> None:
         self.tell(f"says that instance {instance} has published something")
+
+    def failed(self, report: Report) -> None:
+        self.tell(f"says that {report.problem}")
 
     def framed(self, instance: int, frame: Frame) -> None:
         self.world.counts["frames"] += 1

@@ -99,9 +99,8 @@ class Run:
         self._reader = Reader()
 
     async def run(self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None) -> Ending:
-        drain = DRAIN_SECONDS if _kept(self._console) else 0.0
         with interruptible() as (interrupted, hurry):
-            async with open_engine(self._console.db, workflows=workflows, drain=drain) as engine:
+            async with open_engine(self._console.db, workflows=workflows, drain=DRAIN_SECONDS) as engine:
                 engine.hurry = hurry
                 began = time.time()
                 handle = await engine.start_plain(flow, {} if value is None else value, key=key, reuse=reuse)
@@ -109,7 +108,10 @@ class Run:
                 if about.started_at.timestamp() < began:
                     await self._look(engine, handle, about.id, silent=True)
                     self._console.note(f"{handle.address} is known: {self._reader.state.version} entries so far")
-                return await self._follow(engine, handle, about.id, interrupted)
+                ending = await self._follow(engine, handle, about.id, interrupted)
+                if ending.why != "ended" and not _kept(self._console):
+                    hurry.set()  # nothing is kept of it: nobody needs what still runs
+                return ending
 
     async def _follow(self, engine: Client, handle: Handle[Any], id: int, interrupted: asyncio.Event) -> Ending:
         """Watch until there is nothing more to wait for."""

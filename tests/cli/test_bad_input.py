@@ -1,0 +1,247 @@
+"""Bad input, typed by people: one line with what, where and what to do, the right exit code, and nothing is recorded.
+
+The cases are those of `tests/flows/test_bad_input.py`. They are tried on a database that nobody serves, where events
+would be posted, and on one with a running engine, which would take them. All share one world: nothing changes it.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.cli.conftest import inside
+from tests.cli.world import World, eventually
+
+UNDO = """
+import perdure
+
+
+@perdure.step(retries=0)
+async def refund(charge: str) -> None:
+    raise ConnectionError("the bank is closed")
+
+
+@perdure.step(undo=refund)
+async def charge() -> str:
+    return "charge"
+
+
+@perdure.flow
+async def refunding(ctx: perdure.Context) -> None:
+    await charge()
+    raise KeyError("nobody wants it")
+"""
+
+TABLES = ("journal", "instances", "inbox", "open_work", "published", "snapshots", "blobs")
+
+
+class Case(NamedTuple):
+    """What is typed, what it is called for programs, its exit code, and what the line must say."""
+
+    args: tuple[str, ...]
+    kind: str
+    exit: int
+    says: tuple[str, ...]
+    stdin: str | None = None
+
+
+def unknown_instance(*args: str) -> Case:
+    return Case(args, "UnknownInstance", 3, ("there is no instance nobody", "`perdure ls` lists what exists"))
+
+
+def not_json(*args: str, what: str, stdin: str | None = None) -> Case:
+    return Case(args, "Usage", 2, (f"{what} is not JSON", "at line 1, column ", "; "), stdin)
+
+
+def too_large(*args: str, what: str) -> Case:
+    says = (f"{what} has 17,", "more than the limit of 16,777,216", "record a reference instead")
+    return Case(args, "TooLarge", 2, says)
+
+
+def ended(*args: str) -> Case:
+    return Case(
+        args, "InstanceEnded", 4, ("order/done has completed", "takes no more", "or this key again with --reuse")
+    )
+
+
+CASES = {
+    "unknown workflow": Case(
+        ("start", "ordr", "--input", '{"order_id": "x"}'),
+        "UnknownWorkflow",
+        3,
+        ("no workflow is named 'ordr'", "did you mean 'order'?", "there are: approval, ", "register it: "),
+    ),
+    "unknown flow of a module": Case(
+        ("run", "flows:odrer"),
+        "Usage",
+        2,
+        ("flows has no 'odrer'", "did you mean 'order'?", "has the flows approval, "),
+    ),
+    "unknown key: send": unknown_instance("send", "nobody", "m"),
+    "unknown key: cancel": unknown_instance("cancel", "nobody"),
+    "unknown key: retry": unknown_instance("retry", "nobody"),
+    "unknown key: wake": unknown_instance("wake", "nobody"),
+    "unknown key: settle": unknown_instance("settle", "nobody", "charge", "ok"),
+    "unknown key: show": unknown_instance("show", "nobody"),
+    "unknown key: history": unknown_instance("history", "nobody"),
+    "unknown key: why": unknown_instance("why", "nobody"),
+    "unknown key: ls": unknown_instance("ls", "--parent", "nobody"),
+    "nearly a key": Case(
+        ("send", "approval/aa", "m"), "UnknownInstance", 3, ("there is no instance approval/aa", "mean approval/a?")
+    ),
+    "no key at all": Case(("cancel", ""), "Usage", 2, ("an ID is workflow/key, or the key alone", "found ''")),
+    "a key of half a letter": Case(("show", "\udcff"), "Usage", 2, ("an ID is workflow/key", "found '\\udcff'")),
+    "a workflow of half a letter": Case(
+        ("ls", "--workflow", "\udcff"), "CallerError", 2, ("the name of a workflow is a text of valid Unicode", "udcff")
+    ),
+    "not JSON: start": not_json("start", "order", "--input", "{", what="--input"),
+    "not JSON: run": not_json("run", "flows:order", "--input", "[1", what="--input"),
+    "not JSON: send": not_json("send", "a", "decision", "yes", what="BODY"),
+    "not JSON: settle": not_json("settle", "r", "charge", "ok", "{'a': 1}", what="VALUE"),
+    "not JSON: a file": not_json("send", "a", "decision", "@half.json", what="BODY (half.json)"),
+    "not JSON: stdin": not_json("send", "a", "decision", "-", what="BODY (stdin)", stdin='{"half": '),
+    "not JSON: bytes": Case(
+        ("send", "a", "decision", "@bytes.json"), "Usage", 2, ("BODY (bytes.json) is not UTF-8", "byte 0", "save it as")
+    ),
+    "not JSON: no file": Case(
+        ("start", "order", "--input", "@none.json"),
+        "Usage",
+        2,
+        ("--input (none.json) cannot be read: No such file", "name"),
+    ),
+    "not JSON: NaN": Case(
+        ("send", "a", "decision", "[NaN]"), "Usage", 2, ("BODY", "NaN is not JSON", "write it as text")
+    ),
+    "not JSON: a number without end": Case(
+        ("send", "a", "decision", "1e999"), "Usage", 2, ("BODY", "the number 1e999 is too large", "write it as text")
+    ),
+    "not JSON: too deep": Case(
+        ("send", "a", "decision", "@deep.json"), "Usage", 2, ("BODY (deep.json) is nested too deeply", "flatten it")
+    ),
+    "too deep to record": Case(
+        ("send", "a", "decision", "@deepish.json"),
+        "NotPlain",
+        2,
+        ("cannot be recorded", "flatten it"),
+    ),
+    "too large: start": too_large("start", "order", "--input", "@input.json", "--key", "n", what="the input of order"),
+    "too large: run": too_large(
+        "run", "flows:order", "--input", "@input.json", "--key", "n", what="the input of order"
+    ),
+    "too large: send": too_large("send", "a", "decision", "@text.json", what="message 'decision'"),
+    "too large: settle": too_large("settle", "r", "charge", "ok", "@text.json", what="the value for 'charge'"),
+    "no such location: wake": Case(
+        ("wake", "s", "elsewhere"),
+        "UnknownLocation",
+        3,
+        ("sleepy/s does not sleep at 'elsewhere'", "but at nap", "name one, or none to wake all"),
+    ),
+    "nothing sleeps: wake": Case(
+        ("wake", "a"), "UnknownLocation", 3, ("approval/a does not sleep", "there is nothing to wake")
+    ),
+    "no such location: settle": Case(
+        ("settle", "r", "elsewhere", "ok"),
+        "UnknownLocation",
+        3,
+        ("refunding/r is not stuck at 'elsewhere'", "but at 'charge'", "settle that"),
+    ),
+    "stuck at no location: settle": Case(
+        ("settle", "x", "elsewhere", "ok"),
+        "UnknownLocation",
+        3,
+        ("fragile/x is not stuck at 'elsewhere'", "its code stopped", "retry or cancel it"),
+    ),
+    "a message to one that has ended": ended("send", "done", "m"),
+    "waking one that has ended": ended("wake", "done"),
+}
+
+
+@pytest.fixture
+def shop(built: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with inside(built.directory, monkeypatch):
+        yield built
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One instance that waits, one that sleeps, one that has ended, two that are stuck. Nobody serves them now."""
+    world = World(tmp_path_factory.mktemp("shop"))
+    (world.directory / "undo.py").write_text(UNDO)
+    (world.directory / "half.json").write_text('{"half": ')
+    (world.directory / "bytes.json").write_bytes(b"\xff\xfe")
+    (world.directory / "deep.json").write_text("[" * 100_000 + "]" * 100_000)
+    (world.directory / "deepish.json").write_text("[" * 400 + "]" * 400)
+    (world.directory / "text.json").write_text('"' + "x" * 17_000_000 + '"')
+    (world.directory / "input.json").write_text('{"order_id": "' + "x" * 17_000_000 + '"}')
+    kept = ("--db", "shop.db", "--timeout", "0")
+    assert world.call("run", "flows:approval", "--key", "a", *kept)[0] == 5
+    assert world.call("run", "flows:sleepy", "--key", "s", *kept)[0] == 5
+    assert world.call("run", "flows:order", "--key", "done", "--input", '["a"]', "--db", "shop.db")[0] == 0
+    assert world.call("run", "undo:refunding", "--key", "r", "--db", "shop.db")[0] == 1
+    assert world.call("run", "flows:fragile", "--key", "x", "--db", "shop.db")[0] == 1
+    yield world
+    world.close()
+
+
+def recorded(world: World) -> dict[str, tuple[int, str]]:
+    """Every row that a caller could have caused: how many of each table, and a hash of their bytes."""
+    connection = sqlite3.connect(f"{Path(world.db).as_uri()}?mode=ro", uri=True)
+    try:
+        rows = {table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in TABLES}
+        return {table: (len(found), sha256(repr(found).encode()).hexdigest()) for table, found in rows.items()}
+    finally:
+        connection.close()
+
+
+def refuses(world: World, case: Case) -> None:
+    """For people and for programs."""
+    result = world.perdure(*case.args, input=case.stdin)
+    as_json = world.perdure(*case.args, "--json", input=case.stdin)
+
+    assert result.exit_code == as_json.exit_code == case.exit, result.output
+    assert result.stdout == ""
+    line, *more = result.stderr.splitlines()
+    assert line.startswith("perdure: ") and more == []
+    assert [part for part in case.says if part not in line] == []
+    error = json.loads(as_json.stdout)["error"]
+    assert (error["type"], error["exit"]) == (case.kind, case.exit)
+    assert f"perdure: {error['message']}" == line
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input_is_one_line_with_what_where_and_what_to_do_and_nothing_is_recorded(shop: World, name: str) -> None:
+    before = recorded(shop)
+
+    refuses(shop, CASES[name])
+
+    assert recorded(shop) == before
+
+
+def test_a_running_engine_makes_no_difference_and_a_second_one_is_refused(shop: World) -> None:
+    engine = shop.process("run", "flows:approval", "--key", "a", "--db", "shop.db")
+    eventually(lambda: shop.json("doctor")["database"]["engine"])
+    before = recorded(shop)
+
+    refuses(
+        shop,
+        Case(
+            ("run", "flows:order", "--input", '["b"]', "--key", "second"),
+            "EngineRunning",
+            4,
+            (
+                f"another engine runs on {shop.db}",
+                f"(pid {engine.pid} on ",
+                "talk to it with `perdure start`, `perdure send` and the like, or stop it first",
+            ),
+        ),
+    )
+    for case in (case for case in CASES.values() if case.args[0] != "run"):
+        refuses(shop, case)
+
+    assert recorded(shop) == before
+    shop.perdure("send", "a", "decision", '"well"')
+    assert shop.ended(engine) == (0, '"well"\n'), "the engine is as well as before"
