@@ -20,7 +20,7 @@ from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.testing.faults import Faults
 from perdure.testing.sim import simulate, small_snapshots
 from perdure.testing.workloads import Ledger, Tally, leaf, talk
-from perdure.testing.world import World
+from perdure.testing.simulation import Simulation
 
 LEDGER = Address("ledger", "a")
 
@@ -156,7 +156,7 @@ def test_a_timer_that_is_due_again_and_again_costs_a_stuck_instance_no_rows():
 def test_the_calls_of_a_stuck_instance_run_again_after_a_crash():
     ledger, tally = Ledger(), Tally("tally")
     ledger.broken = True
-    world = World([ledger, tally], seed=1)
+    world = Simulation([ledger, tally], seed=1)
     world.auditor.may_break.add("ledger")
     handle = world.start(ledger, 2, key="a")
     world.advance(0.01)
@@ -177,7 +177,7 @@ def test_the_calls_of_a_stuck_instance_run_again_after_a_crash():
 def test_a_store_that_answers_late_with_an_old_record_is_asked_again():
     """Loaded by id and by name at once, an instance went on, was evicted, and began again from its past."""
     for seed in range(40):
-        world = World([talk], seed=seed, faults=Faults(late_load=0.5, late_commit=0.3, cache=0))
+        world = Simulation([talk], seed=seed, faults=Faults(late_load=0.5, late_commit=0.3, cache=0))
         handle = world.start(talk, 3, key="a")
         for n in range(3):
             delay = 0.1 * random.Random(seed + n).random()
@@ -191,7 +191,7 @@ def test_a_store_that_answers_late_with_an_old_record_is_asked_again():
 def test_a_kept_event_that_is_durable_before_its_commit_is_heard_of_is_not_offered_twice():
     """A look into the inbox fell between the write and the answer: a fact was counted twice."""
     ledger, tally = Ledger(), Tally("tally")
-    world = World([ledger, tally], seed=3, faults=Faults(cache=0))
+    world = Simulation([ledger, tally], seed=3, faults=Faults(cache=0))
     counted = world.start(tally, 2, key="t")
     handle = world.start(ledger, 2, key="a")
     world.advance(0.01)
@@ -205,7 +205,7 @@ def test_a_kept_event_that_is_durable_before_its_commit_is_heard_of_is_not_offer
 
 
 def test_a_caller_who_asks_again_while_it_hears_of_a_failed_commit_breaks_nothing():
-    world = World([leaf], seed=0)
+    world = Simulation([leaf], seed=0)
     shard = world.processes[0].shard
     world.faults.true_error = 1.0
     heard = []

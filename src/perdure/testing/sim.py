@@ -29,7 +29,7 @@ from perdure.kernel.events import Address
 from .auditor import Violation
 from .faults import MILLISECOND, Faults
 from .workloads import WORKLOADS, Expected, Workload, verdict
-from .world import World
+from .simulation import Simulation
 
 CHUNK = 100
 """Worlds between two looks at the garbage, and in one piece of work for another core."""
@@ -123,11 +123,11 @@ def simulate(seed: int, story: Callable[[str], None] | None = None) -> Verdict:
     faults.cache = dice.choice((0, 1, 4096))
     faults.snapshots = dice.random() < 0.5
     slots = {"inline": dice.choice((None, None, 2)), "thread": dice.choice((None, 1, 2))}
-    world: World | None = None
+    world: Simulation | None = None
     error = ""
     with small_snapshots(faults.snapshots), _quiet_log():
         try:
-            world = World(workload.workflows(), seed=seed, faults=faults, slots=slots, story=story)
+            world = Simulation(workload.workflows(), seed=seed, faults=faults, slots=slots, story=story)
             if story is not None:
                 story(f"workload {workload.name}, profile {profile}, {faults}, slots {slots}")
             _live(world, workload, dice)
@@ -148,7 +148,7 @@ def simulate(seed: int, story: Callable[[str], None] | None = None) -> Verdict:
     return Verdict(seed, workload.name, profile, error, counts)
 
 
-def _live(world: World, workload: Workload, dice: random.Random) -> None:
+def _live(world: Simulation, workload: Workload, dice: random.Random) -> None:
     expected = workload.begin(world)
     for _ in range(dice.randrange(8, 16)):
         world.advance(dice.randrange(10, 80) * MILLISECOND / 1e9)
@@ -163,7 +163,7 @@ def _live(world: World, workload: Workload, dice: random.Random) -> None:
         world.auditor.replay_all(whole=True)
 
 
-def check(world: World, expected: Expected) -> None:
+def check(world: Simulation, expected: Expected) -> None:
     """Every instance has come to the end that it has in a calm world."""
     for (name, key), value in expected.items():
         wrong = verdict(value, world.auditor.outcome(Address(name, key)), world.workflows[name].decode_result)

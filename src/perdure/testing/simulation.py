@@ -4,7 +4,7 @@ Everything in it runs on one thread and is decided by one seed. The processes ru
 production, on a store that fails on purpose and with executors that are only pretended. An auditor looks
 at every durable row and every visible act, and raises `Violation` at the first broken rule.
 
-    world = World([order], seed=7)
+    world = Simulation([order], seed=7)
     handle = world.start(order, "o-17", 4200, key="o-17")
     world.advance(0.5)
     world.run()
@@ -50,7 +50,7 @@ STEPS_MAX: Final = 50_000
 class Process:
     """One engine process: a shard with its own memory, its own connection and its own executors."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Simulation, number: int) -> None:
         self.world = world
         self.number = number
         self.life = Life()
@@ -167,7 +167,7 @@ class Request:
 class Handle:
     """An instance as a test sees it: only what is durable."""
 
-    def __init__(self, world: World, address: Address, workflow: Any) -> None:
+    def __init__(self, world: Simulation, address: Address, workflow: Any) -> None:
         self._world = world
         self.address = address
         self._workflow = workflow
@@ -204,7 +204,7 @@ class Handle:
         self._world.request(self.address, Retried(), "retry")
 
 
-class World:
+class Simulation:
     """See the module. Without `faults` it is calm: the same code, on a clock that you advance."""
 
     def __init__(
@@ -476,4 +476,4 @@ def at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("the memory store waited for something")
 
 
-__all__ = ["Failure", "Faults", "Handle", "Violation", "World"]
+__all__ = ["Failure", "Faults", "Handle", "Violation", "Simulation"]

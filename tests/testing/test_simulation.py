@@ -11,7 +11,7 @@ from perdure.testing.auditor import Violation
 from perdure.testing.faults import Faults
 from perdure.testing.sim import check, main, simulate
 from perdure.testing.workloads import WORKLOADS
-from perdure.testing.world import World
+from perdure.testing.simulation import Simulation
 
 
 class Endless:
@@ -31,7 +31,7 @@ async def nap(ctx: Context, name: str) -> str:
 
 
 def test_nothing_happens_before_the_clock_moves():
-    world = World([nap])
+    world = Simulation([nap])
     handle = world.start(nap, "Ada")
 
     assert handle.status == ""
@@ -42,7 +42,7 @@ def test_nothing_happens_before_the_clock_moves():
 
 
 def test_time_passes_only_when_it_is_told_to():
-    world = World([nap])
+    world = Simulation([nap])
     handle = world.start(nap, "Ada")
 
     world.advance(9.9)
@@ -53,7 +53,7 @@ def test_time_passes_only_when_it_is_told_to():
 
 
 def test_a_world_runs_until_everything_has_ended():
-    world = World([nap])
+    world = Simulation([nap])
     handles = [world.start(nap, name, key=name) for name in ("Ada", "Bob")]
 
     world.run()
@@ -62,7 +62,7 @@ def test_a_world_runs_until_everything_has_ended():
 
 
 def test_an_instance_without_a_result_says_what_it_has():
-    world = World([nap])
+    world = Simulation([nap])
     handle = world.start(nap, "Ada")
     world.advance(1)
 
@@ -71,7 +71,7 @@ def test_an_instance_without_a_result_says_what_it_has():
 
 
 def test_a_process_that_dies_is_followed_by_another():
-    world = World([nap])
+    world = Simulation([nap])
     handle = world.start(nap, "Ada")
     world.advance(1)
 
@@ -84,7 +84,7 @@ def test_a_process_that_dies_is_followed_by_another():
 
 
 def test_a_zombie_cannot_write():
-    world = World([nap])
+    world = Simulation([nap])
     handle = world.start(nap, "Ada")
     world.advance(1)
 
@@ -109,7 +109,7 @@ def test_the_same_seed_tells_the_same_story():
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_every_workload_ends_as_it_should_in_a_calm_world(workload):
     for seed in range(3):
-        world = World(workload.workflows(), seed=seed)
+        world = Simulation(workload.workflows(), seed=seed)
         expected = workload.begin(world)
         world.advance(1)
         world.run()
@@ -123,7 +123,7 @@ def test_an_instance_that_waits_for_ever_is_noticed():
     async def forgotten(ctx) -> None:
         await ctx.receive("never")
 
-    world = World([forgotten])
+    world = Simulation([forgotten])
     world.start(forgotten)
 
     with pytest.raises(Violation, match="waiting for ever"):
@@ -142,7 +142,7 @@ def test_a_step_that_waits_for_real_input_is_told_so():
             return str(error)
         return "?"
 
-    world = World([impatient])
+    world = Simulation([impatient])
     handle = world.start(impatient)
     world.run()
 
@@ -157,7 +157,7 @@ def test_a_fatal_step_is_executed_once():
 
         await ctx.step("doom", doom)
 
-    world = World([doomed])
+    world = Simulation([doomed])
     handle = world.start(doomed)
     world.run()
 
@@ -166,7 +166,7 @@ def test_a_fatal_step_is_executed_once():
 
 
 def test_a_lost_execution_is_repeated_as_the_next_delivery():
-    world = World([nap], faults=Faults(lost=1.0))
+    world = Simulation([nap], faults=Faults(lost=1.0))
     handle = world.start(nap, "Ada")
     world.advance(10.1)
     world.run()
@@ -220,7 +220,7 @@ def test_the_same_seed_records_the_same_whether_steps_send_frames_or_not():
         async def talks(ctx: Context) -> int:
             return sum([await ctx.step("talk", talk, n) for n in range(4)])
 
-        world = World([talks], seed=7, faults=Faults(lost=0.2, crash_after=0.1, duplicate=0.3))
+        world = Simulation([talks], seed=7, faults=Faults(lost=0.2, crash_after=0.1, duplicate=0.3))
         world.start(talks, key="k")
         world.run()
         return list(world.database.journal), world.counts["frames"]
