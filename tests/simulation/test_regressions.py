@@ -19,8 +19,8 @@ from perdure.kernel.receipt import DONE
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.testing.faults import Faults
 from perdure.testing.sim import simulate, small_snapshots
-from perdure.testing.workloads import Ledger, Tally, leaf, talk
 from perdure.testing.simulation import Simulation
+from perdure.testing.workloads import Ledger, Tally, leaf, talk
 
 LEDGER = Address("ledger", "a")
 

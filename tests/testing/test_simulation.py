@@ -10,8 +10,8 @@ from perdure.flows.context import Context
 from perdure.testing.auditor import Violation
 from perdure.testing.faults import Faults
 from perdure.testing.sim import check, main, simulate
-from perdure.testing.workloads import WORKLOADS
 from perdure.testing.simulation import Simulation
+from perdure.testing.workloads import WORKLOADS
 
 
 class Endless:

@@ -13,10 +13,12 @@ at every durable row and every visible act, and raises `Violation` at the first 
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import StoreError
@@ -32,9 +34,11 @@ from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 
 from .auditor import Auditor, Violation
-from .clock import SECOND, Life, ProcessClock, VirtualClock
+from .clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, FaultyStore
+
+T = TypeVar("T")
 
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
@@ -67,7 +71,7 @@ class Process:
             "tell": tell,
         }
         self.store = FaultyStore(MemoryStore(world.database), watcher=world.auditor, **common)
-        self.executors = [FakeExecutor(name, slots, site=world, **common) for name, slots in world.slots.items()]
+        self.executors = [world.make_executor(name, slots, **common) for name, slots in world.slots.items()]
         self.shard = Shard(
             self.store,
             ProcessClock(world.clock, self.life),
@@ -154,7 +158,7 @@ class Process:
 class Request:
     """What a client wants recorded. It asks again until it has an answer, as a real client would."""
 
-    __slots__ = ("after", "event", "name", "settled", "to")
+    __slots__ = ("after", "again", "event", "name", "settled", "to")
 
     def __init__(self, to: Ref, event: Event, name: str, after: Callable[[], None] | None) -> None:
         self.to = to
@@ -162,6 +166,7 @@ class Request:
         self.name = name
         self.settled: Answer | None = None
         self.after = after
+        self.again: VirtualAlarm | None = None  # when its patience ends
 
 
 class Handle:
@@ -205,7 +210,12 @@ class Handle:
 
 
 class Simulation:
-    """See the module. Without `faults` it is calm: the same code, on a clock that you advance."""
+    """See the module. Without `faults` it is calm: the same code, on a clock that you advance.
+
+    `ours`: see `Auditor`.
+    """
+
+    steps_max = STEPS_MAX
 
     def __init__(
         self,
@@ -215,6 +225,7 @@ class Simulation:
         faults: Faults | None = None,
         slots: dict[str, int | None] | None = None,
         story: Callable[[str], None] | None = None,
+        ours: bool = True,
     ) -> None:
         self.seed = seed
         self.dice = random.Random(seed)
@@ -224,7 +235,7 @@ class Simulation:
         self.workflows: dict[str, Any] = {workflow.name: workflow for workflow in workflows}
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
         self.database = MemoryDatabase()
-        self.auditor = Auditor(self.database, self.workflows, self.slots)
+        self.auditor = Auditor(self.database, self.workflows, self.slots, ours=ours)
         self.counts: Counter[str] = Counter()
         self.steps = 0
         self._steps_before = 0
@@ -298,13 +309,16 @@ class Simulation:
     def _step(self, until: int) -> bool:
         going = self.clock.step(until)
         self.steps += 1
-        if self.steps - self._steps_before > STEPS_MAX:
-            raise Violation(f"the world spins: {STEPS_MAX:,} steps in one call")
+        if self.steps - self._steps_before > self.steps_max:
+            raise self._spins()
         if self.auditor.touched:
             owner = self.owner
             if owner is not None:
                 self.auditor.compare(owner.shard.kernel)
         return going
+
+    def _spins(self) -> Exception:
+        return Violation(f"the world spins: {self.steps_max:,} steps in one call")
 
     # ---- processes -------------------------------------------------------------------------------------
 
@@ -328,7 +342,14 @@ class Simulation:
             self.processes.remove(process)
         if process.number == self._spawned and not self._coming:
             self._coming = True
-            self.clock.after(self.dice.randrange(1, 60) * MILLISECOND, self.spawn)
+            self.clock.after(self._pause(), self.spawn)
+
+    def _pause(self) -> int:
+        """How long nobody runs after a death."""
+        return self.dice.randrange(1, 60) * MILLISECOND
+
+    def make_executor(self, name: str, slots: int | None, **common: Any) -> FakeExecutor:
+        return FakeExecutor(name, slots, site=self, **common)
 
     def _one_healthy_process(self) -> None:
         for process in self.processes[:-1]:
@@ -384,8 +405,8 @@ class Simulation:
 
     def _ask(self, request: Request) -> None:
         if request.settled is None:
+            request.again = self.clock.after(PATIENCE, lambda: self._ask(request))
             self._offer(request)
-            self.clock.after(PATIENCE, lambda: self._ask(request))
 
     def _offer(self, request: Request) -> None:
         if self.faults.remote and self.dice.random() < self.faults.remote:
@@ -424,6 +445,8 @@ class Simulation:
         if request.settled is None:
             self.tell(f"answered: {request.name} to {request.to}")
             request.settled = answer
+            if request.again is not None:
+                request.again.cancel()
             if request.after is not None:
                 self._when_known(request.to, request.after)
 
@@ -467,13 +490,25 @@ class Simulation:
         return None if value is None else decode(value)
 
 
-def at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
+@contextmanager
+def quiet_log() -> Iterator[None]:
+    """Crashes are the point here: nobody wants a warning for each."""
+    log = logging.getLogger("perdure")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that waits for nothing: the memory store's queries."""
     try:
         coroutine.send(None)
     except StopIteration as end:
-        return end.value
+        value: T = end.value
+        return value
     raise RuntimeError("the memory store waited for something")
 
 
-__all__ = ["Failure", "Faults", "Handle", "Violation", "Simulation"]
+__all__ = ["Failure", "Faults", "Handle", "Simulation", "Violation"]

@@ -663,7 +663,7 @@ def _settle(world: Simulation) -> None:
         pending = [r for r in world.requests if r.settled is None and isinstance(r.event, Settled)]
         if head.status == Status.STUCK and not pending:
             stuck = world.auditor.stuck(head.id)
-            world.settle(head.workflow, head.key, stuck, "settled")
+            world.settle(head.workflow, head.key, stuck.location if stuck is not None else "", "settled")
     ended = [head for head in world.database.heads.values() if head.status in TERMINAL]
     if len(ended) < 2:
         world.at(0.1, lambda: _settle(world))

@@ -1,0 +1,372 @@
+"""The world of a test: a whole engine in memory, on a clock that the test moves. No server, no network, no sleeps.
+
+    def test_an_order_is_shipped_after_its_week(world):
+        world.script("charge", returns="c-1")
+        handle = world.start(order, "o-17", 4200, key="o-17")
+
+        world.advance(timedelta(days=7))
+
+        assert handle.result() == "shipped"
+
+It is the real engine: shard, kernel and a memory store, and the real client on top. Only time is not real, and
+everything runs on the thread of the test: when a call returns, all that needs no time has happened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import datetime, timedelta
+from math import ceil
+from types import TracebackType
+from typing import Any, Generic, Never, Self, TypeVar, overload
+
+from perdure.codec import decode
+from perdure.errors import CallerError, NotAnswered, NotYet
+from perdure.kernel.decision import Outcome
+from perdure.kernel.events import Address, Event, Ref
+from perdure.kernel.mailbox import Accepted, Refused
+from perdure.kernel.rows import response_name
+from perdure.kernel.status import TERMINAL, Status
+from perdure.ports.frame import Frame
+from perdure.ports.store import Queries
+from perdure.runtime.client import Client, Handle, Reuse, Startable, refusal
+from perdure.runtime.doors import look
+from perdure.runtime.history import Line, Reader, Waiting, when
+from perdure.runtime.streams import Streams
+from perdure.stores.memory import MemoryStore
+
+from .clock import SECOND
+from .faults import Faults
+from .histories import write
+from .simulation import at_once
+from .stage import Stage
+from .steps import Run, Script
+
+R = TypeVar("R")
+
+_UNSET: Any = object()
+
+
+class World:
+    """See the module. `workflows` run in it from the start; others are taken up when they are first started.
+
+    `now`: what its clock shows at first. `cache=0` evicts every instance after every entry, so that all of them live
+    by replay alone. `seed` decides the dice: `ctx.random`, `ctx.uuid`.
+    """
+
+    def __init__(self, *workflows: Any, now: datetime | None = None, cache: int = 4096, seed: int = 0) -> None:
+        self._stage = Stage(*workflows, seed=seed, faults=Faults(cache=cache))
+        if now is not None:
+            if now.tzinfo is None:
+                raise CallerError(f"now={now!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
+            self._stage.clock.jump(round(now.timestamp() * SECOND) - self._stage.clock.now())
+        self._door = WorldDoor(self._stage)
+        self._client = Client(self._door, self._stage.workflows)
+        self._started = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take everything apart, steps that still wait for something included."""
+        self._stage.close()
+
+    # ---- workflows and their instances -----------------------------------------------------------------
+
+    def register(self, *workflows: Any) -> None:
+        """Run these workflows too. One whose name is known takes the place of the one before, as with a deployment."""
+        for workflow in workflows:
+            self._stage.register(workflow)
+        self._stage.rest()
+
+    @overload
+    def start(
+        self,
+        workflow: Startable[R],
+        *args: Any,
+        key: str | None = ...,
+        tags: dict[str, str] | None = ...,
+        reuse: Reuse | None = ...,
+        at: datetime | None = ...,
+        delay: float | timedelta | None = ...,
+        **kwargs: Any,
+    ) -> WorldHandle[R]: ...
+
+    @overload
+    def start(
+        self,
+        workflow: str,
+        *args: Any,
+        key: str | None = ...,
+        tags: dict[str, str] | None = ...,
+        reuse: Reuse | None = ...,
+        at: datetime | None = ...,
+        delay: float | timedelta | None = ...,
+        **kwargs: Any,
+    ) -> WorldHandle[Any]: ...
+
+    def start(
+        self,
+        workflow: Startable[Any] | str,
+        *args: Any,
+        key: str | None = None,
+        tags: dict[str, str] | None = None,
+        reuse: Reuse | None = None,
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> WorldHandle[Any]:
+        """Start an instance, as `engine.start` does. Without a key it gets a number."""
+        known = self._stage.workflows.get(workflow if isinstance(workflow, str) else getattr(workflow, "name", ""))
+        if known is None and hasattr(workflow, "machine"):
+            self.register(workflow)
+        elif not isinstance(workflow, str) and known is not None and known is not workflow:
+            raise CallerError(
+                f"another workflow named {known.name!r} runs in this world; world.register(...) puts one in its place"
+            )
+        if key is None:
+            self._started += 1
+            key = str(self._started)
+        if delay is not None and at is None:
+            at, delay = self.now + _duration(delay), None
+        start = self._client.start(
+            workflow,
+            *args,
+            key=key,
+            tags=tags,
+            reuse=reuse,
+            at=at,
+            delay=delay,
+            **kwargs,
+        )
+        return WorldHandle(self._door, at_once(start))
+
+    @overload
+    def handle(self, workflow: Startable[R], key: str) -> WorldHandle[R]: ...
+
+    @overload
+    def handle(self, workflow: str, key: str) -> WorldHandle[Any]: ...
+
+    def handle(self, workflow: Startable[Any] | str, key: str) -> WorldHandle[Any]:
+        """An instance that exists already: a child, say."""
+        return WorldHandle(self._door, self._client.handle(workflow, key))
+
+    # ---- time ------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        return when(self._stage.clock.now())
+
+    def advance(self, duration: timedelta | float) -> None:
+        """Let time pass, seconds or a timedelta, and everything that is due in it happen."""
+        by = _duration(duration)
+        if by < timedelta(0):
+            raise CallerError(f"world.advance({duration!r}): time does not go back")
+        self._stage.pass_until(self._stage.clock.steady + nanoseconds(by))
+
+    def run(self) -> None:
+        """Let as much time pass as it takes until nothing moves by itself: all have ended, or wait for messages."""
+        self._stage.pass_until(None)
+
+    def crash(self) -> None:
+        """The process dies, with all that runs in it; the next one begins from what is durable."""
+        owner = self._stage.owner
+        assert owner is not None, "a process that dies is replaced at once"
+        owner.crash("of a kill")
+        self._stage.rest()
+
+    # ---- steps -----------------------------------------------------------------------------------------
+
+    def script(
+        self,
+        step: str,
+        does: Callable[..., Any] | Sequence[Any] | None = None,
+        *,
+        returns: Any = _UNSET,
+        raises: BaseException | None = None,
+    ) -> None:
+        """What a step does instead of its function, from now on; known by its name, or by its whole location.
+
+        `returns` and `raises`: the same at each call. `does`: a function, called with the step's arguments; or a list
+        with one answer for each call, in which exceptions are raised and other values returned.
+        """
+        if sum((does is not None, returns is not _UNSET, raises is not None)) != 1:
+            raise CallerError(f"world.script({step!r}, ...) takes a function or a list, or returns=..., or raises=...")
+        if raises is not None:
+            self._stage.scripts[step] = Script(step, lambda *args, **kwargs: _raise(raises))
+        elif does is None:
+            self._stage.scripts[step] = Script(step, lambda *args, **kwargs: returns)
+        else:
+            self._stage.scripts[step] = Script(step, does)
+
+    def runs(self, step: str = "") -> list[Run]:
+        """Every run of a step, known by its name or its location, so far; without a name: of all steps."""
+        return [run for run in self._stage.runs if step in ("", run.name, run.location)]
+
+
+class WorldHandle(Generic[R]):
+    """One instance in a world. Its methods are those of `perdure.Handle`, and nobody awaits them."""
+
+    def __init__(self, door: WorldDoor, handle: Handle[R]) -> None:
+        self._door = door
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return repr(self._handle)
+
+    @property
+    def workflow(self) -> str:
+        return self._handle.workflow
+
+    @property
+    def key(self) -> str:
+        return self._handle.key
+
+    @property
+    def status(self) -> Status:
+        return at_once(self._handle.status())
+
+    def result(self) -> R:
+        """Its result, or the error that it ended with. `NotYet` if it has not ended: that says what it waits for."""
+        return at_once(self._handle.result())
+
+    def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
+        at_once(self._handle.send(name, body, id=id or self._door.message_id()))
+
+    def ask(self, name: str, body: object = None, *, id: str | None = None) -> Any:
+        """Send a message and take its response; `NotYet` if there is none by now: ask again, with the same `id`."""
+        id = id or self._door.message_id()
+        self.send(name, body, id=id)
+        instance = at_once(self._handle.summary()).id
+        response = at_once(self._door.queries.published(instance, response_name(id)))
+        if response is not None:
+            return decode(response)
+        if self.status in TERMINAL:
+            raise NotAnswered(f"{self._handle.address} has ended without an answer to {name!r}")
+        raise NotYet(f"{self._handle.address} has not answered {name!r}", at_once(self._door.reason(instance)))
+
+    def cancel(self, reason: str = "", undo: bool = False) -> None:
+        at_once(self._handle.cancel(reason, undo))
+
+    def wake(self, location: str = "") -> None:
+        at_once(self._handle.wake(location))
+
+    def retry(self) -> None:
+        at_once(self._handle.retry())
+
+    def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
+        at_once(self._handle.settle(location, value, error=error))
+
+    def read(self, name: str) -> Any:
+        return at_once(self._handle.read(name))
+
+    def error(self) -> Any:
+        return at_once(self._handle.error())
+
+    def history(self) -> list[Line]:
+        return at_once(self._handle.history())
+
+    def waiting(self) -> list[Waiting]:
+        return at_once(self._handle.waiting())
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the history to a file that `perdure.testing.replay` reads, as `perdure export` does."""
+        head = at_once(self._door.queries.head(at_once(self._handle.summary()).id))
+        assert head is not None
+        write(path, head, at_once(self._door.queries.history(head.id)))
+
+
+class WorldDoor:
+    """The way into a world (`perdure.runtime.client.Door`). The world goes on until an event is answered."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.queries: Queries = MemoryStore(stage.database)
+
+    async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
+        request = self._stage.request(to, event, type(event).__name__.lower())
+        self._stage.rest()
+        while request.settled is None:  # faults were asked for: its caller asks again after a while
+            self._stage.pass_until(self._stage.next_at())
+        if isinstance(request.settled, Refused):
+            raise refusal(request.settled)
+        return request.settled.instance if isinstance(request.settled, Accepted) else 0
+
+    async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
+        found = await look(self.queries, address, instance)
+        if found is None:
+            raise NotYet(f"{address} has not ended", await self.reason(instance))
+        return found
+
+    async def reason(self, instance: int) -> str:
+        """What an instance waits for, and what a test can do about it."""
+        reader = Reader()
+        reader.read(await self.queries.history(instance))
+        now = when(self._stage.clock.now())
+        return "; ".join(_reason(open, now) for open in reader.waiting())
+
+    def message_id(self) -> str:
+        return f"message {len(self._stage.requests) + 1}"
+
+    def progress(self, instance: int) -> list[Frame]:
+        return [frame for process in self._stage.processes for frame in process.shard.progress(instance)]
+
+    def entropy(self) -> bytes:
+        return self._stage.clock.entropy(16)
+
+    def changes(self, instance: int) -> AsyncGenerator[None, None]:
+        raise CallerError("in a world nothing changes while you wait: look, advance(...), and look again")
+
+    @property
+    def streams(self) -> Streams:
+        raise CallerError("in a world nothing runs while you listen: handle.waiting() has the newest progress")
+
+
+def _reason(open: Waiting, now: datetime) -> str:
+    """One thing that an instance has open, in words."""
+    since = f"since {open.since:%Y-%m-%d %H:%M:%S}"
+    due = "" if open.due is None else f"world.advance({_written(open.due - now)})"
+    match open.kind:
+        case "wait":
+            names = " or ".join(map(repr, open.what.split(", "))) if open.what else "of any name"
+            first = repr(open.what.split(", ")[0]) if open.what else "name"
+            limit = f", until {open.due:%Y-%m-%d %H:%M:%S} at most" if open.due is not None else ""
+            return f"it waits for a message {names} {since}{limit}: handle.send({first}, ...){due and ', or ' + due}"
+        case "timer":
+            return f"it sleeps at {open.location} until {open.due:%Y-%m-%d %H:%M:%S}: {due}"
+        case "child":
+            workflow, _, key = open.what.partition("/")
+            return f"it waits for its child {open.what} {since}: world.handle({workflow!r}, {key!r}) is its handle"
+        case _:
+            step = f"it runs the step {open.location} {since}, which has not returned"
+            return f"{step}: world.advance(...) if it sleeps, or world.script(...) in its place"
+
+
+def _written(duration: timedelta) -> str:
+    """As it is written in Python, rounded up: a test that lets it pass has let it pass."""
+    seconds = ceil(duration.total_seconds())
+    days, rest = divmod(seconds, 24 * 3600)
+    given = [f"days={days}"] if days else []
+    given += [f"seconds={rest}"] if rest or not days else []
+    return f"timedelta({', '.join(given)})"
+
+
+def nanoseconds(duration: timedelta | float) -> int:
+    return round(_duration(duration) / timedelta(microseconds=1)) * 1000
+
+
+def _duration(given: timedelta | float) -> timedelta:
+    if isinstance(given, timedelta):
+        return given
+    try:
+        return timedelta(seconds=given)
+    except (TypeError, ValueError, OverflowError):
+        raise CallerError(f"a duration is a timedelta or a number of seconds, found {given!r}") from None
+
+
+def _raise(error: BaseException) -> Never:
+    raise error
