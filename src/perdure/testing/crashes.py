@@ -233,6 +233,7 @@ class Trial:
 
     def _ending(self, stage: Stage, problem: str, *, replay: bool) -> Ending:
         database = stage.database
+        observed = self._observed()
         ends: dict[str, Any] = {}
         for head in database.heads.values():
             address = Address(head.workflow, head.key)
@@ -245,6 +246,8 @@ class Trial:
         for (id, name), value in database.published.items():
             head = database.heads[id]
             ends[f"{head.workflow}/{head.key}"]["published"][name] = decode(value)
+        if replay and not problem:
+            problem = _changed_by_replay(observed, self._observed())
         id = database.names.get((self.address.workflow, self.address.key), 0)
         if not problem and (not id or database.heads[id].status not in TERMINAL):
             waits = at_once(WorldDoor(stage).reason(id)) if id else "it was never started"
@@ -253,13 +256,27 @@ class Trial:
         return Ending(
             problem or _other_arguments(stage.runs),
             ends,
-            deepcopy(self.observe()) if self.observe is not None else None,
+            observed,
             stage.auditor.unknown > stage.counts["settled by a person"],
             stage.counts["commits"],
             stage.counts["executions"],
             stage.deaths,
             stage.runs,
         )
+
+
+    def _observed(self) -> Any:
+        return None if self.observe is None else deepcopy(self.observe())
+
+
+def _changed_by_replay(before: Any, after: Any) -> str:
+    if before == after:
+        return ""
+    return (
+        "a replay alone, in which no step runs, changes the outside world:\n"
+        f"  before: {before!r}\n  after:  {after!r}\n"
+        "  the code of a flow runs again whenever it is rebuilt; put what has an effect into a step"
+    )
 
 
 def _end(head: HeadRow) -> dict[str, Any]:
@@ -460,10 +477,7 @@ def _points(ending: Ending, *, after: bool = False) -> list[Point]:
 def _blame(ending: Ending) -> str:
     repeated = [f"{location} ran {times} times" for location, times in ending.repeated.items()]
     if not repeated:
-        return (
-            "  no step ran twice: something outside of steps has an effect. The code of a flow runs again on replay; "
-            "put the effect into a step"
-        )
+        return "  no step ran more than once"
     return (
         f"  {', '.join(repeated)}: a crash between an effect and its receipt runs a step again. Let the step use "
         "step_info().idempotency_key, or look first whether it is done already; or give it once=True"
