@@ -1,4 +1,4 @@
-"""The crash test: it passes what is right, and finds each of the classic bugs, with a story and a line that shows it again."""
+"""The crash test passes what is right, and finds each classic bug, with a story and a line that shows it again."""
 
 import asyncio
 import random
@@ -83,9 +83,7 @@ def test_ids_dice_and_recorded_times_may_differ_from_run_to_run():
 def test_the_winner_of_a_race_may_differ_from_run_to_run():
     @perdure.flow
     async def race(ctx: Context) -> tuple[str, int]:
-        return await ctx.race(
-            "race", {"a": lambda: ctx.step("a", price, "a"), "b": lambda: ctx.step("b", price, "bb")}
-        )
+        return await ctx.race("race", {"a": lambda: ctx.step("a", price, "a"), "b": lambda: ctx.step("b", price, "bb")})
 
     crash_test(race, random=30)
 
@@ -261,9 +259,7 @@ def test_the_story_tells_what_happened_and_the_line_shows_it_again():
 
     assert "dies" in error.story and "executes double/1 book attempt 1 delivery 2" in error.story
     assert "double/1: price ok 400 → step book" in error.story
-    assert error.reproduce == (
-        f"crash_test(double, 'lamp', reset=reset, observe=outside, schedule={error.schedule!r})"
-    )
+    assert error.reproduce == (f"crash_test(double, 'lamp', reset=reset, observe=outside, schedule={error.schedule!r})")
     with pytest.raises(CrashTestFailed) as again:
         eval(error.reproduce, globals())
     assert str(again.value) == str(error)

@@ -190,7 +190,7 @@ def test_a_step_that_never_returns_is_told_and_not_waited_for(world):
     handle = world.start(hangs)
     world.run()
 
-    with pytest.raises(NotYet, match="it runs the step wait since .*world.script"):
+    with pytest.raises(NotYet, match=r"it runs the step wait since .*world.script"):
         handle.result()
 
 
@@ -281,7 +281,9 @@ def test_a_race_timeout_cuts_a_running_step(world):
 
     @perdure.flow
     async def race(ctx: Context) -> str:
-        winner, _ = await ctx.race("race", {"work": lambda: ctx.step("call", slow), "nap": lambda: ctx.sleep("nap", 0.3)})
+        winner, _ = await ctx.race(
+            "race", {"work": lambda: ctx.step("call", slow), "nap": lambda: ctx.sleep("nap", 0.3)}
+        )
         return winner
 
     handle = world.start(race)
@@ -461,12 +463,12 @@ def test_the_source_of_a_flow_is_checked_here_too(world):
     async def hasty(ctx: Context) -> str:
         return datetime.now(UTC).isoformat()
 
-    with pytest.raises(perdure.FlowWarning, match="ctx.now"):
+    with pytest.raises(perdure.FlowWarning, match=r"ctx\.now"):
         world.start(hasty)
 
 
 def test_what_is_no_workflow_is_refused(world):
-    with pytest.raises(CallerError, match="did you forget @perdure.flow"):
+    with pytest.raises(CallerError, match=r"did you forget @perdure\.flow"):
         world.start(charge)
     with pytest.raises(perdure.UnknownWorkflow, match="ordre"):
         world.start("ordre")

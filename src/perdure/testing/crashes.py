@@ -37,7 +37,12 @@ from .steps import Run, Script
 from .world import WorldDoor, nanoseconds
 
 TROUBLE: Final = 200
-"""How many things happen in a random schedule before its faults stop."""
+OWNERS: Final = 5
+"""How much happens in a random schedule before its faults stop: things, and processes that took over. More of those
+would use up what a step is allowed, which is no error of anybody's."""
+
+UNKNOWN: Final = ("OutcomeUnknown", "UndoFailed")
+"""What an instance can be stuck at because a crash has met a step too often, or one that may run once only."""
 
 VARIANTS: Final = 20
 """How many runs without a crash are looked at to learn what differs by itself."""
@@ -182,7 +187,8 @@ class Trial:
         if self.reset is not None:
             self.reset()
         tell = None if story is None else story.append
-        stage = Stage(self.workflow, seed=variant or schedule.random or 0, faults=faults, story=tell)
+        stage = Stage(self.workflow, seed=variant, faults=faults, story=tell)
+        stage.dice.seed(variant or schedule.random or 0)  # of trouble alone: the dice of the workflow stay the same
         try:
             stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
             self._live(stage, schedule)
@@ -198,10 +204,8 @@ class Trial:
         start = Started(self.address.workflow, self.address.key, self.input, stage.clock.entropy(16))
         stage.request(self.address, start, "start", lambda: self._send(stage, list(self.messages)))
         if schedule.random is not None:
-            trouble = TROUBLE
-            while trouble and stage.step_on():
+            while stage.steps < TROUBLE and stage.owners < OWNERS and stage.step_on():
                 stage.mischief()
-                trouble -= 1
             stage.one_healthy_process()
         stage.pass_until(None)
         while self._settle_unknown(stage):
@@ -218,18 +222,21 @@ class Trial:
             stage.clock.after(at - stage.clock.steady, send)
 
     def _settle_unknown(self, stage: Stage) -> bool:
-        """A person answers for steps that may run once only, and knows what happened. False: nobody is asked."""
-        asked = False
+        """A person who knows what happened answers for steps of which a crash has left nobody else who does.
+
+        False: nobody is asked.
+        """
+        before = settled = stage.counts["settled by a person"]
         for head in list(stage.database.heads.values()):
             stuck = stage.auditor.stuck(head.id)
-            if stuck is not None and stuck.error.type == "OutcomeUnknown":
+            if stuck is not None and stuck.error.type in UNKNOWN and settled < stage.auditor.unknown:
                 address = Address(head.workflow, head.key)
                 runs = [run for run in stage.runs if (run.instance, run.location) == (str(address), stuck.location)]
                 receipt = runs[-1].receipt if runs else None
-                stage.request(address, Settled(stuck.location, receipt) if receipt is not None else Retried(), "settle")
-                stage.counts["settled by a person"] += 1
-                asked = True
-        return asked
+                stage.request(address, Retried() if receipt is None else Settled(stuck.location, receipt), "settle")
+                settled += 1
+        stage.counts["settled by a person"] = settled
+        return settled > before
 
     def _ending(self, stage: Stage, problem: str, *, replay: bool) -> Ending:
         database = stage.database
@@ -263,7 +270,6 @@ class Trial:
             stage.deaths,
             stage.runs,
         )
-
 
     def _observed(self) -> Any:
         return None if self.observe is None else deepcopy(self.observe())

@@ -131,6 +131,11 @@ class Stage(Simulation):
     def _pause(self) -> int:
         return 0
 
+    @property
+    def owners(self) -> int:
+        """How many processes there have been."""
+        return self._spawned
+
     def one_healthy_process(self) -> None:
         """The faults are over."""
         self.faults.off()
