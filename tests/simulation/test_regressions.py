@@ -4,11 +4,13 @@ A seed tells the same story for ever only as long as nothing above it changes: w
 a few lines, it is.
 """
 
+import asyncio
 import random
 from functools import partial
 
 import pytest
 
+import perdure
 from perdure.codec import encode
 from perdure.kernel.batch import Batch
 from perdure.kernel.events import Address, CancelAsked, Message, Received, Retried, Started
@@ -20,6 +22,7 @@ from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.testing.faults import Faults
 from perdure.testing.sim import simulate, small_snapshots
 from perdure.testing.simulation import Simulation
+from perdure.testing.stage import Stage
 from perdure.testing.workloads import Ledger, Tally, leaf, talk
 
 LEDGER = Address("ledger", "a")
@@ -221,6 +224,33 @@ def test_a_caller_who_asks_again_while_it_hears_of_a_failed_commit_breaks_nothin
     world.run()
 
     assert isinstance(heard[0], Exception)
+
+
+def test_a_commit_that_only_seems_to_fail_still_cuts_the_loser_of_a_race():
+    """The step went on to its end, and had its effect, although the race was lost and nobody waited for it."""
+    done = []
+
+    async def slow() -> None:
+        await asyncio.sleep(0.9)
+        done.append("slow")
+
+    @perdure.flow
+    async def race(ctx: perdure.Context, rest: bool) -> str:
+        nap = {"work": lambda: ctx.step("slow", slow), "nap": lambda: ctx.sleep("nap", 0.3)}
+        winner, _ = await ctx.race("race", nap)
+        if rest:
+            await ctx.step("rest", asyncio.sleep, 5)
+        return str(winner)
+
+    for rest in (False, True):  # ended, and still running
+        stage = Stage(race, faults=Faults(commits={2: "false_error"}))
+        handle = stage.start(race, rest)
+        stage.pass_until(None)
+        stage.close()
+
+        assert handle.result == "nap"
+        assert done == []
+        assert [run.status for run in stage.runs if run.name == "slow"] == ["cut"]
 
 
 @pytest.mark.parametrize(

@@ -333,6 +333,9 @@ def test_nothing_is_left_open():
         ([1, 9], [[1, 2], [1, 3]], True),
         (["x"], [["x"], []], True),
         ("anything", [[1], {}], True),
+        ({"b": 1}, [{"x": 1}, {"y": 1}], True),
+        ({"b": 1, "c": 1}, [{"x": 1}, {"y": 1}], False),
+        ({1, 2}, [{1}, {3}], False),
     ],
 )
 def test_what_differs_by_itself_is_not_compared(found, samples, same):

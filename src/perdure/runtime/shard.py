@@ -189,6 +189,8 @@ class Shard:
         self._timers = Timers(self._store.due)
         self._inbox_held = set()
         self._crashed = False
+        going_on = set(position.running)
+        self._stop_calls(lambda running, _: running.instance not in going_on)
         early, self._early = self._early, []
         for offer in early:
             self.kernel.offer(offer)
@@ -473,8 +475,19 @@ class Shard:
             self._recovering.discard(ref)
             self._suspects.add(self.kernel.recover(ref, self.running.keys() | self._receipts.keys()))
             if not self._recovering and not self._to_recover:
+                self._stop_calls(self._is_closed)
                 self._suspects.begin()
         self._schedule()
+
+    def _is_closed(self, running: Running, intent: bytes) -> bool:
+        instance = self.kernel.instances().get(running.instance)
+        return instance is not None and intent not in instance.open
+
+    def _stop_calls(self, unwanted: Callable[[Running, bytes], bool]) -> None:
+        """Cut what a commit had closed of which nobody heard. An ephemeral call may not be recorded as open yet."""
+        for intent, running in list(self.running.items()):
+            if not running.effect.ephemeral and unwanted(running, intent):
+                self._stop_call(intent)
 
     def _deliver_again(self, instance: int, intent: bytes, alone: bool) -> None:
         def heard(answer: Answer | Exception) -> None:

@@ -442,12 +442,14 @@ class Search:
 
     def _difference(self, ending: Ending) -> str:
         calm = self._calm
+        if ending.unknown:
+            return ""
         if ending.observed != calm.observed and not self._by_itself("observed", ending):
             return (
                 "the outside world is not what it is without a crash:\n"
                 f"  without: {calm.observed!r}\n  with:    {ending.observed!r}\n{_blame(ending)}"
             )
-        if ending.unknown or ending.instances == calm.instances or self._by_itself("instances", ending):
+        if ending.instances == calm.instances or self._by_itself("instances", ending):
             return ""
         for name in calm.instances.keys() | ending.instances.keys():
             without, found = calm.instances.get(name), ending.instances.get(name)
@@ -495,10 +497,14 @@ def agrees(found: Any, samples: Sequence[Any]) -> bool:
     first = samples[0]
     if any(found == sample for sample in samples):
         return True
-    if isinstance(first, dict) and all(isinstance(each, dict) and each.keys() == first.keys() for each in samples):
-        same = isinstance(found, dict) and found.keys() == first.keys()
-        return same and all(agrees(found[name], [each[name] for each in samples]) for name in first)
-    if isinstance(first, list | tuple) and all(type(e) is type(first) and len(e) == len(first) for e in samples):
-        same = type(found) is type(first) and len(found) == len(first)
-        return same and all(agrees(found[n], [each[n] for each in samples]) for n in range(len(first)))
+    if not isinstance(first, dict | list | tuple | set):
+        return any(sample != first for sample in samples)
+    if any(type(sample) is not type(first) or len(sample) != len(first) for sample in samples):
+        return True
+    if type(found) is not type(first) or len(found) != len(first):
+        return False
+    if isinstance(first, list | tuple):
+        return all(agrees(found[place], [sample[place] for sample in samples]) for place in range(len(first)))
+    if isinstance(first, dict) and all(sample.keys() == first.keys() for sample in samples):
+        return found.keys() == first.keys() and all(agrees(found[k], [sample[k] for sample in samples]) for k in first)
     return any(sample != first for sample in samples)

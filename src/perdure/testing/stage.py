@@ -11,15 +11,19 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
 
 from .executor import FakeExecutor
-from .faults import Faults
+from .faults import MILLISECOND, Faults
 from .simulation import Process, Request, Simulation
 from .steps import Run, Script, StepExecutor, StepLoop
+
+LEASE: Final = 100 * MILLISECOND
+"""How long a process goes on, steps and all, that another one has taken over from."""
 
 EXECUTORS: Final = ("inline", "thread", "process")
 
@@ -118,6 +122,8 @@ class Stage(Simulation):
         return StepExecutor(name, loop=loop, scripts=self.scripts, runs=self.runs, site=self, **common)
 
     def spawn(self) -> None:
+        for zombie in self.processes:
+            self.clock.after(LEASE, partial(zombie.crash, "because it cannot renew its lease"), zombie.life)
         super().spawn()
         for request in self.requests:
             if request.settled is None and request.again is not None:
