@@ -345,9 +345,10 @@ def test_real_threads_and_sockets_are_waited_for(world):
             word = await asyncio.to_thread(lambda: "thread")
             ours, theirs = socket.socketpair()
             reader, writer = await asyncio.open_connection(sock=ours)
-            threading.Thread(target=lambda: (theirs.sendall(b"socket\n"), theirs.close())).start()
+            threading.Thread(target=theirs.sendall, args=[b"socket\n"]).start()
             line = await reader.readline()
             writer.close()
+            theirs.close()
         return f"{word} {line.decode().strip()}"
 
     @perdure.flow
@@ -437,7 +438,7 @@ def test_starting_another_workflow_disturbs_nobody(world):
 
 
 def test_newer_code_takes_the_place_of_older_code(world):
-    def version(step: str) -> perdure.Flow:
+    def version(step: str) -> perdure.Flow[..., None]:
         @perdure.flow(name="changing")
         async def changing(ctx: Context) -> None:
             await ctx.step(step, charge, "a", 1)
@@ -488,7 +489,7 @@ def test_a_machine_of_any_dialect_runs_in_a_world(world):
 
 @perdure.flow
 async def desk(ctx: Context) -> list[str]:
-    names = []
+    names: list[str] = []
     while True:
         message = await ctx.receive("hello", "stop")
         if message.name == "stop":

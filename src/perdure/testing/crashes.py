@@ -494,17 +494,29 @@ def _blame(ending: Ending) -> str:
 
 def agrees(found: Any, samples: Sequence[Any]) -> bool:
     """Whether a value could be one of the samples, as far as these agree with each other."""
-    first = samples[0]
     if any(found == sample for sample in samples):
         return True
-    if not isinstance(first, dict | list | tuple | set):
-        return any(sample != first for sample in samples)
-    if any(type(sample) is not type(first) or len(sample) != len(first) for sample in samples):
+    known = [parts for sample in samples if (parts := _parts(sample)) is not None]
+    if len(known) < len(samples):
+        return any(sample != samples[0] for sample in samples)
+    mine, names = _parts(found), known[0].keys()
+    if any(len(parts) != len(names) for parts in known):
         return True
-    if type(found) is not type(first) or len(found) != len(first):
+    if mine is None or len(mine) != len(names):
         return False
-    if isinstance(first, list | tuple):
-        return all(agrees(found[place], [sample[place] for sample in samples]) for place in range(len(first)))
-    if isinstance(first, dict) and all(sample.keys() == first.keys() for sample in samples):
-        return found.keys() == first.keys() and all(agrees(found[k], [sample[k] for sample in samples]) for k in first)
-    return any(sample != first for sample in samples)
+    if any(parts.keys() != names for parts in known):
+        return True
+    return mine.keys() == names and all(agrees(mine[name], [parts[name] for parts in known]) for name in names)
+
+
+def _parts(value: Any) -> dict[Any, Any] | None:
+    """What a value is made of, by name or place; None: it has no parts."""
+    match value:
+        case dict():
+            return value
+        case list() | tuple():
+            return dict(enumerate(value))
+        case set() | frozenset():
+            return dict.fromkeys(value)
+        case _:
+            return None
