@@ -1,9 +1,8 @@
 """The crash test passes what is right, and finds each classic bug, with a story and a line that shows it again."""
 
-import asyncio
+import gc
 import random
 import time
-import warnings
 from datetime import timedelta
 
 import pytest
@@ -12,6 +11,8 @@ import perdure
 from perdure import CallerError, Context, CrashTestFailed, step_info
 from perdure.testing import crash_test
 from perdure.testing.crashes import agrees, parse
+from perdure.testing.steps import StepLoop
+from perdure.testing.workloads import Tally
 
 OUTBOX: list[str] = []
 LEDGER: dict[str, int] = {}
@@ -129,6 +130,12 @@ def test_children_and_their_ends_count_too():
         return int(await ctx.child(child, "lamp"))
 
     assert crash_test(parent, random=10).repeated == ("price",)
+
+
+def test_a_machine_of_any_dialect_is_tested_in_the_same_way():
+    report = crash_test(Tally("tally"), 2, messages=[("added", {"n": 1}), ("added", {"n": 2})], random=20)
+
+    assert report.singles == 6
 
 
 def test_scripts_stand_in_for_steps():
@@ -310,11 +317,10 @@ async def test_it_is_for_plain_tests():
         crash_test(careful, "lamp")
 
 
-def test_nothing_is_left_open():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ResourceWarning)
-        crash_test(careful, "lamp", messages=[("decision", "yes")], pairs=5, random=5)
-        asyncio.run(asyncio.sleep(0))
+def test_no_event_loop_is_left_open():
+    crash_test(careful, "lamp", messages=[("decision", "yes")], pairs=5, random=5)
+
+    assert [loop for loop in gc.get_objects() if isinstance(loop, StepLoop) and not loop.is_closed()] == []
 
 
 # ---- comparing -----------------------------------------------------------------------------------------

@@ -327,6 +327,21 @@ def test_a_sync_step_runs_on_the_thread_of_the_test(world):
     assert seen == [(threading.get_ident(), "look")]
 
 
+def test_a_sync_step_has_no_event_loop_around_it_as_in_a_thread(world):
+    def old_style() -> str:
+        return asyncio.run(asyncio.sleep(0, "ran"))
+
+    @perdure.flow
+    async def old(ctx: Context) -> list[str]:
+        return [await ctx.step("old", old_style), await ctx.step("lambda", lambda: asyncio.sleep(5, "awaited"))]
+
+    handle = world.start(old)
+    world.run()
+
+    assert handle.result() == ["ran", "awaited"]
+    assert [(run.name, run.status) for run in world.runs()] == [("old", "ok"), ("lambda", "ok")]
+
+
 def elsewhere(when: datetime, by: timedelta) -> datetime:
     return when + by
 
@@ -337,6 +352,25 @@ def test_a_step_for_another_process_runs_here_with_its_arguments_converted(world
         return await ctx.step.options(executor="process")("far", elsewhere, ctx.now(), WEEK)
 
     assert world.start(far).result() == world.now + WEEK
+
+
+def test_a_step_can_say_how_far_it_is(world):
+    async def slow() -> None:
+        perdure.progress(1, 2, "half")
+        await asyncio.sleep(60)
+
+    def quick() -> None:
+        perdure.emit("said")
+
+    @perdure.flow
+    async def tells(ctx: Context) -> None:
+        await ctx.step("quick", quick)
+        await ctx.step("slow", slow)
+
+    handle = world.start(tells)
+
+    (open,) = handle.waiting()
+    assert open.progress is not None and open.progress.note == "half"
 
 
 def test_real_threads_and_sockets_are_waited_for(world):

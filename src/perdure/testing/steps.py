@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from importlib import import_module
 from typing import Any, Final, Literal
 
@@ -153,7 +154,7 @@ async def _inline() -> InlineExecutor:
 
 
 class StepExecutor(FakeExecutor):
-    """Runs steps on a `StepLoop`. They take the time that they sleep for, and no other."""
+    """Runs steps at once, async ones on a `StepLoop`. They take the time that they sleep for, and no other."""
 
     def __init__(
         self,
@@ -173,12 +174,13 @@ class StepExecutor(FakeExecutor):
     def start(self, publication: Publication, answered: Answered) -> None:
         self._site.executing(self._process, publication)
         self.running[publication.intent] = publication
-        loop = self._loop()
-        if self._framed is not None:
-            loop.steps.listen(self._framed)
-        watched = msgspec.structs.replace(publication, work=self._watched(publication))
-        loop.steps.start(watched, lambda _, receipt: self._soon(publication, receipt, answered))
-        loop.turn_soon()
+        work = self._work(publication)
+        if work is None:
+            self._clock.after(0, lambda: self._answer(publication, info.NO_WORK, answered), self._life)
+        elif self.name == "inline":
+            self._await(publication, work, answered)
+        else:
+            self._clock.after(0, lambda: self._call_now(publication, work, answered), self._life)
 
     def stop(self, intent: bytes) -> None:
         if self.running.pop(intent, None) is not None:
@@ -191,44 +193,83 @@ class StepExecutor(FakeExecutor):
     def _duration(self) -> int:
         return 0
 
-    def _soon(self, publication: Publication, receipt: Receipt, answered: Answered) -> None:
-        """The step has ended. The rest is done by the clock: here its loop still runs."""
+    # ---- one run ---------------------------------------------------------------------------------------
+
+    def _await(self, publication: Publication, work: Work, answered: Answered, *, begun: bool = False) -> None:
+        """On the event loop, as the inline executor does it."""
+
+        async def watched(*args: Any, **kwargs: Any) -> Any:
+            if not begun:
+                self._begins(publication, args, kwargs)
+            value = work.function(*args, **kwargs)
+            return await value if inspect.isawaitable(value) else value
+
+        loop = self._loop()
+        if self._framed is not None:
+            loop.steps.listen(self._framed)
+        asked = msgspec.structs.replace(publication, work=msgspec.structs.replace(work, function=watched))
+        loop.steps.start(asked, lambda _, receipt: self._ends(publication, receipt, answered))
+        loop.turn_soon()
+
+    def _call_now(self, publication: Publication, work: Work, answered: Answered) -> None:
+        """Without an event loop around it, as in a thread. What it gives to be awaited is awaited on the loop."""
+        if publication.intent not in self.running:
+            return
+
+        def call() -> Any:
+            info.current.set(info.StepInfo.of(publication, self))
+            self._begins(publication, work.args, dict(work.kwargs))
+            return work.function(*work.args, **work.kwargs)
+
+        try:
+            value = copy_context().run(call)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._ends(publication, info.error(error), answered)
+            return
+        if inspect.isawaitable(value):
+            given = msgspec.structs.replace(work, function=lambda: value, args=(), kwargs={})
+            self._await(publication, given, answered, begun=True)
+        else:
+            self._ends(publication, info.ok(value, work.returns), answered)
+
+    def _begins(self, publication: Publication, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        about = info.step_info()
+        self._execute(publication, about)
+        run = Run(
+            about.instance,
+            about.name,
+            about.location,
+            about.attempt,
+            about.delivery,
+            about.idempotency_key,
+            args,
+            kwargs,
+            _written(args, kwargs),
+        )
+        self._runs.append(run)
+        self._current[publication.intent] = run
+
+    def _ends(self, publication: Publication, receipt: Receipt, answered: Answered) -> None:
+        """The step has ended. The rest is done by the clock: a loop may still be running here."""
         run = self._current.pop(publication.intent, None)
         if run is not None:
             run.status, run.receipt = "ok" if receipt.status == "ok" else "error", receipt
         if publication.intent in self.running:
             self._clock.after(0, lambda: self._performed(publication, receipt, answered), self._life)
 
-    def _watched(self, publication: Publication) -> Work | None:
-        """The work of a call, or what its script says, with the world looking on."""
-        work = publication.work
-        if publication.effect.params is not None:
-            work = _work_of(publication.effect.params)
+    # ---- what there is to run --------------------------------------------------------------------------
+
+    def _work(self, publication: Publication) -> Work | None:
+        """The work of a call, or what its script says; None: the code no longer asks for it."""
+        params, work = publication.effect.params, publication.work
+        if params is not None:
+            work = _work_of(params)
         if not isinstance(work, Work):
             return None
         script = self._script(publication.effect.location)
-        function: Callable[..., Any] = work.function if script is None else script
-
-        async def watched(*args: Any, **kwargs: Any) -> Any:
-            about = info.step_info()
-            self._execute(publication, about)
-            run = Run(
-                about.instance,
-                about.name,
-                about.location,
-                about.attempt,
-                about.delivery,
-                about.idempotency_key,
-                args,
-                kwargs,
-                _written(args, kwargs),
-            )
-            self._runs.append(run)
-            self._current[publication.intent] = run
-            value = function(*args, **kwargs)
-            return await value if inspect.isawaitable(value) else value
-
-        return Work(watched, work.args, work.kwargs, work.returns)
+        return work if script is None else msgspec.structs.replace(work, function=script)
 
     def _script(self, location: str) -> Script | None:
         """By location, or else by name: the last part of the location, without its ordinal."""
