@@ -17,6 +17,7 @@ __all__ = [
     "CannotOpen",
     "ChildFailed",
     "Corrupt",
+    "CrashTestFailed",
     "Deadlock",
     "Divergence",
     "EngineClosed",
@@ -35,6 +36,7 @@ __all__ = [
     "NewerSchema",
     "NotADatabase",
     "NotAFlow",
+    "NotAHistory",
     "NotAnswered",
     "NotAwaited",
     "NotCanonical",
@@ -44,6 +46,7 @@ __all__ = [
     "NotInThisProcess",
     "NotPlain",
     "NotStuck",
+    "NotYet",
     "OperationFailed",
     "OutcomeUnknown",
     "PerdureError",
@@ -588,4 +591,48 @@ class StoreFailed(StoreError):
 
     What was acknowledged before is safe. Whether the call that met this error was recorded is not known: repeat it
     with the same key or id, which is harmless.
+    """
+
+
+# ---- testing workflows (perdure.testing) ---------------------------------------------------------------------------
+
+
+class NotYet(CallerError):
+    """What a test asks of its world has not happened, and nothing happens by itself at this moment.
+
+    Time stands still in a world until the test moves it. `waits` says what the instance waits for: send it, or let
+    time pass with `world.advance(...)` or `world.run()`.
+    """
+
+    def __init__(self, what: str, waits: str) -> None:
+        super().__init__(what, waits)
+        self.what = what
+        self.waits = waits
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.waits}" if self.waits else self.what
+
+
+class CrashTestFailed(AuthorError, AssertionError):
+    """A workflow does not come through a crash as it comes through without one.
+
+    `finding` says what was different, `schedule` which crashes there were, `story` what happened then, and `reproduce`
+    is the call of `crash_test` that runs this schedule alone.
+    """
+
+    def __init__(self, finding: str, schedule: str, story: str, reproduce: str) -> None:
+        super().__init__(finding, schedule, story, reproduce)
+        self.finding = finding
+        self.schedule = schedule
+        self.story = story
+        self.reproduce = reproduce
+
+    def __str__(self) -> str:
+        return f"{self.finding}\n\nwhat happened:\n{self.story}\n\nto see this again:\n  {self.reproduce}"
+
+
+class NotAHistory(CallerError):
+    """This file is not an exported history, or none that this perdure can read.
+
+    `perdure export ID -o FILE` writes one, and so does `handle.export(FILE)` in a world.
     """

@@ -10,12 +10,14 @@ import pytest
 import perdure
 from perdure import errors
 from perdure.flows.author import StepOptions
+from perdure.testing import World, WorldHandle, crash_test
 from tests.docs.pages import OWN, PAGES, ROOT, anchors, links, name_of, prose
 
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
 FLOWS = ROOT / "docs" / "flows" / "reference.md"
 ELSEWHERE = ROOT / "docs" / "flows" / "coming-from-elsewhere.md"
+TESTING = ROOT / "docs" / "reference" / "testing.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -148,3 +150,22 @@ def test_pages_name_no_machine():
     ]
 
     assert found == []
+
+
+@pytest.mark.parametrize("kind", [World, WorldHandle], ids=lambda kind: kind.__name__)
+def test_every_member_of_worlds_and_their_handles_is_in_the_reference(kind: type):
+    text = TESTING.read_text()
+    members = [name for name in dir(kind) if not name.startswith("_")]
+
+    assert [name for name in members if f"`{name}(" not in text and f"`{name}`" not in text] == []
+
+
+def test_every_option_of_a_crash_test_is_in_the_reference_with_its_default():
+    text = TESTING.read_text()
+    heading = next(line for line in text.splitlines() if line.startswith("## `crash_test("))
+
+    for parameter in inspect.signature(crash_test).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            shown = repr(parameter.default).replace("'", '"')
+            assert f"{parameter.name}={shown}" in heading
+            assert f"| `{parameter.name}` |" in text

@@ -12,7 +12,7 @@ import perdure
 from perdure import Break, Context, Continue
 from perdure.kernel.effects import Timer
 from perdure.kernel.events import Woken
-from perdure.testing.world import World
+from perdure.testing.simulation import Simulation
 
 from .conftest import Stage, becomes
 from .rig import SECOND, START, Rig, same_in_every_rebuild
@@ -145,7 +145,7 @@ def test_sleepers_wake_at_their_time_and_at_no_other() -> None:
         await ctx.sleep_until("nap", due)
         return (ctx.now() - due).total_seconds()
 
-    world = World([flow])
+    world = Simulation([flow])
     sleepers = [world.start(flow, n % 60, key=str(n)) for n in range(300)]
     world.run()
 

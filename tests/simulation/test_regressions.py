@@ -4,11 +4,13 @@ A seed tells the same story for ever only as long as nothing above it changes: w
 a few lines, it is.
 """
 
+import asyncio
 import random
 from functools import partial
 
 import pytest
 
+import perdure
 from perdure.codec import encode
 from perdure.kernel.batch import Batch
 from perdure.kernel.events import Address, CancelAsked, Message, Received, Retried, Started
@@ -19,8 +21,9 @@ from perdure.kernel.receipt import DONE
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.testing.faults import Faults
 from perdure.testing.sim import simulate, small_snapshots
+from perdure.testing.simulation import Simulation
+from perdure.testing.stage import Stage
 from perdure.testing.workloads import Ledger, Tally, leaf, talk
-from perdure.testing.world import World
 
 LEDGER = Address("ledger", "a")
 
@@ -156,7 +159,7 @@ def test_a_timer_that_is_due_again_and_again_costs_a_stuck_instance_no_rows():
 def test_the_calls_of_a_stuck_instance_run_again_after_a_crash():
     ledger, tally = Ledger(), Tally("tally")
     ledger.broken = True
-    world = World([ledger, tally], seed=1)
+    world = Simulation([ledger, tally], seed=1)
     world.auditor.may_break.add("ledger")
     handle = world.start(ledger, 2, key="a")
     world.advance(0.01)
@@ -177,7 +180,7 @@ def test_the_calls_of_a_stuck_instance_run_again_after_a_crash():
 def test_a_store_that_answers_late_with_an_old_record_is_asked_again():
     """Loaded by id and by name at once, an instance went on, was evicted, and began again from its past."""
     for seed in range(40):
-        world = World([talk], seed=seed, faults=Faults(late_load=0.5, late_commit=0.3, cache=0))
+        world = Simulation([talk], seed=seed, faults=Faults(late_load=0.5, late_commit=0.3, cache=0))
         handle = world.start(talk, 3, key="a")
         for n in range(3):
             delay = 0.1 * random.Random(seed + n).random()
@@ -191,7 +194,7 @@ def test_a_store_that_answers_late_with_an_old_record_is_asked_again():
 def test_a_kept_event_that_is_durable_before_its_commit_is_heard_of_is_not_offered_twice():
     """A look into the inbox fell between the write and the answer: a fact was counted twice."""
     ledger, tally = Ledger(), Tally("tally")
-    world = World([ledger, tally], seed=3, faults=Faults(cache=0))
+    world = Simulation([ledger, tally], seed=3, faults=Faults(cache=0))
     counted = world.start(tally, 2, key="t")
     handle = world.start(ledger, 2, key="a")
     world.advance(0.01)
@@ -205,7 +208,7 @@ def test_a_kept_event_that_is_durable_before_its_commit_is_heard_of_is_not_offer
 
 
 def test_a_caller_who_asks_again_while_it_hears_of_a_failed_commit_breaks_nothing():
-    world = World([leaf], seed=0)
+    world = Simulation([leaf], seed=0)
     shard = world.processes[0].shard
     world.faults.true_error = 1.0
     heard = []
@@ -221,6 +224,33 @@ def test_a_caller_who_asks_again_while_it_hears_of_a_failed_commit_breaks_nothin
     world.run()
 
     assert isinstance(heard[0], Exception)
+
+
+def test_a_commit_that_only_seems_to_fail_still_cuts_the_loser_of_a_race():
+    """The step went on to its end, and had its effect, although the race was lost and nobody waited for it."""
+    done = []
+
+    async def slow() -> None:
+        await asyncio.sleep(0.9)
+        done.append("slow")
+
+    @perdure.flow
+    async def race(ctx: perdure.Context, rest: bool) -> str:
+        nap = {"work": lambda: ctx.step("slow", slow), "nap": lambda: ctx.sleep("nap", 0.3)}
+        winner, _ = await ctx.race("race", nap)
+        if rest:
+            await ctx.step("rest", asyncio.sleep, 5)
+        return str(winner)
+
+    for rest in (False, True):  # ended, and still running
+        stage = Stage(race, faults=Faults(commits={2: "false_error"}))
+        handle = stage.start(race, rest)
+        stage.pass_until(None)
+        stage.close()
+
+        assert handle.result == "nap"
+        assert done == []
+        assert [run.status for run in stage.runs if run.name == "slow"] == ["cut"]
 
 
 @pytest.mark.parametrize(

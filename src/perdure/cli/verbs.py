@@ -56,6 +56,11 @@ VERBS: Final = {
             "Replay running instances on new code, without effects.",
             "perdure replay --against shop --db shop.db",
         ),
+        Verb(
+            "export",
+            "Write the history of an instance to a file, for tests.",
+            "perdure export order/o-17 -o tests/histories/o-17.json --db shop.db",
+        ),
         Verb("why", "Say what an instance waits for, in words.", "perdure why order/o-17 --db shop.db"),
         Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
     )

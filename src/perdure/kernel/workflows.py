@@ -40,6 +40,12 @@ class Workflows(Generic[V]):
                 )
         self._newest = {name: versions[max(versions, key=in_order)] for name, versions in self._versions.items()}
 
+    def replace(self, workflow: V) -> None:
+        """Register newer code of a version, or one more."""
+        versions = self._versions.setdefault(workflow.name, {})
+        versions[workflow.version] = workflow
+        self._newest[workflow.name] = versions[max(versions, key=in_order)]
+
     def newest(self, name: str) -> V | None:
         return self._newest.get(name)
 

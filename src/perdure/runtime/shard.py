@@ -158,13 +158,25 @@ class Shard:
     def open(self) -> None:
         """Take the lease, then load. Raises what the store raises: nothing runs unless this succeeds."""
         self._store.acquire(self._owner)
-        self._store.register([WorkflowRow(found.name, found.version, found.defaults) for found in self._workflows])
+        self._note_workflows()
         self._load()
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once everything that is known by now is recorded: after an open, what others had posted before."""
         self._settled.append(callback)
         self._schedule()
+
+    def register(self, *workflows: Workflow) -> None:
+        """Run more workflows from now on, or newer code of those that run: memory is dropped and loaded again."""
+        fresh = {(found.name, found.version) for found in workflows}
+        kept = [found for found in self._workflows if (found.name, found.version) not in fresh]
+        self._workflows = [*kept, *workflows]
+        self._note_workflows()
+        self._stop_alarm()
+        self._load()
+
+    def _note_workflows(self) -> None:
+        self._store.register([WorkflowRow(found.name, found.version, found.defaults) for found in self._workflows])
 
     def _load(self) -> None:
         """Begin from what is durable, with empty memory. The only recovery path: an open and a crash both come here."""
@@ -182,6 +194,8 @@ class Shard:
         self._timers = Timers(self._store.due)
         self._inbox_held = set()
         self._crashed = False
+        going_on = set(position.running)
+        self._stop_calls(lambda running, _: running.instance not in going_on)
         early, self._early = self._early, []
         for offer in early:
             self.kernel.offer(offer)
@@ -468,8 +482,19 @@ class Shard:
             self._recovering.discard(ref)
             self._suspects.add(self.kernel.recover(ref, self.running.keys() | self._receipts.keys()))
             if not self._recovering and not self._to_recover:
+                self._stop_calls(self._is_closed)
                 self._suspects.begin()
         self._schedule()
+
+    def _is_closed(self, running: Running, intent: bytes) -> bool:
+        instance = self.kernel.instances().get(running.instance)
+        return instance is not None and intent not in instance.open
+
+    def _stop_calls(self, unwanted: Callable[[Running, bytes], bool]) -> None:
+        """Cut what a commit had closed of which nobody heard. An ephemeral call may not be recorded as open yet."""
+        for intent, running in list(self.running.items()):
+            if not running.effect.ephemeral and unwanted(running, intent):
+                self._stop_call(intent)
 
     def _deliver_again(self, instance: int, intent: bytes, alone: bool) -> None:
         def heard(answer: Answer | Exception) -> None:
@@ -490,6 +515,11 @@ class Shard:
             self._alarm_at = when
             life = self._life
             self._alarm = self._clock.call_at(when, lambda: self._look(life))
+
+    @property
+    def looking(self) -> Alarm | None:
+        """The alarm of the next look. A clock whose owner knows that nothing is due may let it come late."""
+        return self._alarm
 
     def _stop_alarm(self) -> None:
         if self._alarm is not None:

@@ -1,1 +1,32 @@
-"""For your tests and ours: conformance suites, simulation, a clock you can set."""
+"""For your tests and ours. `World`, `crash_test` and `replay` test workflows; the rest tests perdure itself.
+
+With pytest there is a fixture `world`, without any import: see `plugin.py`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.testing.crashes import CrashReport, crash_test
+    from perdure.testing.histories import replay
+    from perdure.testing.steps import Run
+    from perdure.testing.world import World, WorldHandle
+
+_HOME = {
+    "CrashReport": "crashes",
+    "Run": "steps",
+    "World": "world",
+    "WorldHandle": "world",
+    "crash_test": "crashes",
+    "replay": "histories",
+}
+
+__all__ = ["CrashReport", "Run", "World", "WorldHandle", "crash_test", "replay"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"perdure.testing.{_HOME[name]}"), name)
+    return value

@@ -18,6 +18,7 @@ import msgspec
 from perdure.errors import PerdureError
 from perdure.kernel.apply import Changed
 from perdure.kernel.batch import Batch, JournalRow, Publication
+from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.entry import Entry
 from perdure.kernel.events import (
@@ -64,23 +65,31 @@ class Opened(msgspec.Struct):
     counted: bool = True
     started: set[int] = msgspec.field(default_factory=set)
     receipts: int = 0
+    answered: bool = False  # by whoever executed it
     closed: bool = False
 
 
 class Auditor(_Fold):
+    """`ours`: the workflows are our own. Then none of them may raise, and all of memory and of the indexes is
+    compared after each commit: that finds our errors, not those of whoever tests a workflow of theirs."""
+
     def __init__(
         self,
         database: MemoryDatabase,
         workflows: Workflows[Workflow],
         slots: Mapping[str, int | None],
+        *,
+        ours: bool = True,
     ) -> None:
         super().__init__(None)
         self.slots = slots
+        self._ours = ours
         self._admitted: Counter[str] = Counter()
         self._database = database
         self._workflows = workflows
         self._seq = 0
         self._at = 0
+        self._writer = 0  # the process that wrote last
         self._names: dict[tuple[str, str, int], int] = {}
         self._messages_recorded: Counter[tuple[int, str]] = Counter()
         self._ended: dict[int, JournalRow] = {}
@@ -91,6 +100,7 @@ class Auditor(_Fold):
         self.touched: set[int] = set()
         self.may_break: set[str] = set()  # workflows whose machines raise on purpose
         self.acknowledged: list[tuple[Ref, Event]] = []
+        self.unknown = 0  # receipts that say that nobody knows
 
     # ---- what is written -------------------------------------------------------------------------------
 
@@ -98,6 +108,7 @@ class Auditor(_Fold):
         """A batch has just become durable."""
         if epoch != self._database.epoch:
             raise Violation(f"process {process} wrote with epoch {epoch}, but {self._database.epoch} is the owner's")
+        self._writer = process
         for row in batch.journal:
             if row.seq != self._seq + 1:
                 raise Violation(f"entry {row.seq} follows entry {self._seq}: the journal has a gap")
@@ -107,8 +118,10 @@ class Auditor(_Fold):
                 raise Violation(f"entry {row.seq} was recorded before entry {self._seq}: time goes back")
             self._seq, self._at = row.seq, row.at
             self.take(row)
-            self.touched.add(row.instance)
         self._check(self.problems)
+        if not self._ours:
+            return
+        self.touched.update(row.instance for row in batch.journal)
         for executor, slots in self.slots.items():
             if slots is not None and self._admitted[executor] > slots:
                 raise Violation(f"{self._admitted[executor]} calls are admitted to {executor}, which has {slots} slots")
@@ -145,7 +158,7 @@ class Auditor(_Fold):
                 call.closed = True
                 self._admitted[call.executor] -= not call.held
         stuck = entry.decision.stuck
-        if stuck is not None and stuck.kept and instance.address.workflow not in self.may_break:
+        if stuck is not None and stuck.kept and self._ours and instance.address.workflow not in self.may_break:
             raise Violation(f"{instance.address} is stuck: {stuck.error.message}\n{stuck.error.traceback}")
         if before is Status.FAILED and type(entry.event) is not Rewound:
             raise Violation(f"{instance.address} has failed and changes by {type(entry.event).__name__}")
@@ -166,6 +179,8 @@ class Auditor(_Fold):
             case Received(intent=id) if id in self.calls:
                 call = self.calls[id]
                 call.receipts += 1
+                call.answered = entry.event.receipt.status in ("ok", "error")
+                self.unknown += entry.event.receipt.status == "unknown"
                 if call.receipts > 1:
                     raise Violation(f"{instance.address}: {call.location} got a second receipt")
                 if not call.started and entry.event.receipt.status == "ok":
@@ -207,6 +222,8 @@ class Auditor(_Fold):
         if call.held or publication.delivery in call.started or publication.delivery > call.delivery:
             state = "is held" if call.held else f"knows of {call.delivery}, and {sorted(call.started)} were seen"
             raise Violation(f"{where} is executed as delivery {publication.delivery}; the journal {state}")
+        if call.answered and process == self._writer:  # a zombie may know no better
+            raise Violation(f"{where} has its receipt and is executed again")
         call.started.add(publication.delivery)
 
     def executed(self, execution: Execution) -> None:
@@ -317,10 +334,9 @@ class Auditor(_Fold):
         """Whether a stuck instance keeps an event, that a retry delivers again."""
         return instance in self._live and self._live[instance][0].kept is not None
 
-    def stuck(self, instance: int) -> str:
-        """Where an instance is stuck."""
-        stuck = self._live[instance][0].stuck
-        return stuck.location if stuck is not None else ""
+    def stuck(self, instance: int) -> Stuck | None:
+        """Where and why an instance is stuck."""
+        return self._live[instance][0].stuck if instance in self._live else None
 
     def live(self, instance: int) -> Instance | None:
         """Our own copy of an instance, as long as it may change, and its last state for a while."""

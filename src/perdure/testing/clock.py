@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 START: Final = 1_700_000_000_000_000_000
@@ -95,6 +95,17 @@ class VirtualClock:
     @property
     def steady(self) -> int:
         return self._steady
+
+    def next(self, but: Collection[object] = ()) -> int | None:
+        """The steady time of the next callback, leaving out some; None: there is none."""
+        waiting = (
+            when for when, _, alarm in self._queue if not alarm.cancelled and alarm.life.alive and alarm not in but
+        )
+        return min(waiting, default=None)
+
+    def skip(self, to: int) -> None:
+        """Let time pass at once: what was due in it comes late, as after a machine has slept."""
+        self._steady = max(self._steady, to)
 
     def jump(self, by: int) -> None:
         """The wall clock is set: forward or back, without any time passing."""

@@ -106,12 +106,15 @@ class FakeExecutor:
         return self._dice.randrange(0, 30) * MILLISECOND
 
     def _perform(self, publication: Publication, answered: Answered) -> None:
-        if publication.intent not in self.running:
-            return
-        receipt = self._call(publication)
+        if publication.intent in self.running:
+            self._performed(publication, self._call(publication), answered)
+
+    def _performed(self, publication: Publication, receipt: Receipt, answered: Answered) -> None:
+        """The side effect has happened; what becomes of its receipt is a matter of luck."""
         self._counts["executions"] += 1
         faults, dice = self._faults, self._dice
-        if faults.lost and dice.random() < faults.lost:
+        lost = faults.lost and dice.random() < faults.lost
+        if lost or self._counts["executions"] in faults.executions:
             self._counts["crashes after a side effect"] += 1
             self._crash(f"right after executing {publication.effect.location}")
             return
@@ -137,6 +140,14 @@ class FakeExecutor:
 
     def _call(self, publication: Publication) -> Receipt:
         about = info.StepInfo.of(publication, self)
+        self._execute(publication, about)
+        work = publication.work
+        if not isinstance(work, Work):
+            return info.NO_WORK
+        return copy_context().run(perform, work, about)
+
+    def _execute(self, publication: Publication, about: info.StepInfo) -> None:
+        """The world sees that the call is executed now."""
         effect = publication.effect
         self._site.executed(
             Execution(
@@ -149,10 +160,6 @@ class FakeExecutor:
                 self._clock.now(),
             )
         )
-        work = publication.work
-        if not isinstance(work, Work):
-            return info.NO_WORK
-        return copy_context().run(perform, work, about)
 
 
 def perform(work: Work, about: info.StepInfo) -> Receipt:

@@ -37,8 +37,8 @@ class Faults(msgspec.Struct):
     read_error: float = 0.0  # of each look at the inbox or the timers
     late_commit: float = 0.0  # of each commit: the answer comes later
     late_load: float = 0.0  # of each load: the answers come later
-    crash_at: int = 0  # the process dies around this commit of the world, counted from 1; 0: none
-    crash_kind: str = "crash_before"
+    commits: dict[int, str] = {}  # what befalls certain commits of the world, counted from 1: one of FATES
+    executions: frozenset[int] = frozenset()  # after which side effects, counted from 1, the process dies
     kill: float = 0.0  # of each moment of mischief: the process dies, whatever it does
     zombie: float = 0.0  # ... a second owner comes while the first goes on
     restart: float = 0.0  # ... the process is stopped in good order and started again
@@ -54,12 +54,13 @@ class Faults(msgspec.Struct):
         """The faults stop; from now on everything must come to its end."""
         for name in CHANCES:
             setattr(self, name, 0.0)
-        self.crash_at = 0
+        self.commits, self.executions = {}, frozenset()
 
 
 CHANCES = tuple(
-    name for name in Faults.__struct_fields__ if name not in ("crash_at", "crash_kind", "cache", "snapshots")
+    name for name in Faults.__struct_fields__ if name not in ("commits", "executions", "cache", "snapshots")
 )
+FATES = ("crash_before", "crash_after", "crash_inside", "false_error", "true_error", "late_commit")
 
 
 class Watcher(Protocol):
@@ -123,17 +124,11 @@ class FaultyStore:
 
     def _fate(self) -> str:
         faults = self._faults
-        if faults.crash_at and self._counts["commits"] == faults.crash_at:
-            return faults.crash_kind
+        planned = faults.commits.get(self._counts["commits"])
+        if planned is not None:
+            return planned
         roll = self._dice.random()
-        for name in (
-            "crash_before",
-            "crash_after",
-            "crash_inside",
-            "false_error",
-            "true_error",
-            "late_commit",
-        ):
+        for name in FATES:
             chance: float = getattr(faults, name)
             if roll < chance:
                 return name

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import logging
 import os
 import random
 import sys
@@ -27,14 +26,12 @@ from perdure.kernel import snapshot
 from perdure.kernel.events import Address
 
 from .auditor import Violation
-from .faults import MILLISECOND, Faults
+from .faults import FATES, MILLISECOND, Faults
+from .simulation import Simulation, quiet_log
 from .workloads import WORKLOADS, Expected, Workload, verdict
-from .world import World
 
 CHUNK = 100
 """Worlds between two looks at the garbage, and in one piece of work for another core."""
-
-COMMITS = ("crash_before", "crash_after", "crash_inside", "false_error", "true_error")
 
 
 class Verdict(NamedTuple):
@@ -60,7 +57,7 @@ def _calm(dice: random.Random) -> Faults:
 
 def _one_crash(dice: random.Random) -> Faults:
     """Exactly one fault, at one commit: over many seeds, every kind at every commit."""
-    return Faults(crash_at=dice.randrange(1, 15), crash_kind=dice.choice(COMMITS), late_commit=0.2)
+    return Faults(commits={dice.randrange(1, 15): dice.choice(FATES[:-1])}, late_commit=0.2)
 
 
 def _storm(dice: random.Random) -> Faults:
@@ -123,11 +120,11 @@ def simulate(seed: int, story: Callable[[str], None] | None = None) -> Verdict:
     faults.cache = dice.choice((0, 1, 4096))
     faults.snapshots = dice.random() < 0.5
     slots = {"inline": dice.choice((None, None, 2)), "thread": dice.choice((None, 1, 2))}
-    world: World | None = None
+    world: Simulation | None = None
     error = ""
-    with small_snapshots(faults.snapshots), _quiet_log():
+    with small_snapshots(faults.snapshots), quiet_log():
         try:
-            world = World(workload.workflows(), seed=seed, faults=faults, slots=slots, story=story)
+            world = Simulation(workload.workflows(), seed=seed, faults=faults, slots=slots, story=story)
             if story is not None:
                 story(f"workload {workload.name}, profile {profile}, {faults}, slots {slots}")
             _live(world, workload, dice)
@@ -148,7 +145,7 @@ def simulate(seed: int, story: Callable[[str], None] | None = None) -> Verdict:
     return Verdict(seed, workload.name, profile, error, counts)
 
 
-def _live(world: World, workload: Workload, dice: random.Random) -> None:
+def _live(world: Simulation, workload: Workload, dice: random.Random) -> None:
     expected = workload.begin(world)
     for _ in range(dice.randrange(8, 16)):
         world.advance(dice.randrange(10, 80) * MILLISECOND / 1e9)
@@ -163,7 +160,7 @@ def _live(world: World, workload: Workload, dice: random.Random) -> None:
         world.auditor.replay_all(whole=True)
 
 
-def check(world: World, expected: Expected) -> None:
+def check(world: Simulation, expected: Expected) -> None:
     """Every instance has come to the end that it has in a calm world."""
     for (name, key), value in expected.items():
         workflow = world.workflows.newest(name)
@@ -182,17 +179,6 @@ def small_snapshots(wanted: bool) -> Iterator[None]:
         yield
     finally:
         snapshot.SIZE_MIN = before  # type: ignore[misc]
-
-
-@contextmanager
-def _quiet_log() -> Iterator[None]:
-    """Crashes are the point here: nobody wants a warning for each."""
-    log = logging.getLogger("perdure")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
 
 
 # ---- many seeds ----------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.executor import Work
 
 from .clock import SECOND
-from .world import World
+from .simulation import Simulation
 
 QUICK = Backoff(base=0.01, factor=1, jitter=0.5)
 
@@ -516,28 +516,28 @@ class _LedgerMachine:
 class Workload(NamedTuple):
     name: str
     workflows: Callable[[], list[Any]]
-    begin: Callable[[World], Expected]
+    begin: Callable[[Simulation], Expected]
 
 
-def _orders(world: World) -> Expected:
+def _orders(world: Simulation) -> Expected:
     world.start(order, 5, key="a")
     world.start(hasty, key="h")
     return {("order", "a"): 22, ("hasty", "h"): _one_of("done", "OutcomeUnknown")}
 
 
-def _fans(world: World) -> Expected:
+def _fans(world: Simulation) -> Expected:
     world.start(fan, key="a")
     return {("fan", "a"): [2, 4, 6, 0, 0, 2, 4]}
 
 
-def _talks(world: World) -> Expected:
+def _talks(world: Simulation) -> Expected:
     handle = world.start(talk, 3, key="a")
     for n in range(3):
         world.at(world.dice.random() * 0.3, partial(handle.send, "word", n, id=f"w{n}"))
     return {("talk", "a"): [0, 1, 2]}
 
 
-def _cuts(world: World) -> Expected:
+def _cuts(world: Simulation) -> Expected:
     handle = world.start(cut, 4, key="a")
     for n in range(4):
         world.at(world.dice.random() * 0.2, partial(handle.send, "word", n, id=f"w{n}"))
@@ -545,19 +545,19 @@ def _cuts(world: World) -> Expected:
     return {("cut", "a"): _part_of(range(5), 4)}
 
 
-def _loops(world: World) -> Expected:
+def _loops(world: Simulation) -> Expected:
     world.start(looper, 5, key="a")
     return {("looper", "a"): 7}
 
 
-def _ears(world: World) -> Expected:
+def _ears(world: Simulation) -> Expected:
     handle = world.start(listener, 3, key="b")
     for n in range(3):
         world.at(world.dice.random() * 0.3, partial(handle.send, "word", n, id=f"w{n}"))
     return {("listener", "b"): [0, 1, 2]}
 
 
-def _families(world: World) -> Expected:
+def _families(world: Simulation) -> Expected:
     world.start(family, key="a")
     return {
         ("family", "a"): [6, "failed", "a-detached", "work", 14],
@@ -566,7 +566,7 @@ def _families(world: World) -> Expected:
     }
 
 
-def _games(world: World) -> Expected:
+def _games(world: Simulation) -> Expected:
     def second() -> None:
         world.start(ping, "p", 3, key="q")
 
@@ -574,7 +574,7 @@ def _games(world: World) -> Expected:
     return {("ping", "q"): 6, ("pong", "p"): 6}
 
 
-def _cancels(world: World) -> Expected:
+def _cancels(world: Simulation) -> Expected:
     handle = world.start(patient, key="a")
     world.at(world.dice.random() * 0.3, handle.cancel)
     again = world.start(leaf, 1, key="b")
@@ -583,23 +583,23 @@ def _cancels(world: World) -> Expected:
     return {("patient", "a"): "cancelled", ("leaf", "b"): 2}
 
 
-def _again(world: World) -> None:
+def _again(world: Simulation) -> None:
     """The same key once more: the same instance while it runs, a new generation after its end."""
     world.start(leaf, 1, key="b", reuse="always")
 
 
-def _branches(world: World) -> Expected:
+def _branches(world: Simulation) -> Expected:
     world.start(branches, key="a")
     return {("branches", "a"): [["stumble"], "walk", 8]}
 
 
-def _maps(world: World) -> Expected:
+def _maps(world: Simulation) -> Expected:
     world.start(mapper, key="a")
     world.start(dice, key="d")
     return {("mapper", "a"): [2, 4, 6], ("dice", "d"): 4}
 
 
-def _ledgers(world: World) -> Expected:
+def _ledgers(world: Simulation) -> Expected:
     ledger, tally = world.workflows.newest("ledger"), world.workflows.newest("tally")
     assert ledger is not None and tally is not None
     ledger.broken = world.dice.random() < 0.7
@@ -630,7 +630,7 @@ def _ledgers(world: World) -> Expected:
     return {("ledger", "a"): sums, ("tally", "t"): 3}
 
 
-def _operate(world: World, ledger: Ledger) -> None:
+def _operate(world: Simulation, ledger: Ledger) -> None:
     """A person looks in from time to time: mends the code, tries again, or answers by hand."""
     ledger.broken = False
     for head in list(world.database.heads.values()):
@@ -656,7 +656,7 @@ def _part_of(values: Any, least: int) -> Callable[[Any], bool]:
     )
 
 
-def _desks(world: World) -> Expected:
+def _desks(world: Simulation) -> Expected:
     handle = world.start(desk, 4, key="a")
     for n in range(4):
         world.at(world.dice.random() * 0.3, partial(handle.send, "word", n, id=f"w{n}"))
@@ -668,13 +668,13 @@ def _desks(world: World) -> Expected:
     return {("desk", "a"): answered}
 
 
-def _naps(world: World) -> Expected:
+def _naps(world: Simulation) -> Expected:
     world.start(napper, key="a")
     _wake(world)
     return {("napper", "a"): ["nap", "nap", "nap"]}
 
 
-def _wake(world: World) -> None:
+def _wake(world: Simulation) -> None:
     """Somebody shakes it again and again: only sleeps hear that."""
     head = next(iter(world.database.heads.values()), None)
     if head is None or head.status not in TERMINAL:
@@ -683,7 +683,7 @@ def _wake(world: World) -> None:
         world.at(0.1 + world.dice.random() * 0.1, lambda: _wake(world))
 
 
-def _pays(world: World) -> Expected:
+def _pays(world: Simulation) -> Expected:
     world.start(payer, key="a")
     world.start(prudent, key="b")
     world.at(0.4, lambda: _settle(world))
@@ -696,29 +696,29 @@ def _pays(world: World) -> Expected:
     return {("payer", "a"): paid_once, ("prudent", "b"): _one_of(6, "looked up")}
 
 
-def _settle(world: World) -> None:
+def _settle(world: Simulation) -> None:
     """A person answers for what nobody else knows."""
     for head in list(world.database.heads.values()):
         pending = [r for r in world.requests if r.settled is None and isinstance(r.event, Settled)]
         if head.status == Status.STUCK and not pending:
             stuck = world.auditor.stuck(head.id)
-            world.settle(head.workflow, head.key, stuck, "settled")
+            world.settle(head.workflow, head.key, stuck.location if stuck is not None else "", "settled")
     ended = [head for head in world.database.heads.values() if head.status in TERMINAL]
     if len(ended) < 2:
         world.at(0.1, lambda: _settle(world))
 
 
-def _sketches(world: World) -> Expected:
+def _sketches(world: Simulation) -> Expected:
     world.start(sketch, key="a")
     return {("sketch", "a"): 64}
 
 
-def _sagas(world: World) -> Expected:
+def _sagas(world: Simulation) -> Expected:
     world.start(saga, 3, key="a")
     return {("saga", "a"): "failed"}
 
 
-def _comebacks(world: World) -> Expected:
+def _comebacks(world: Simulation) -> Expected:
     world.start(stubborn, key="a")
     world.start(wanderer, key="b")
     world.watched = True
@@ -732,7 +732,7 @@ def _comebacks(world: World) -> Expected:
     return {("stubborn", "a"): left_was_done_once, ("wanderer", "b"): [2, 14, 8], ("picky", "a-child"): 14}
 
 
-def _help(world: World, done: set[str]) -> None:
+def _help(world: Simulation, done: set[str]) -> None:
     """A person looks now and then, and does the next thing once the one before has shown."""
     child, parent, other = Address("picky", "a-child"), Address("stubborn", "a"), Address("wanderer", "b")
 
@@ -770,7 +770,7 @@ def _help(world: World, done: set[str]) -> None:
         world.at(0.05 + world.dice.random() * 0.1, lambda: _help(world, done))
 
 
-def _seen(world: World, address: Address) -> Instance | None:
+def _seen(world: Simulation, address: Address) -> Instance | None:
     return world.auditor.live(world.database.names.get((address.workflow, address.key), 0))
 
 
@@ -778,7 +778,7 @@ def _waits(instance: Instance, name: str) -> bool:
     return (name,) in [intent.effect.names for intent in instance.open.values() if type(intent.effect) is Wait]
 
 
-def _tries(world: World) -> Expected:
+def _tries(world: Simulation) -> Expected:
     world.start(tries, key="a")
     kinds = ("exhausted", "unknown")  # too many crashes use up its few attempts as well
     return {("tries", "a"): _one_of(*(["fatal", kind, 8, "fatal"] for kind in kinds))}

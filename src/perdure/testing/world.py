@@ -1,498 +1,373 @@
-"""One simulated world: a database, processes that come and go, clients that do not give up, and a clock.
+"""The world of a test: a whole engine in memory, on a clock that the test moves. No server, no network, no sleeps.
 
-Everything in it runs on one thread and is decided by one seed. The processes run the very same `Shard` as
-production, on a store that fails on purpose and with executors that are only pretended. An auditor looks
-at every durable row and every visible act, and raises `Violation` at the first broken rule.
+    def test_an_order_is_shipped_after_its_week(world):
+        world.script("charge", returns="c-1")
+        handle = world.start(order, "o-17", 4200, key="o-17")
 
-    world = World([order], seed=7)
-    handle = world.start(order, "o-17", 4200, key="o-17")
-    world.advance(0.5)
-    world.run()
-    assert handle.result == "charged"
+        world.advance(timedelta(days=7))
+
+        assert handle.result() == "shipped"
+
+It is the real engine: shard, kernel and a memory store, and the real client on top. Only time is not real, and
+everything runs on the thread of the test: when a call returns, all that needs no time has happened.
 """
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import datetime, timedelta
+from math import ceil
+from types import TracebackType
+from typing import Any, Generic, Never, Self, TypeVar, overload
 
-from perdure.codec import decode, encode, to_plain
-from perdure.errors import StoreError
-from perdure.kernel.apply import input_hash
-from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
-from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.past import Behind
-from perdure.kernel.problem import Report
-from perdure.kernel.receipt import Failure, Receipt
-from perdure.kernel.rows import inbox_row
+from perdure.codec import decode
+from perdure.errors import CallerError, NotAnswered, NotYet
+from perdure.kernel.decision import Outcome
+from perdure.kernel.events import Address, Event, Ref
+from perdure.kernel.mailbox import Accepted, Refused
+from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
-from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
-from perdure.runtime.shard import Shard
-from perdure.stores.memory import MemoryDatabase, MemoryStore
+from perdure.ports.store import Queries
+from perdure.runtime.client import Client, Handle, Reuse, Startable, refusal
+from perdure.runtime.doors import look
+from perdure.runtime.history import Line, Reader, Waiting, when
+from perdure.runtime.streams import Streams
+from perdure.stores.memory import MemoryStore
 
-from .auditor import Auditor, Violation
-from .clock import SECOND, Life, ProcessClock, VirtualClock
-from .executor import FakeExecutor
-from .faults import MILLISECOND, Faults, FaultyStore
+from .clock import SECOND
+from .faults import Faults
+from .histories import write
+from .simulation import at_once
+from .stage import Stage
+from .steps import Run, Script
 
-PATIENCE: Final = 400 * MILLISECOND
-"""How long a client waits for an answer before it asks again."""
+R = TypeVar("R")
 
-QUIET_MAX: Final = 240 * SECOND
-"""How long everything may take to come to its end once the faults have stopped."""
-
-
-STEPS_MAX: Final = 50_000
-"""Steps of one `advance` or `run`. More is a loop without end, in which time may stand still."""
-
-
-class Process:
-    """One engine process: a shard with its own memory, its own connection and its own executors."""
-
-    def __init__(self, world: World, number: int) -> None:
-        self.world = world
-        self.number = number
-        self.life = Life()
-        self.closing = False
-        tell = self.tell
-        common: dict[str, Any] = {
-            "process": number,
-            "clock": world.clock,
-            "life": self.life,
-            "dice": world.dice,
-            "faults": world.faults,
-            "counts": world.counts,
-            "crash": self.crash,
-            "tell": tell,
-        }
-        self.store = FaultyStore(MemoryStore(world.database), watcher=world.auditor, **common)
-        self.executors = [FakeExecutor(name, slots, site=world, **common) for name, slots in world.slots.items()]
-        self.shard = Shard(
-            self.store,
-            ProcessClock(world.clock, self.life),
-            self.executors,
-            world.workflows,
-            owner=f"process {number}",
-            listener=self,
-            cache=world.faults.cache,
-        )
-
-    def tell(self, text: str) -> None:
-        if self.world.story is not None:
-            self.world.tell(f"process {self.number} {text}")
-
-    def open(self) -> bool:
-        try:
-            self.shard.open()
-        except StoreError as error:
-            self.tell(f"cannot open: {error}")
-            self.die()
-            return False
-        self.tell("opens")
-        return True
-
-    def crash(self, where: str) -> None:
-        """The end without a goodbye."""
-        self.tell(f"dies {where}")
-        self.die()
-        self.world.process_died(self)
-
-    def die(self) -> None:
-        self.life.alive = False
-        self.shard.kernel.dispose()
-
-    def stop(self) -> None:
-        """Good order: drain, then cut what still runs, then give the lease back."""
-        self.closing = True
-        self.tell("is stopped")
-        clock, shard = self.world.clock, self.shard
-        finished: list[bool] = []
-
-        def release() -> None:
-            if not finished:
-                finished.append(True)
-                shard.release()
-                self.tell("has stopped")
-                self.die()
-                self.world.process_died(self)
-
-        def settled() -> None:
-            clock.after(0, release, self.life)
-
-        def idle() -> None:
-            shard.park()
-            shard.when_settled(settled)
-
-        shard.drain(idle)
-        clock.after(30 * MILLISECOND, shard.park, self.life)
-        clock.after(300 * MILLISECOND, release, self.life)
-
-    def ended(self, instance: int, address: Address, outcome: Outcome) -> None:
-        self.tell(f"says that {address} has {outcome.status}")
-        self.world.auditor.told_end(instance, address, outcome.status)
-
-    def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
-        self.tell(f"says that {address} is stuck: {stuck.error}")
-
-    def published(self, instance: int) -> None:
-        self.tell(f"says that instance {instance} has published something")
-
-    def failed(self, report: Report) -> None:
-        self.tell(f"says that {report.problem}")
-
-    def framed(self, instance: int, frame: Frame) -> None:
-        self.world.counts["frames"] += 1
-
-    def reloaded(self) -> None:
-        self.tell("has loaded everything")
-
-    def fallen(self, error: Exception) -> None:
-        self.tell("has fallen")
-        self.world.counts["zombies fallen"] += 1
-        self.die()
-        self.world.process_died(self)
-
-
-class Request:
-    """What a client wants recorded. It asks again until it has an answer, as a real client would."""
-
-    __slots__ = ("after", "event", "name", "settled", "to")
-
-    def __init__(self, to: Ref, event: Event, name: str, after: Callable[[], None] | None) -> None:
-        self.to = to
-        self.event = event
-        self.name = name
-        self.settled: Answer | None = None
-        self.after = after
-
-
-class Handle:
-    """An instance as a test sees it: only what is durable."""
-
-    def __init__(self, world: World, address: Address, workflow: Any) -> None:
-        self._world = world
-        self.address = address
-        self._workflow = workflow
-
-    @property
-    def status(self) -> str:
-        """The durable status, or an empty text before the start is recorded."""
-        id = self._world.database.names.get((self.address.workflow, self.address.key))
-        return "" if id is None else self._world.database.heads[id].status
-
-    @property
-    def outcome(self) -> Outcome | None:
-        found: Outcome | None = self._world.auditor.outcome(self.address)
-        return found
-
-    @property
-    def result(self) -> Any:
-        """The value of a completed instance; `AssertionError` otherwise."""
-        outcome = self.outcome
-        if outcome is None or outcome.status is not Status.COMPLETED:
-            raise AssertionError(f"{self.address} has no result: {outcome or self.status}")
-        if outcome.value is None:
-            return None
-        return self._workflow.decode_result(outcome.value)
-
-    def send(self, name: str, body: object = None, *, id: str = "") -> None:
-        """Send a message. The client asks until it is acknowledged: give an `id` where twice would matter."""
-        self._world.request(self.address, Message(name, encode(to_plain(body)), id), f"message {name} {id}")
-
-    def cancel(self, reason: str = "") -> None:
-        self._world.request(self.address, CancelAsked(reason), "cancel")
-
-    def retry(self) -> None:
-        self._world.request(self.address, Retried(), "retry")
+_UNSET: Any = object()
 
 
 class World:
-    """See the module. Without `faults` it is calm: the same code, on a clock that you advance."""
+    """See the module. `workflows` run in it from the start; others are taken up when they are first started.
 
-    def __init__(
+    `now`: what its clock shows at first. `cache=0` evicts every instance after every entry, so that all of them live
+    by replay alone. `seed` decides the dice: `ctx.random`, `ctx.uuid`.
+    """
+
+    def __init__(self, *workflows: Any, now: datetime | None = None, cache: int = 4096, seed: int = 0) -> None:
+        self._stage = Stage(*workflows, seed=seed, faults=Faults(cache=cache))
+        if now is not None:
+            if now.tzinfo is None:
+                raise CallerError(f"now={now!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
+            self._stage.clock.jump(round(now.timestamp() * SECOND) - self._stage.clock.now())
+        self._door = WorldDoor(self._stage)
+        self._client = Client(self._door, self._stage.workflows)
+        self._started = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take everything apart, steps that still wait for something included."""
+        self._stage.close()
+
+    # ---- workflows and their instances -----------------------------------------------------------------
+
+    def register(self, *workflows: Any) -> None:
+        """Run these workflows too. One whose name and version are known takes the place of the one before."""
+        for workflow in workflows:
+            self._stage.register(workflow)
+        self._stage.rest()
+
+    @overload
+    def start(
         self,
-        workflows: Iterable[Any],
-        *,
-        seed: int = 0,
-        faults: Faults | None = None,
-        slots: dict[str, int | None] | None = None,
-        story: Callable[[str], None] | None = None,
-    ) -> None:
-        self.seed = seed
-        self.dice = random.Random(seed)
-        self.faults = faults if faults is not None else Faults()
-        self.slots = slots if slots is not None else {"inline": None, "thread": None}
-        self.story = story
-        self.workflows: Workflows[Any] = Workflows(workflows)
-        self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
-        self.database = MemoryDatabase()
-        self.auditor = Auditor(self.database, self.workflows, self.slots)
-        self.counts: Counter[str] = Counter()
-        self.steps = 0
-        self._steps_before = 0
-        self.processes: list[Process] = []
-        self.requests: list[Request] = []
-        self._clients = MemoryStore(self.database)
-        self._spawned = 0
-        self.watched = False  # a person looks after what has failed, and is not done yet
-        self._coming = False
-        self._failure: BaseException | None = None
-        self.spawn()
+        workflow: Startable[R],
+        *args: Any,
+        key: str | None = ...,
+        tags: dict[str, str] | None = ...,
+        reuse: Reuse | None = ...,
+        at: datetime | None = ...,
+        delay: float | timedelta | None = ...,
+        **kwargs: Any,
+    ) -> WorldHandle[R]: ...
 
-    # ---- what a test does ------------------------------------------------------------------------------
+    @overload
+    def start(
+        self,
+        workflow: str,
+        *args: Any,
+        key: str | None = ...,
+        tags: dict[str, str] | None = ...,
+        reuse: Reuse | None = ...,
+        at: datetime | None = ...,
+        delay: float | timedelta | None = ...,
+        **kwargs: Any,
+    ) -> WorldHandle[Any]: ...
 
     def start(
         self,
-        workflow: Any,
+        workflow: Startable[Any] | str,
         *args: Any,
-        key: str = "1",
-        reuse: str = "",
-        after: Callable[[], None] | None = None,
+        key: str | None = None,
+        tags: dict[str, str] | None = None,
+        reuse: Reuse | None = None,
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
         **kwargs: Any,
-    ) -> Handle:
-        """Ask for an instance. It exists once the clock has moved; `after` is called when it does."""
-        address = Address(workflow.name, key)
-        value = workflow.encode_input(args, kwargs)
-        event = Started(workflow.name, key, value, self.clock.entropy(16), workflow.version, reuse=reuse)
-        self.request(address, event, "start", after)
-        return Handle(self, address, workflow)
+    ) -> WorldHandle[Any]:
+        """Start an instance, as `engine.start` does. Without a key it gets a number."""
+        name, version = str(getattr(workflow, "name", workflow)), getattr(workflow, "version", "")
+        known = self._stage.workflows.exactly(name, version)
+        if known is None and hasattr(workflow, "machine"):
+            self.register(workflow)
+        elif not isinstance(workflow, str) and known is not None and known is not workflow:
+            raise CallerError(
+                f"another workflow named {known.name!r} runs in this world; world.register(...) puts one in its place"
+            )
+        if key is None:
+            self._started += 1
+            key = str(self._started)
+        if delay is not None and at is None:
+            at, delay = self.now + _duration(delay), None
+        start = self._client.start(
+            workflow,
+            *args,
+            key=key,
+            tags=tags,
+            reuse=reuse,
+            at=at,
+            delay=delay,
+            **kwargs,
+        )
+        return WorldHandle(self._door, at_once(start))
 
-    def advance(self, seconds: float) -> None:
-        """Let time pass, and everything that is due in it happen."""
-        until = self.clock.steady + round(seconds * SECOND)
-        self._steps_before = self.steps
-        while self._step(until):
-            pass
+    @overload
+    def handle(self, workflow: Startable[R], key: str) -> WorldHandle[R]: ...
 
-    def run(self) -> None:
-        """No more faults: let time pass until every instance has ended and nothing is under way."""
-        self.faults.off()
-        self._one_healthy_process()
-        until = self.clock.steady + QUIET_MAX
-        self._steps_before = self.steps
-        while not self.quiet and self._step(until):
-            pass
-        self.auditor.finish()
-        unsettled = [request for request in self.requests if request.settled is None]
-        if unsettled:
-            raise Violation(f"never answered: {unsettled[0].name} to {unsettled[0].to}")
+    @overload
+    def handle(self, workflow: str, key: str) -> WorldHandle[Any]: ...
 
-    def at(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something after a while."""
-        self.clock.after(round(seconds * SECOND), action)
+    def handle(self, workflow: Startable[Any] | str, key: str) -> WorldHandle[Any]:
+        """An instance that exists already: a child, say."""
+        return WorldHandle(self._door, self._client.handle(workflow, key))
 
-    def tell(self, text: str) -> None:
-        if self.story is not None:
-            self.story(f"{self.clock.steady / SECOND:9.3f}  {text}")
+    # ---- time ------------------------------------------------------------------------------------------
 
     @property
-    def quiet(self) -> bool:
-        """Every instance has ended, every request is answered, no row waits for anything, no person means to act."""
-        database = self.database
-        return (
-            not self.watched
-            and not database.inbox
-            and not database.work
-            and all(request.settled is not None for request in self.requests)
-            and all(head.status in TERMINAL for head in database.heads.values())
-        )
+    def now(self) -> datetime:
+        return when(self._stage.clock.now())
+
+    def advance(self, duration: timedelta | float) -> None:
+        """Let time pass, seconds or a timedelta, and everything that is due in it happen."""
+        by = _duration(duration)
+        if by < timedelta(0):
+            raise CallerError(f"world.advance({duration!r}): time does not go back")
+        self._stage.pass_until(self._stage.clock.steady + nanoseconds(by))
+
+    def run(self) -> None:
+        """Let as much time pass as it takes until nothing moves by itself: all have ended, or wait for messages."""
+        self._stage.pass_until(None)
+
+    def crash(self) -> None:
+        """The process dies, with all that runs in it; the next one begins from what is durable."""
+        owner = self._stage.owner
+        assert owner is not None, "a process that dies is replaced at once"
+        owner.crash("of a kill")
+        self._stage.rest()
 
     # ---- steps -----------------------------------------------------------------------------------------
 
-    def _step(self, until: int) -> bool:
-        going = self.clock.step(until)
-        self.steps += 1
-        if self.steps - self._steps_before > STEPS_MAX:
-            raise Violation(f"the world spins: {STEPS_MAX:,} steps in one call")
-        if self.auditor.touched:
-            owner = self.owner
-            if owner is not None:
-                self.auditor.compare(owner.shard.kernel)
-        return going
+    def script(
+        self,
+        step: str,
+        does: Callable[..., Any] | Sequence[Any] | None = None,
+        *,
+        returns: Any = _UNSET,
+        raises: BaseException | None = None,
+    ) -> None:
+        """What a step does instead of its function, from now on; known by its name, or by its whole location.
 
-    # ---- processes -------------------------------------------------------------------------------------
+        `returns` and `raises`: the same at each call. `does`: a function, called with the step's arguments; or a list
+        with one answer for each call, in which exceptions are raised and other values returned.
+        """
+        if sum((does is not None, returns is not _UNSET, raises is not None)) != 1:
+            raise CallerError(f"world.script({step!r}, ...) takes a function or a list, or returns=..., or raises=...")
+        if raises is not None:
+            self._stage.scripts[step] = Script(step, lambda *args, **kwargs: _raise(raises))
+        elif does is None:
+            self._stage.scripts[step] = Script(step, lambda *args, **kwargs: returns)
+        else:
+            self._stage.scripts[step] = Script(step, does)
+
+    def runs(self, step: str = "") -> list[Run]:
+        """Every run of a step, known by its name or its location, so far; without a name: of all steps."""
+        return [run for run in self._stage.runs if step in ("", run.name, run.location)]
+
+
+class WorldHandle(Generic[R]):
+    """One instance in a world. Its methods are those of `perdure.Handle`, and nobody awaits them."""
+
+    def __init__(self, door: WorldDoor, handle: Handle[R]) -> None:
+        self._door = door
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return repr(self._handle)
 
     @property
-    def owner(self) -> Process | None:
-        """The process that may write, if it lives."""
-        last = self.processes[-1] if self.processes else None
-        return last if last is not None and last.number == self._spawned else None
+    def workflow(self) -> str:
+        return self._handle.workflow
 
-    def spawn(self) -> None:
-        """A new process comes and takes the lease, whoever else has it."""
-        self._coming = False
-        self._spawned += 1
-        process = Process(self, self._spawned)
-        self.processes.append(process)
-        if not process.open():
-            self.process_died(process)
+    @property
+    def key(self) -> str:
+        return self._handle.key
 
-    def process_died(self, process: Process) -> None:
-        if process in self.processes:
-            self.processes.remove(process)
-        if process.number == self._spawned and not self._coming:
-            self._coming = True
-            self.clock.after(self.dice.randrange(1, 60) * MILLISECOND, self.spawn)
+    @property
+    def status(self) -> Status:
+        return at_once(self._handle.status())
 
-    def _one_healthy_process(self) -> None:
-        for process in self.processes[:-1]:
-            process.die()
-        self.processes = self.processes[-1:]
+    def result(self) -> R:
+        """Its result, or the error that it ended with. `NotYet` if it has not ended: that says what it waits for."""
+        return at_once(self._handle.result())
 
-    def mischief(self) -> None:
-        """One moment in which something may go wrong from outside."""
-        faults, dice = self.faults, self.dice
-        owner = self.owner
-        roll = dice.random()
-        if roll < faults.kill:
-            if owner is not None:
-                self.counts["processes killed"] += 1
-                owner.crash("of a kill")
-            return
-        roll -= faults.kill
-        if roll < faults.zombie:
-            if owner is not None and len(self.processes) < 3:
-                self.counts["zombies made"] += 1
-                owner.tell("is a zombie now")
-                self.spawn()
-            return
-        roll -= faults.zombie
-        if roll < faults.restart:
-            if owner is not None and not owner.closing:
-                self.counts["restarts in good order"] += 1
-                owner.stop()
-            return
-        roll -= faults.restart
-        if roll < faults.jump:
-            self.counts["clock jumps"] += 1
-            by = dice.choice((-1, 1)) * dice.randrange(1, 1500) * MILLISECOND
-            self.tell(f"the clock jumps by {by / SECOND} s")
-            self.clock.jump(by if by > 0 or dice.random() < 0.5 else -by * 100)
+    def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
+        at_once(self._handle.send(name, body, id=id or self._door.message_id()))
 
-    # ---- clients ---------------------------------------------------------------------------------------
+    def ask(self, name: str, body: object = None, *, id: str | None = None) -> Any:
+        """Send a message and take its response; `NotYet` if there is none by now: ask again, with the same `id`."""
+        id = id or self._door.message_id()
+        self.send(name, body, id=id)
+        instance = at_once(self._handle.summary()).id
+        response = at_once(self._door.queries.published(instance, response_name(id)))
+        if response is not None:
+            return decode(response)
+        if self.status in TERMINAL:
+            raise NotAnswered(f"{self._handle.address} has ended without an answer to {name!r}")
+        raise NotYet(f"{self._handle.address} has not answered {name!r}", at_once(self._door.reason(instance)))
 
-    def request(self, to: Ref, event: Event, name: str, after: Callable[[], None] | None = None) -> Request:
-        """A client asks for something until it is answered; sometimes twice, sometimes late."""
-        request = Request(to, event, name, after)
-        self.requests.append(request)
-        faults, dice = self.faults, self.dice
-        delay = 0
-        if faults.delay and dice.random() < faults.delay:
-            self.counts["messages delayed"] += 1
-            delay = dice.randrange(1, 200) * MILLISECOND
-        self.clock.after(delay, lambda: self._ask(request))
-        if faults.duplicate and not isinstance(event, Retried | Settled) and dice.random() < faults.duplicate:
-            self.counts["messages duplicated"] += 1
-            self.clock.after(dice.randrange(0, 200) * MILLISECOND, lambda: self._offer(request))
-        return request
+    def cancel(self, reason: str = "", undo: bool = False) -> None:
+        at_once(self._handle.cancel(reason, undo))
 
-    def asks(self, name: str) -> bool:
-        """Whether a request of this name is not answered yet. A refusal by a process that is no owner may be wrong."""
-        return any(request.name == name and request.settled is None for request in self.requests)
+    def wake(self, location: str = "") -> None:
+        at_once(self._handle.wake(location))
 
-    def _ask(self, request: Request) -> None:
-        if request.settled is None:
-            self._offer(request)
-            self.clock.after(PATIENCE, lambda: self._ask(request))
+    def retry(self) -> None:
+        at_once(self._handle.retry())
 
-    def _offer(self, request: Request) -> None:
-        if self.faults.remote and self.dice.random() < self.faults.remote:
-            self._post(request)
-            return
-        if not self.processes:
-            return
-        process = self.dice.choice(self.processes)
-        self.tell(f"a client asks process {process.number}: {request.name} to {request.to}")
-        process.shard.offer(request.to, request.event, lambda answer: self._heard(process, request, answer))
+    def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
+        at_once(self._handle.settle(location, value, error=error))
 
-    def _post(self, request: Request) -> None:
-        """Another process writes into the inbox table."""
-        event = request.event
-        start = input_hash(event.input) if isinstance(event, Started) else None
-        reuse = event.reuse if isinstance(event, Started) else ""
-        row = inbox_row(self.clock.entropy(16), request.to, event, self.clock.now())
-        posted = at_once(self._clients.post(row, start=start, reuse=reuse))
-        self.counts["posted into the inbox"] += 1
-        self.tell(f"a client posts: {request.name} to {request.to}: {posted.refused or 'taken'}")
-        if not posted.refused:
-            self.auditor.posted(request.to, event)
-            self._settle(request, Accepted(0, Address("", "")))
-        elif posted.refused == "ended":
-            self._settle(request, Refused("ended", posted.reason))
+    def read(self, name: str) -> Any:
+        return at_once(self._handle.read(name))
 
-    def _heard(self, process: Process, request: Request, answer: Answer | Exception) -> None:
-        if not process.life.alive or isinstance(answer, Exception):
-            return  # not heard, or not recorded: the client asks again
-        self.auditor.acknowledge(request.to, request.event, answer)
-        if isinstance(answer, Refused) and answer.code == "unknown-instance":
-            return
-        self._settle(request, answer)
+    def error(self) -> Any:
+        return at_once(self._handle.error())
 
-    def _settle(self, request: Request, answer: Answer) -> None:
-        if request.settled is None:
-            self.tell(f"answered: {request.name} to {request.to}")
-            request.settled = answer
-            if request.after is not None:
-                self._when_known(request.to, request.after)
+    def history(self) -> list[Line]:
+        return at_once(self._handle.history())
 
-    def _when_known(self, to: Ref, action: Callable[[], None]) -> None:
-        """A posted start is acknowledged before the instance exists."""
-        if isinstance(to, Address) and (to.workflow, to.key) not in self.database.names:
-            self.clock.after(10 * MILLISECOND, lambda: self._when_known(to, action))
-        else:
-            action()
+    def waiting(self) -> list[Waiting]:
+        return at_once(self._handle.waiting())
 
-    # ---- for the executors -----------------------------------------------------------------------------
-
-    def executing(self, process: int, publication: Any) -> None:
-        if self.story is not None:
-            effect = publication.effect
-            self.tell(
-                f"process {process} executes {publication.address} {effect.location} "
-                f"attempt {effect.attempt} delivery {publication.delivery}"
-            )
-        self.auditor.executing(process, publication)
-
-    def executed(self, execution: Any) -> None:
-        self.auditor.executed(execution)
-
-    def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
-        row = inbox_row(self.clock.entropy(16), instance, Received(intent, receipt), self.clock.now())
-        at_once(self._clients.post(row))
-
-    def send(self, to: Address, name: str, body: object, id: str) -> None:
-        self.request(to, Message(name, encode(to_plain(body)), id), f"send {name}")
-
-    def behind(self, address: Address) -> Behind:
-        """What an instance has behind it, as far as that is durable."""
-        return Behind(address, self.database.histories[self.database.names[address.workflow, address.key]])
-
-    def retry(self, workflow: str, key: str) -> None:
-        """A person says: try again."""
-        self.request(Address(workflow, key), Retried(), "retry")
-
-    def settle(self, workflow: str, key: str, location: str, value: object) -> None:
-        """A person answers for the effect at which an instance is stuck."""
-        receipt = Receipt("ok", encode(to_plain(value)))
-        self.request(Address(workflow, key), Settled(location, receipt), "settle")
-
-    def published(self, address: Address, name: str) -> Any:
-        id = self.database.names[address.workflow, address.key]
-        value = self.database.published.get((id, name))
-        return None if value is None else decode(value)
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the history to a file that `perdure.testing.replay` reads, as `perdure export` does."""
+        head = at_once(self._door.queries.head(at_once(self._handle.summary()).id))
+        assert head is not None
+        write(path, head, at_once(self._door.queries.history(head.id)))
 
 
-def at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that waits for nothing: the memory store's queries."""
+class WorldDoor:
+    """The way into a world (`perdure.runtime.client.Door`). The world goes on until an event is answered."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.queries: Queries = MemoryStore(stage.database)
+
+    async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
+        request = self._stage.request(to, event, type(event).__name__.lower())
+        self._stage.rest()
+        while request.settled is None:  # faults were asked for: its caller asks again after a while
+            self._stage.pass_until(self._stage.next_at())
+        if isinstance(request.settled, Refused):
+            raise refusal(request.settled)
+        return request.settled.instance if isinstance(request.settled, Accepted) else 0
+
+    async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
+        found = await look(self.queries, address, instance)
+        if found is None:
+            raise NotYet(f"{address} has not ended", await self.reason(instance))
+        return found
+
+    async def reason(self, instance: int) -> str:
+        """What an instance waits for, and what a test can do about it."""
+        reader = Reader()
+        reader.read(await self.queries.history(instance))
+        now = when(self._stage.clock.now())
+        return "; ".join(_reason(open, now) for open in reader.waiting())
+
+    def message_id(self) -> str:
+        return f"message {len(self._stage.requests) + 1}"
+
+    def progress(self, instance: int) -> list[Frame]:
+        return [frame for process in self._stage.processes for frame in process.shard.progress(instance)]
+
+    def entropy(self) -> bytes:
+        return self._stage.clock.entropy(16)
+
+    def changes(self, instance: int) -> AsyncGenerator[None, None]:
+        raise CallerError("in a world nothing changes while you wait: look, advance(...), and look again")
+
+    @property
+    def streams(self) -> Streams:
+        raise CallerError("in a world nothing runs while you listen: handle.waiting() has the newest progress")
+
+
+def _reason(open: Waiting, now: datetime) -> str:
+    """One thing that an instance has open, in words."""
+    since = f"since {open.since:%Y-%m-%d %H:%M:%S}"
+    due = "" if open.due is None else f"world.advance({_written(open.due - now)})"
+    match open.kind:
+        case "wait":
+            names = " or ".join(map(repr, open.what.split(", "))) if open.what else "of any name"
+            first = repr(open.what.split(", ")[0]) if open.what else "name"
+            limit = f", until {open.due:%Y-%m-%d %H:%M:%S} at most" if open.due is not None else ""
+            return f"it waits for a message {names} {since}{limit}: handle.send({first}, ...){due and ', or ' + due}"
+        case "timer":
+            return f"it sleeps at {open.location} until {open.due:%Y-%m-%d %H:%M:%S}: {due}"
+        case "child":
+            workflow, _, key = open.what.partition("/")
+            return f"it waits for its child {open.what} {since}: world.handle({workflow!r}, {key!r}) is its handle"
+        case _:
+            step = f"it runs the step {open.location} {since}, which has not returned"
+            return f"{step}: world.advance(...) if it sleeps, or world.script(...) in its place"
+
+
+def _written(duration: timedelta) -> str:
+    """As it is written in Python, rounded up: a test that lets it pass has let it pass."""
+    seconds = ceil(duration.total_seconds())
+    days, rest = divmod(seconds, 24 * 3600)
+    given = [f"days={days}"] if days else []
+    given += [f"seconds={rest}"] if rest or not days else []
+    return f"timedelta({', '.join(given)})"
+
+
+def nanoseconds(duration: timedelta | float) -> int:
+    return round(_duration(duration) / timedelta(microseconds=1)) * 1000
+
+
+def _duration(given: timedelta | float) -> timedelta:
+    if isinstance(given, timedelta):
+        return given
     try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    raise RuntimeError("the memory store waited for something")
+        return timedelta(seconds=given)
+    except (TypeError, ValueError, OverflowError):
+        raise CallerError(f"a duration is a timedelta or a number of seconds, found {given!r}") from None
 
 
-__all__ = ["Failure", "Faults", "Handle", "Violation", "World"]
+def _raise(error: BaseException) -> Never:
+    raise error

@@ -1,0 +1,191 @@
+"""The simulation as users need it for workflows of their own: their steps run, and time is skipped.
+
+A `Stage` differs from the simulation that we test perdure with in what happens by chance. Nothing does here
+unless faults are asked for: steps take no time of their own, a process that dies is replaced at once, and
+who had asked it asks the next one. So a crash leaves no trace in recorded time, and what comes out with a
+crash can be held against what comes out without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from perdure.errors import CallerError
+from perdure.kernel.mailbox import Answer
+
+from .executor import FakeExecutor
+from .faults import MILLISECOND, Faults
+from .simulation import Process, Request, Simulation
+from .steps import Run, Script, StepExecutor, StepLoop
+
+LEASE: Final = 100 * MILLISECOND
+"""How long a process goes on, steps and all, that another one has taken over from."""
+
+EXECUTORS: Final = ("inline", "thread", "process")
+
+
+class Stage(Simulation):
+    """`deaths` has how many commits and side effects there had been when each process died."""
+
+    steps_max = 500_000
+
+    def __init__(
+        self,
+        *workflows: Any,
+        seed: int = 0,
+        faults: Faults | None = None,
+        story: Callable[[str], None] | None = None,
+    ) -> None:
+        self.scripts: dict[str, Script] = {}
+        self.runs: list[Run] = []
+        self.deaths: list[tuple[int, int]] = []
+        self._loops: dict[int, StepLoop] = {}
+        slots: dict[str, int | None] = dict.fromkeys(EXECUTORS)
+        given = list(workflows)
+        found = {(near.name, near.version): near for workflow in given for near in _taken_up(workflow)}
+        found |= {(workflow.name, workflow.version): workflow for workflow in given}
+        super().__init__(found.values(), seed=seed, faults=faults, slots=slots, story=story, ours=False)
+        self._alone()
+
+    # ---- workflows -------------------------------------------------------------------------------------
+
+    def register(self, workflow: Any) -> None:
+        """Run a workflow from now on, and those that its code can name, if their names are free."""
+        found = {each.name: each for each in _taken_up(workflow) if each.name not in self.workflows}
+        found[workflow.name] = workflow
+        for each in found.values():
+            self.workflows.replace(each)
+        for process in self.processes:
+            process.shard.register(*found.values())
+
+    # ---- time ------------------------------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """Let everything happen that needs no time."""
+        self.pass_until(self.clock.steady)
+
+    def pass_until(self, until: int | None) -> None:
+        """Let time pass until then, in steady time, or (None) until nothing moves by itself any more."""
+        self._alone()
+        self._steps_before = self.steps
+        while True:
+            while self._step(self.clock.steady):
+                pass
+            when = self.next_at()
+            if when is None or (until is not None and when > until):
+                break
+            self.clock.skip(when)
+        if until is not None:
+            self.clock.skip(until)
+
+    def _alone(self) -> None:
+        """Steps run on loops of their own, inside the call of the test: there cannot be another loop around it."""
+        if asyncio._get_running_loop() is not None:
+            raise CallerError("a world is for plain `def` tests, and here an event loop runs: nothing is to be awaited")
+
+    def step_on(self) -> bool:
+        """The next thing that happens, whenever that is. False: nothing moves by itself any more."""
+        if not self._step(self.clock.steady):
+            when = self.next_at()
+            if when is None:
+                return False
+            self.clock.skip(when)
+        return True
+
+    def _spins(self) -> Exception:
+        return CallerError(
+            f"this never comes to rest: {self.steps_max:,} things happened in one call; "
+            "a workflow that goes on for ever is tested with world.advance(...), a piece at a time"
+        )
+
+    def next_at(self) -> int | None:
+        """When, in steady time, something will happen by itself. Looks at what is not due do not count."""
+        clock, order = self.clock, self.database.work_order
+        looks = [process.shard.looking for process in self.processes]
+        times = [clock.next(looks)]
+        place = bisect_left(order, (clock.now() + 1, b""))
+        if place < len(order):
+            times.append(clock.steady + order[place][0] - clock.now())
+        return min((when for when in times if when is not None), default=None)
+
+    # ---- processes -------------------------------------------------------------------------------------
+
+    def make_executor(self, name: str, slots: int | None, **common: Any) -> FakeExecutor:
+        number, life = common["process"], common["life"]
+
+        def loop() -> StepLoop:
+            if number not in self._loops:
+                self._loops[number] = StepLoop(self.clock, life)
+            return self._loops[number]
+
+        return StepExecutor(name, loop=loop, scripts=self.scripts, runs=self.runs, site=self, **common)
+
+    def spawn(self) -> None:
+        for zombie in self.processes:
+            self.clock.after(LEASE, partial(zombie.crash, "because it cannot renew its lease"), zombie.life)
+        super().spawn()
+        for request in self.requests:
+            if request.settled is None and request.again is not None:
+                request.again.cancel()
+                self._ask(request)
+
+    def process_died(self, process: Process) -> None:
+        self.deaths.append((self.counts["commits"], self.counts["executions"]))
+        super().process_died(process)
+
+    def _pause(self) -> int:
+        return 0
+
+    @property
+    def owners(self) -> int:
+        """How many processes there have been."""
+        return self._spawned
+
+    def one_healthy_process(self) -> None:
+        """The faults are over."""
+        self.faults.off()
+        self._one_healthy_process()
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.die()
+        for loop in self._loops.values():
+            loop.end()
+        self._loops.clear()
+
+    # ---- clients ---------------------------------------------------------------------------------------
+
+    def _heard(self, process: Process, request: Request, answer: Answer | Exception) -> None:
+        if process.life.alive and not isinstance(answer, Exception):
+            self.auditor.acknowledge(request.to, request.event, answer)
+            self._settle(request, answer)
+
+
+def _taken_up(workflow: Any) -> list[Any]:
+    """A workflow, after those that its code has at hand: its children are among them."""
+    if not hasattr(workflow, "machine"):
+        raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
+    if hasattr(workflow, "registered"):
+        workflow.registered()  # warns of what a replay would not repeat
+    return [*_near(workflow), workflow]
+
+
+def _near(workflow: Any) -> Iterator[Any]:
+    """The workflows in its module, and around it in a function."""
+    function = getattr(workflow, "function", None)
+    cells = getattr(function, "__closure__", None) or ()
+    around = [cell.cell_contents for cell in cells if _filled(cell)]
+    for found in [*around, *getattr(function, "__globals__", {}).values()]:
+        if not isinstance(found, type) and hasattr(found, "machine") and hasattr(found, "encode_input"):
+            yield found
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return bool(cell.cell_contents is not None)
+    except ValueError:  # a name that is assigned later
+        return False

@@ -1,0 +1,313 @@
+"""One small flow for each group of operations, with a crash before and after everything that it does durably.
+
+Each runs hot, and evicted after every entry. What its steps do outside is kept by idempotency key, so it must look the
+same after any crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Backoff, Break, Context, Continue, Failed, Fatal, Ok, RollBack, step_info
+from perdure.testing import World, crash_test
+
+OUTSIDE: dict[str, str] = {}
+QUICK = Backoff(base=0.01)
+
+
+async def note(text: str) -> str:
+    """An idempotent side effect."""
+    about = step_info()
+    OUTSIDE[f"{about.instance} {about.location} {about.idempotency_key}"] = text
+    return text
+
+
+def note_in_a_thread(text: str) -> None:
+    about = step_info()
+    OUTSIDE[f"{about.instance} {about.location} {about.idempotency_key}"] = text
+
+
+async def flaky(text: str) -> str:
+    if step_info().attempt < 3:
+        raise ConnectionError(f"attempt {step_info().attempt}")
+    return await note(text)
+
+
+async def fatal() -> None:
+    raise Fatal("never")
+
+
+async def undone(text: str) -> None:
+    await note(f"undo {text}")
+
+
+@perdure.flow
+async def steps(ctx: Context) -> list[Any]:
+    """In order, the same name again, a void step, a sync step."""
+    first = await ctx.step("note", note, "a")
+    await ctx.step("thread", note_in_a_thread, "b")
+    return [first, await ctx.step("note", note, "c")]
+
+
+@perdure.flow
+async def retries(ctx: Context) -> str:
+    step = ctx.step.options(retries=4, backoff=QUICK)
+    try:
+        await ctx.step.options(retries=1, backoff=QUICK)("hopeless", flaky, "x")
+    except perdure.StepFailed as failed:
+        return await step("flaky", flaky, str(failed.attempts))
+    return "?"
+
+
+@perdure.flow
+async def attempts(ctx: Context) -> list[Any]:
+    async def block(ctx: Context) -> str:
+        await ctx.step("in a block", note, "a")
+        await ctx.step("fatal", fatal)
+        return "?"
+
+    answers = [
+        await ctx.attempt("fatal", fatal),
+        await ctx.attempt("note", note, "b"),
+        await ctx.attempt("block", block),
+    ]
+    return [answer.kind if isinstance(answer, Failed) else answer.value for answer in answers]
+
+
+@perdure.flow
+async def loops(ctx: Context) -> int:
+    async def body(ctx: Context, state: int) -> Continue[int] | Break[int]:
+        await ctx.step("note", note, str(state))
+        return Break(state) if state == 4 else Continue(state + 1)
+
+    return await ctx.loop("rounds", body, 0, keep=1, prune_every=2)
+
+
+@perdure.flow
+async def sleeps(ctx: Context) -> list[bool]:
+    before = ctx.now()
+    await ctx.sleep("a week", timedelta(days=7))
+    await ctx.sleep_until("past", before)
+    await asyncio.sleep(60)
+    return [ctx.now() - before >= timedelta(days=7, seconds=60)]
+
+
+@perdure.flow
+async def messages(ctx: Context) -> list[Any]:
+    heard = [(await ctx.receive("word")).body]
+    await ctx.step("between", note, heard[0])
+    heard += [message.body for message in await ctx.receive_many("word", limit=5, timeout=60)]
+    try:
+        await ctx.receive("word", timeout=60)
+    except perdure.ReceiveTimeout:
+        heard.append("timeout")
+    return [*heard, (await ctx.receive()).body]
+
+
+@perdure.flow
+async def answers(ctx: Context) -> str:
+    """A message that is completed only after it came a second time."""
+    first = await ctx.receive("question", ack=True)
+    await ctx.step("think", note, first.body)
+    again = await ctx.receive("question", ack=True)
+    again.complete(f"answer to {again.body}")
+    await ctx.step("after", note, "after")
+    return str(again.body)
+
+
+@perdure.flow
+async def joins(ctx: Context) -> dict[str, Any]:
+    async def failing(ctx: Context) -> None:
+        await ctx.step("fails", fatal)
+
+    done = await ctx.join("both", {"a": lambda: ctx.step("a", note, "a"), "b": lambda: ctx.step("b", note, "b")})
+    try:
+        await ctx.join("mixed", {"good": lambda: ctx.step("good", note, "g"), "bad": failing})
+    except perdure.JoinFailed as failed:
+        return {**done, "failed": sorted(failed.errors)}
+    return done
+
+
+@perdure.flow
+async def races(ctx: Context) -> list[Any]:
+    async def slow() -> str:
+        await asyncio.sleep(0.9)
+        return await note("too late")
+
+    winner, _ = await ctx.race("cut", {"work": lambda: ctx.step("slow", slow), "nap": lambda: ctx.sleep("nap", 0.3)})
+    second, value = await ctx.race(
+        "won", {"work": lambda: ctx.step("quick", note, "q"), "nap": lambda: ctx.sleep("nap", 9)}
+    )
+    return [winner, second, value]
+
+
+@perdure.flow
+async def maps(ctx: Context) -> list[str]:
+    return await ctx.map("all", lambda item: ctx.step("one", note, item), "abcd", concurrency=2)
+
+
+@perdure.flow
+async def tasks(ctx: Context) -> list[str]:
+    """Ordinary asyncio."""
+
+    async def third() -> None:
+        await ctx.step("c", note, "c")
+
+    both = await asyncio.gather(ctx.step("a", note, "a"), ctx.step("b", note, "b"))
+    try:
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            group.create_task(third())
+            group.create_task(ctx.sleep("long", 60))
+    except TimeoutError:
+        return [*both, "timeout"]
+    return [*both]
+
+
+@perdure.flow
+async def undos(ctx: Context) -> None:
+    """It fails, and what it did is undone in reverse order."""
+    step = ctx.step.options(undo=undone)
+    await step("a", note, "a")
+    await ctx.join("both", {"b": lambda: step("b", note, "b"), "c": lambda: step("c", note, "c")})
+    await ctx.step("fails", fatal)
+
+
+@perdure.flow
+async def checkpoints(ctx: Context) -> str:
+    step = ctx.step.options(undo=undone)
+    await step("kept", note, "kept")
+    for item in ("first", "second"):
+        try:
+            async with ctx.checkpoint("item"):
+                await step("take", note, item)
+                if item == "first":
+                    raise RollBack("not this one", to="item")
+                return item
+        except RollBack:
+            await ctx.step("again", note, "again")
+    return "?"
+
+
+@perdure.flow
+async def versions(ctx: Context) -> list[int]:
+    found = [ctx.version("first", 2)]
+    await ctx.step("a", note, "a")
+    await ctx.removed("gone", "step")
+    return [*found, ctx.version("second", 3)]
+
+
+@perdure.flow
+async def leaf(ctx: Context, text: str) -> str:
+    if text == "bad":
+        raise ValueError(text)
+    await ctx.step("note", note, text)
+    return text.upper()
+
+
+@perdure.flow
+async def children(ctx: Context) -> list[Any]:
+    found: list[Any] = [await ctx.child(leaf, "a"), await ctx.child(leaf, "apart", key="apart", detach=True)]
+    try:
+        await ctx.child(leaf, "bad")
+    except perdure.ChildFailed as failed:
+        found.append(failed.status)
+    return found
+
+
+@perdure.flow
+async def publishes(ctx: Context) -> str:
+    for n in range(3):
+        ctx.publish("progress", n)
+        await ctx.step("note", note, str(n))
+    ctx.publish("done", True)
+    return "done"
+
+
+@perdure.flow
+async def ephemerals(ctx: Context) -> list[str]:
+    step = ctx.step.options(ephemeral=True)
+    found = [await step("cheap", note, str(n)) for n in range(3)]
+    return [*found, await ctx.step("dear", note, "d"), await step("cheap", note, "last")]
+
+
+@perdure.flow
+async def listener(ctx: Context) -> str:
+    return str((await ctx.receive("ball")).body)
+
+
+@perdure.flow
+async def senders(ctx: Context) -> str:
+    await ctx.child(listener, key="listener", detach=True)
+    ctx.send("listener/listener", "ball", "over")
+    return await ctx.step("after", note, "after")
+
+
+@perdure.flow
+async def once(ctx: Context) -> list[Any]:
+    step = ctx.step.options(once=True)
+    found: list[Any] = [await step("pay", note, "paid")]
+    answer = await ctx.attempt("or fail", fatal)
+    assert not isinstance(answer, Ok)
+    return [*found, answer.kind]
+
+
+WORDS = [("word", "one"), ("word", "two"), (timedelta(days=1), "last", "three")]
+QUESTION = [("question", "why?")]
+
+GROUPS: list[tuple[Any, list[Any], Any]] = [
+    (steps, [], ["a", "c"]),
+    (retries, [], "2"),
+    (attempts, [], ["fatal", "b", "fatal"]),
+    (loops, [], 4),
+    (sleeps, [], [True]),
+    (messages, WORDS, ["one", "two", "timeout", "three"]),
+    (answers, QUESTION, "why?"),
+    (joins, [], {"a": "a", "b": "b", "failed": ["bad"]}),
+    (races, [], ["nap", "work", "q"]),
+    (maps, [], ["a", "b", "c", "d"]),
+    (tasks, [], ["a", "b", "timeout"]),
+    (undos, [], None),
+    (checkpoints, [], "second"),
+    (versions, [], [2, 3]),
+    (children, [], ["A", "apart", "failed"]),
+    (publishes, [], "done"),
+    (ephemerals, [], ["0", "1", "2", "d", "last"]),
+    (senders, [], "after"),
+    (once, [], ["paid", "fatal"]),
+]
+
+
+@pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
+@pytest.mark.parametrize(
+    ("flow", "sent"), [group[:2] for group in GROUPS], ids=lambda value: getattr(value, "name", "")
+)
+def test_a_crash_anywhere_makes_no_difference(flow: perdure.Flow[..., Any], sent: list[Any], cache: int) -> None:
+    report = crash_test(
+        flow, messages=sent, reset=OUTSIDE.clear, observe=lambda: dict(OUTSIDE), cache=cache, pairs=60, random=15
+    )
+
+    assert report.singles >= 4
+    assert report.pairs >= 10
+
+
+@pytest.mark.parametrize(("flow", "sent", "result"), GROUPS, ids=lambda value: getattr(value, "name", ""))
+def test_without_a_crash_it_ends_as_it_should(flow: perdure.Flow[..., Any], sent: list[Any], result: Any) -> None:
+    """Else two wrong ends would be equal."""
+    with World() as world:
+        handle = world.start(flow)
+        for message in sent:
+            *at, name, body = message
+            world.advance(*at or [0])
+            handle.send(name, body)
+        world.run()
+        if flow is undos:
+            with pytest.raises(perdure.InstanceFailed, match="never"):
+                handle.result()
+            assert [run.name for run in world.runs()][-3:] == ["both/c/c", "both/b/b", "a"]
+        else:
+            assert handle.result() == result
