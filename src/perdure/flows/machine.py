@@ -605,6 +605,12 @@ class FlowMachine:
 
     # ---- telling where -------------------------------------------------------------------------------------
 
+    @property
+    def raised(self) -> BaseException | None:
+        """What the flow's code ended with, as it was raised: for a debugger, which wants to see its frames."""
+        main = self._main
+        return main.exception() if main is not None and main.done() and not main.cancelled() else None
+
     def source(self, effect: Effect | None) -> str:
         """Where the flow's code stands now, as file:line; for an effect, the place that asks for it."""
         location = effect.location if effect is not None else ""

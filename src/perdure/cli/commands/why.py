@@ -37,4 +37,4 @@ def command(console: Console, id: str) -> None:
 
 
 def _text(reason: Reason) -> str:
-    return f"{reason.text}\n    {reason.todo}" if reason.todo else reason.text
+    return "\n    ".join([reason.text, *reason.todo.splitlines()])
