@@ -17,6 +17,8 @@ from ..find import find_started
 from ..text import first_line, to_json
 
 WIDTH: Final = 60
+Told = tuple[Difference, str | None, str | None]
+"""A difference, and what to say of either side; None: it never came there."""
 
 
 @define("diff")
@@ -35,7 +37,11 @@ def command(console: Console, a: str, b: str, values: bool) -> None:
     if one.state.address.workflow != other.state.address.workflow:
         raise Stopped(f"{one.name} and {other.name} are instances of two workflows: they have no place in common")
     found = differences(one, other)
-    console.answer(_document(one, other, found), _text(one, other, found, None if values else WIDTH))
+    told = [(each, _told(each.a), _told(each.b)) for each in found]
+    shown = told if values else [(each, *_cut(*texts)) for each, *texts in told]
+    console.answer(_document(one, other, found), _text(one, other, shown))
+    if shown != told and not console.json:
+        console.note("long values are cut to where they differ: --values shows them whole")
     sys.exit(Exit.FAILED if found else Exit.OK)
 
 
@@ -64,21 +70,16 @@ def _about(story: Story) -> dict[str, Any]:
     return {"id": story.name, "status": story.state.status.value, "entries": story.state.version}
 
 
-def _text(a: Story, b: Story, found: list[Difference], width: int | None) -> str:
+def _text(a: Story, b: Story, found: list[Told]) -> str:
     if not found:
         return f"{a.name} and {b.name} have the same history, but for times."
+    first = found[0][0]
     lines = [f"{sign} {each.name}: {each.state.version} entries" for sign, each in (("---", a), ("+++", b))]
-    lines.append(f"They part at {found[0].place}: {_where(a, found[0].a)}, {_where(b, found[0].b)}.")
-    cut = False
-    for each in found:
-        texts = [None if fact is None else _told(fact) for fact in (each.a, each.b)]
-        shown = _cut(texts, width)
-        cut = cut or shown != texts
-        for sign, colour, text in (("-", "red", shown[0]), ("+", "green", shown[1])):
+    lines.append(f"They part at {first.place}: {_where(a, first.a)}, {_where(b, first.b)}.")
+    for each, *texts in found:
+        for sign, colour, text in zip("-+", ("red", "green"), texts, strict=True):
             if text is not None:
                 lines.append(click.style(f"{sign} {each.place}{': ' if text else ''}{text}", fg=colour))
-    if cut:
-        lines.append("Long values are cut to where they differ; --values shows them whole.")
     return "\n".join(lines)
 
 
@@ -86,24 +87,28 @@ def _where(story: Story, fact: Fact | None) -> str:
     return f"{story.name} never came there" if fact is None else f"entry {fact.entry} of {story.name}"
 
 
-def _told(fact: Fact) -> str:
-    document = fact.document()
-    value = "" if fact.value is None else to_json(document["value"])
+def _told(fact: Fact | None) -> str | None:
+    if fact is None:
+        return None
+    value = "" if fact.value is None else to_json(fact.document()["value"])
     error = "" if fact.error is None else first_line(str(fact.error))
     return " ".join(filter(None, (fact.status, value, error)))
 
 
-def _cut(texts: list[str | None], width: int | None) -> list[str | None]:
+def _cut(a: str | None, b: str | None) -> tuple[str | None, str | None]:
     """Short enough for a line, and still with what is different in them."""
-    known = [text for text in texts if text is not None]
-    if width is None or all(len(text) <= width for text in known):
-        return texts
-    same = next((n for n, signs in enumerate(zip(*known, strict=False)) if len(set(signs)) > 1), 0)
-    start = max(0, same - width // 3) if len(known) > 1 else 0
-    return [None if text is None else _window(text, start, width) for text in texts]
+    if max(len(a or ""), len(b or "")) <= WIDTH:
+        return a, b
+    start = 0
+    if a is not None and b is not None:
+        same = next((n for n, signs in enumerate(zip(a, b, strict=False)) if signs[0] != signs[1]), min(len(a), len(b)))
+        start = max(0, same - WIDTH // 3)
+    return _window(a, start), _window(b, start)
 
 
-def _window(text: str, start: int, width: int) -> str:
+def _window(text: str | None, start: int) -> str | None:
+    if text is None:
+        return None
     before = "…" if start else ""
-    after = "…" if len(text) > start + width else ""
-    return f"{before}{text[start : start + width]}{after}"
+    after = "…" if len(text) > start + WIDTH else ""
+    return f"{before}{text[start : start + WIDTH]}{after}"
