@@ -256,6 +256,7 @@ def test_a_failed_flow_opens_where_it_raised_and_once_more_after_the_fact(shop: 
     session, _, after = out.partition("It raised LookupError: refused BOOK.")
     assert "Entry 4: message decision false → failed: LookupError: refused BOOK" in session
     assert "-> if not decision.body:" in session
+    assert "recorded  withdraw wait receive:decision, failed: LookupError: refused BOOK" in session
     assert "The code does what it did." in session
     assert "-> raise LookupError(reason)" in after
     assert "(Pdb) p reason\n'refused BOOK'" in after

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from perdure.codec import decode
 from perdure.flows.author import Flow
 from perdure.flows.machine import FlowMachine
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision
+from perdure.kernel.effects import Effect
 from perdure.kernel.entry import Entry
 from perdure.kernel.events import KERNEL_ONLY, Address, CancelAsked, Event, Retried
 from perdure.kernel.instance import Instance
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import deliveries, fold
-from perdure.runtime.history import Line, Reader
+from perdure.runtime.history import Line, Reader, in_words
+
+from .text import first_line, short
 
 
 class Parted(Exception):
@@ -32,6 +36,7 @@ class Delivery(NamedTuple):
     entry: Entry
     event: Event | None
     seed: bytes
+    open: dict[bytes, Effect]  # before it
 
     def deliver(self) -> Decision:
         assert self.event is not None
@@ -41,6 +46,22 @@ class Delivery(NamedTuple):
     @property
     def raised(self) -> bool:
         return raised(self.entry.decision)
+
+    def asked(self, decision: Decision) -> list[str]:
+        """What a decision on this entry asks for, in words."""
+        words = [*map(in_words, decision.open), *decision.noted]
+        words += [f"withdraw {in_words(self.open[id])}" for id in decision.withdraw]
+        words += [f"send {send.name} to {send.to}" for send in decision.send]
+        words += [f"publish {name} = {short(decode(value))}" for name, value in decision.publish]
+        words += [f"respond {short(decode(value))}" for _, value in decision.respond]
+        if decision.outcome is not None:
+            outcome = decision.outcome
+            value = "" if outcome.value is None else f" {short(decode(outcome.value))}"
+            error = "" if outcome.error is None else f": {first_line(str(outcome.error))}"
+            words.append(f"{outcome.status}{value}{error}")
+        if decision.stuck is not None:
+            words.append(f"stuck: {first_line(str(decision.stuck.error))}")
+        return words
 
     def parts(self, now: Decision, flow: Flow[Any, Any]) -> bool:
         """The code does something else than it did."""
@@ -83,7 +104,8 @@ class History:
             raise
         before = fold(self.address, None, self.rows[: number - 1])
         entry = (self.state.tail or [])[number - 1]
-        return Delivery(machine, entry, _heard(before, entry.event), self.state.seed)
+        effects = {id: intent.effect for id, intent in before.open.items()}
+        return Delivery(machine, entry, _heard(before, entry.event), self.state.seed, effects)
 
 
 def _heard(before: Instance, event: Event) -> Event | None:

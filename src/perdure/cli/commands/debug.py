@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from perdure.codec import decode
 from perdure.errors import UnknownWorkflow
 from perdure.flows.author import Flow
 from perdure.kernel.batch import JournalRow
@@ -18,7 +17,6 @@ from perdure.kernel.decision import Decision, Stuck
 from perdure.kernel.events import Address
 from perdure.kernel.receipt import failure_of
 from perdure.runtime.client import Client
-from perdure.runtime.history import in_words
 
 from ..console import Console
 from ..console import command as define
@@ -28,7 +26,7 @@ from ..find import find_started
 from ..load import load_all
 from ..look import line_document
 from ..rerun import Delivery, History, Parted, raised
-from ..text import first_line, short, table, told
+from ..text import first_line, table, told
 
 
 @define("debug")
@@ -142,19 +140,21 @@ class Session:
         document: dict[str, Any] = {
             "id": str(self._history.address),
             "entry": line_document(self._history.lines[number - 1], values=True),
-            "recorded": _asked(recorded),
+            "recorded": delivery.asked(recorded),
             "now": None,
             "diverges": None,
         }
         if now is None:
             self._console.answer(document, "")
             return
-        document |= {"now": _asked(now), "diverges": delivery.parts(now, self._history.flow)}
+        document |= {"now": delivery.asked(now), "diverges": delivery.parts(now, self._history.flow)}
         rows = [[click.style(word, bold=True), ", ".join(document[word]) or "nothing"] for word in ("recorded", "now")]
         self._console.answer(document, f"{table(rows)}\n{self._verdict(delivery, now)}")
 
     def _verdict(self, delivery: Delivery, now: Decision) -> str:
         if delivery.parts(now, self._history.flow):
+            if self._history.state.ended:
+                return "The code diverges from the history here."
             return "The code diverges from the history here: an engine would stop this instance as stuck."
         if not delivery.raised:
             return "The code does what it did."
@@ -167,24 +167,6 @@ class Session:
 
     def _say(self, text: str) -> None:
         click.echo(text, file=self._out)
-
-
-def _asked(decision: Decision) -> list[str]:
-    """A decision in words."""
-    words = [*map(in_words, decision.open), *decision.noted]
-    words += [f"send {send.name} to {send.to}" for send in decision.send]
-    words += [f"publish {name} = {short(decode(value))}" for name, value in decision.publish]
-    words += [f"respond {short(decode(value))}" for _, value in decision.respond]
-    if decision.withdraw:
-        words.append(f"withdraw {len(decision.withdraw)}")
-    if decision.outcome is not None:
-        outcome = decision.outcome
-        value = "" if outcome.value is None else f" {short(decode(outcome.value))}"
-        error = "" if outcome.error is None else f": {first_line(str(outcome.error))}"
-        words.append(f"{outcome.status}{value}{error}")
-    if decision.stuck is not None:
-        words.append(f"stuck: {first_line(str(decision.stuck.error))}")
-    return words
 
 
 @contextmanager
