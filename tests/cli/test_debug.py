@@ -82,6 +82,15 @@ async def undone(ctx: perdure.Context) -> None:
 
 
 @perdure.flow
+async def both(ctx: perdure.Context) -> list[str]:
+    async def branch(name: str) -> str:
+        done = await ctx.step(name, note, name)
+        return done + name
+
+    return list(await asyncio.gather(branch("a"), branch("b")))
+
+
+@perdure.flow
 async def guarded(ctx: perdure.Context) -> str:
     try:
         first = await ctx.step("first", note, "first")
@@ -187,6 +196,18 @@ def test_one_steps_through_coroutines_and_sees_nothing_but_ones_own_code(shop: W
     assert '-> decision = await ctx.receive("decision")' in after  # ...and then in the flow that awaited it
     assert "(Pdb) p label\n'BOOKS!'" in after
     assert "/perdure/" not in out and "asyncio" not in out
+
+
+def test_of_what_runs_in_parallel_the_task_is_opened_that_the_entry_is_for(shop: World) -> None:
+    run(shop, "both")
+    names = [line["location"].rpartition("/")[2] for line in shop.json("history", "k")["history"]]
+    assert sorted(names[1:]) == ["a", "b"]
+
+    _, out, _ = debug(shop, "p name, done\nr\nc\n", "--at", "2")
+
+    assert f"('{names[1]}', '{names[1].upper()}')" in out
+    assert f"branch()->'{names[1].upper()}{names[1]}'" in out
+    assert "recorded  nothing\n" in out
 
 
 def test_the_first_entry_stops_in_the_flow_and_not_in_generated_code(shop: World) -> None:
@@ -350,6 +371,18 @@ def test_changed_code_opens_where_it_parts_from_the_history(shop: World, at: tup
     assert "recorded  step pack" in out and "now       step wrap" in out
     assert "The code diverges from the history here" in out
     assert code == 0
+
+
+def test_of_two_versions_in_a_module_it_is_the_one_that_the_instance_began_with(shop: World) -> None:
+    order(shop)
+    newer = SHOP.partition("@perdure.flow\nasync def order")[2].partition("@perdure.flow")[0]
+    newer = "@perdure.flow(name='order', version='2')\nasync def newer" + newer.replace('"charge"', '"pay"')
+    (shop.directory / "versions.py").write_text(SHOP + newer)
+
+    _, first, _ = debug(shop, "c\n", "--at", "1", against="versions")
+    _, second, _ = debug(shop, "c\n", "--at", "1", against="versions:newer")
+
+    assert "now       step charge" in first and "now       step pay" in second
 
 
 def test_a_change_that_runs_none_of_the_flow_is_told_all_the_same(shop: World) -> None:

@@ -110,6 +110,11 @@ class Debugger(pdb.Pdb):
 
     # ---- the end -------------------------------------------------------------------------------------------
 
+    def do_run(self, arg: str) -> None:
+        self.error("an entry is delivered once: leave with q, and open it again")
+
+    do_restart = do_run
+
     def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
         try:
             return super().trace_dispatch(frame, event, arg)

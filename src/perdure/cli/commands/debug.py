@@ -41,25 +41,27 @@ def command(console: Console, id: str, target: str, at: int | None) -> None:
     a pipe. Afterwards it says what the code asked for then, and what it asks for now.
     """
 
-    async def read(client: Client) -> tuple[Address, list[JournalRow]]:
+    async def read(client: Client) -> tuple[Address, str, list[JournalRow]]:
         address, head = await find_started(client, id)
-        return address, await client.queries.history(head.id)
+        return address, head.version, await client.queries.history(head.id)
 
     with redirect_stdout(sys.stderr):
         workflows = load_all(target)
-    address, rows = console.ask(read)
+    address, version, rows = console.ask(read)
     if at is not None and at > len(rows):
         raise Stopped(f"{address} has entries 1 to {len(rows)}; there is no entry {at}")
-    session = Session(console, History(address, rows, _flow_of(address, workflows, target)))
+    session = Session(console, History(address, rows, _flow_of(address, version, workflows, target)))
     session.run(at or session.first())
 
 
-def _flow_of(address: Address, workflows: Iterable[Any], target: str) -> Flow[Any, Any]:
-    flows = {each.name: each for each in workflows if isinstance(each, Flow)}
-    if address.workflow not in flows:
-        has = ", ".join(sorted(flows)) or "none"
+def _flow_of(address: Address, version: str, workflows: Iterable[Any], target: str) -> Flow[Any, Any]:
+    """The flow of the instance: of the version that it began with, if that is there, else the last one."""
+    flows = [each for each in workflows if isinstance(each, Flow)]
+    named = [each for each in flows if each.name == address.workflow]
+    if not named:
+        has = ", ".join(sorted({each.name for each in flows})) or "none"
         raise UnknownWorkflow(f"{address} runs the flow {address.workflow!r}; the flows of {target} are: {has}")
-    return flows[address.workflow]
+    return next((each for each in named if each.version == version), named[-1])
 
 
 class Session:
