@@ -90,9 +90,11 @@ def test_why_says_what_to_do_and_then_to_retry(diverged: World) -> None:
     reason = diverged.json("why", "k")["reasons"][0]
 
     assert WHAT in said.splitlines()[1]
-    assert text_of([*ADVICE, "then: perdure retry order/k"], 4) in said
+    assert text_of([*ADVICE, "put that right, then check: perdure replay --against MODULE"], 4) in said
     assert reason["kind"] == "stuck" and "\n" not in reason["text"]
-    assert reason["todo"].splitlines()[:-1] == ADVICE
+    look, *advice, check, retry = reason["todo"].splitlines()
+    assert advice == ADVICE
+    assert "perdure debug order/k" in look and "perdure replay" in check and "perdure retry order/k" in retry
 
 
 def test_whoever_follows_the_advice_can_retry(diverged: World) -> None:

@@ -20,7 +20,7 @@ def test_what_is_exported_replays_on_the_same_code_and_tells_of_changed_code(wor
     (world.directory / "changed.py").write_text(
         (world.directory / "flows.py").read_text().replace('ctx.step("charge"', 'ctx.step("pay"')
     )
-    with pytest.raises(Divergence, match=r"call charge.*call pay at .*changed.py:\d+"):
+    with pytest.raises(Divergence, match=r"step charge.*step pay at .*changed.py:\d+"):
         replay("o-17.json", import_module("changed").order)
 
 

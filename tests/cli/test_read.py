@@ -103,27 +103,6 @@ def test_history_cuts_long_values_unless_asked(world):
     assert "x" * 500 in whole
 
 
-@pytest.mark.parametrize(
-    ("key", "status", "kind", "text"),
-    [
-        ("o-1", "completed", "completed", "It completed"),
-        ("f-1", "failed", "failed", "ValueError: wrong from the start"),
-        ("a-1", "waiting", "wait", "waits for a message decision or abort"),
-        ("s-1", "waiting", "timer", "It sleeps at nap until"),
-        ("p-1", "waiting", "child", "its child approval/inner, which is waiting"),
-        ("u-1", "waiting", "backoff", "The step buy failed once, last with ValueError: no stock; attempt 2"),
-        ("x-1", "stuck", "stuck", "It is stuck at"),
-    ],
-)
-def test_why_says_it_in_words(filled, key, status, kind, text):
-    document = filled.json("why", key)
-
-    assert document["status"] == status
-    assert document["reasons"][0]["kind"] == kind
-    assert text in document["reasons"][0]["text"]
-    assert text in filled.perdure("why", key).stdout
-
-
 def test_why_tells_the_exact_command_that_would_help(filled):
     from_environment = filled.json("why", "a-1")["reasons"][0]["todo"]
     from_option = filled.json("why", "a-1", "--db", filled.db)["reasons"][0]["todo"]

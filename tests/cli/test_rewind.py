@@ -74,3 +74,29 @@ def test_what_has_completed_stays_so(failed: World) -> None:
     failed.perdure("run", "flows:order", "--input", '{"order_id": "o"}', "--key", "o")
 
     assert failed.json("rewind", "o", "charge", exit=4)["error"]["type"] == "InstanceEnded"
+
+
+def test_debug_opens_what_was_rewound_and_what_was_forked(failed: World) -> None:
+    failed.perdure("rewind", "p", "wheel")
+    failed.perdure("fork", "p", "frame", "--key", "q")
+    failed.perdure("run", "flows:parts", "--key", "p")
+
+    for key, last in (("p", 7), ("q", 5)):
+        history = failed.json("history", key)["history"]
+        assert history[-1]["number"] == last, history
+        shown = failed.perdure("debug", key, "--against", "flows", input="c\n")
+        assert shown.exit_code == 0, shown.output
+        assert "The code does what it did." in shown.stdout, shown.output
+        for entry in history:
+            again = failed.perdure("debug", key, "--against", "flows", "--at", str(entry["number"]), input="c\n")
+            assert "The code does what it did." in again.stdout, (entry, again.output)
+
+
+def test_diff_aligns_a_fork_with_its_source(failed: World) -> None:
+    failed.perdure("fork", "p", "frame", "--edit", 'wheel="gold"', "--key", "q")
+    failed.perdure("run", "flows:parts", "--key", "q")
+
+    result = failed.perdure("diff", "p", "q")
+
+    assert result.exit_code == 1
+    assert "frame" in result.stdout

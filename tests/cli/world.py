@@ -139,13 +139,16 @@ class World:
 
     # ---- in processes of their own -------------------------------------------------------------------------
 
-    def process(self, *args: str, stderr: str = "stderr", **env: str) -> subprocess.Popen[str]:
+    def process(
+        self, *args: str, stderr: str = "stderr", stdin: int | None = None, **env: str
+    ) -> subprocess.Popen[str]:
         """A real process; what it says on stderr is in a file."""
         with open(self.directory / stderr, "w") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "perdure.cli", *args],
                 cwd=self.directory,
                 env={**clean_environment(), **env},
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -153,14 +156,15 @@ class World:
         self._processes.append(process)
         return process
 
-    def ended(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+    def ended(self, process: subprocess.Popen[str], input: str | None = None) -> tuple[int, str]:
         """Its exit code and stdout."""
-        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        out, _ = process.communicate(input, timeout=PATIENCE_SECONDS)
         return process.returncode, out
 
-    def call(self, *args: str, **env: str) -> tuple[int, str, str]:
+    def call(self, *args: str, input: str | None = None, **env: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
-        code, out = self.ended(self.process(*args, stderr="call", **env))
+        stdin = None if input is None else subprocess.PIPE
+        code, out = self.ended(self.process(*args, stderr="call", stdin=stdin, **env), input)
         return code, out, self.said("call")
 
     def said(self, stderr: str = "stderr") -> str:

@@ -620,3 +620,22 @@ def test_backoff_is_virtual_time_too(world):
 
     assert handle.result() == "at last"
     assert world.now - began == timedelta(hours=2)
+
+
+def test_a_failed_flow_is_retried_rewound_and_forked_in_a_world() -> None:
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> list[int]:
+        return [await ctx.step(name, int) for name in ("charge", "ship")]
+
+    world = World()
+    world.script("charge", returns=1)
+    world.script("ship", [perdure.Fatal("no carrier"), 2, 3])
+    handle = world.start(order)
+    assert handle.status == "failed"
+
+    handle.retry()
+    assert handle.result() == [1, 2]
+
+    assert handle.fork("ship", {"charge": 7}).result() == [7, 3]
+    with pytest.raises(perdure.InstanceEnded, match="fork it"):
+        handle.rewind("charge")

@@ -21,7 +21,8 @@ class Exit(IntEnum):
 
 MEANING: Final = {
     Exit.OK: "done",
-    Exit.FAILED: "run: the instance failed, was cancelled or is stuck; check, replay, doctor: problems were found",
+    Exit.FAILED: "run: the instance failed, was cancelled or is stuck; check, replay, doctor: problems were found; "
+    "diff: there are differences",
     Exit.USAGE: "wrong usage or bad input",
     Exit.NOT_FOUND: "no such instance, workflow or location",
     Exit.CONFLICT: "conflict: key in use, instance ended, not stuck, another engine runs",

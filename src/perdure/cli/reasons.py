@@ -6,21 +6,36 @@ import re
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from perdure.flows.machine import CLEANUP, START
+from perdure.kernel.decision import Stuck
+from perdure.kernel.effects import Call
 from perdure.kernel.events import Address
+from perdure.kernel.location import unescape
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Queries
 from perdure.runtime.history import Line, Waiting, is_sleep
 
 from .console import Console
 from .look import Look, waiting_document
-from .text import ago, first_line, local, short, span, until
+from .text import ago, first_line, local, short, span, to_json, until
 
 BACKOFF: Final = re.compile(r"(?P<step>.+)/backoff#(?P<attempt>\d+)$")
 """The location of the timer between two attempts at a step."""
 
+UNDO: Final = re.compile(r"(?:^|/)&undo/(?P<step>[^/]+)")
+"""The location of a step that undoes another one."""
+
+PLACES: Final = {"inline": "inline", "thread": "threads", "process": "processes"}
+"""The parameter of `perdure.open` that says how many steps an executor runs at once."""
+
+RUNNING: Final = ("--status", "running")
+CODE: Final = ("--against", "MODULE")
+INPUT_MAX: Final = 200
+"""A longer input is not repeated in a command."""
+
 
 class Reason(NamedTuple):
-    """`todo` is a command or an advice that would move the instance; empty: time or the engine will."""
+    """`todo` is what would move the instance, one command or advice a line; empty: time or the engine will."""
 
     kind: str
     text: str
@@ -48,9 +63,10 @@ class Reasons:
         if status in TERMINAL:
             return [self._ended()]
         reasons = [self._stuck()] if status is Status.STUCK else [await self._open(each) for each in self._look.waiting]
-        if self._look.state.cancelled:
-            reasons.insert(0, Reason("cancel", "It was asked to cancel, and is cleaning up."))
-        return [*reasons, *await self._engine(), *await self._undelivered()]
+        return [*self._cancel(), *reasons, *await self._engine(), *await self._undelivered()]
+
+    def _command(self, verb: str, *words: str) -> str:
+        return self._console.command(verb, self._look.id, *words)
 
     # ---- what is open --------------------------------------------------------------------------------------
 
@@ -68,26 +84,47 @@ class Reasons:
                 return Reason(kind, f"It waits for the {kind} {open.location}{self._since(open)}.", "", open)
 
     def _step(self, open: Waiting) -> Reason:
-        nth = f"attempt {open.attempt}" + (f", handed out {open.delivery} times" if open.delivery > 1 else "")
         if open.held:
-            text = f"The step {open.location} waits for a free place in the executor {open.what}"
-            return Reason("held", f"{text}{self._since(open)}.", "", open)
-        again = "its outcome will be unknown when an engine runs," if open.once else "runs again when an engine does,"
-        verb = "runs" if self._alive else f"is open, and {again}"
-        text = f"The step {open.location} {verb}{self._since(open)} ({nth}, executor {open.what})."
+            text = f"{_name(open.location)} waits for a free place in the executor {open.what}{self._since(open)}."
+            more = f"more places: perdure.open(..., {PLACES.get(open.what, open.what)}=N)"
+            return Reason("held", text, f"what may hold them: {self._console.command('ls', *RUNNING)}\n{more}", open)
+        nth = f"attempt {open.attempt}" + (f", handed out {open.delivery} times" if open.delivery > 1 else "")
+        details = f"({nth}, executor {open.what}{self._cut(open)})"
+        if self._alive:
+            text = f"{_name(open.location)} runs{self._since(open)} {details}."
+        else:
+            then = "its outcome will be unknown" if open.once else "it runs again"
+            text = f"{_name(open.location)} was begun {ago(open.since, self._now)} {details}, and nobody runs it now: "
+            text += f"when an engine does, {then}."
         last = self._last_error(open.location)
         return Reason("step", text + (f" The attempt before failed: {last}" if last else ""), "", open)
+
+    def _cut(self, open: Waiting) -> str:
+        intent = self._look.state.at(open.location)
+        timeout = intent.effect.timeout if intent is not None and isinstance(intent.effect, Call) else None
+        return "" if timeout is None else f", cut after {timeout / 1e9:g} s"
 
     def _timer(self, open: Waiting) -> Reason:
         assert open.due is not None
         when = f"{local(open.due)} ({until(open.due, self._now)})"
         backoff = BACKOFF.match(open.location)
-        if backoff is None:
-            wake = self._console.command("wake", self._look.id, open.location) if is_sleep(open.location) else ""
-            return Reason("timer", f"It sleeps at {open.location} until {when}.", wake, open)
-        step, attempt = backoff["step"], int(backoff["attempt"])
-        failed = f"The step {step} failed {'once' if attempt == 1 else f'{attempt} times'}"
+        if backoff is not None:
+            return self._backoff(open, backoff["step"], int(backoff["attempt"]), when)
+        if open.location == START:
+            text = f"It was started for later: it begins at {when}."
+            return Reason("timer", text, f"to begin now: {self._command('wake')}", open)
+        if open.location == CLEANUP:
+            return Reason("timer", f"What is not cleaned up at {when} is cut.", "", open)
+        if not is_sleep(open.location):
+            text = f"It waits for a sleep or a timeout of asyncio ({open.location}) until {when}. Only time ends it."
+            return Reason("timer", text, "", open)
+        return Reason(
+            "timer", f"It sleeps at {open.location} until {when}.", self._command("wake", open.location), open
+        )
+
+    def _backoff(self, open: Waiting, step: str, attempt: int, when: str) -> Reason:
         last = self._last_error(step)
+        failed = f"{_name(step)} failed {'once' if attempt == 1 else f'{attempt} times'}"
         text = f"{failed}{f', last with {last}' if last else ''}; attempt {attempt + 1} begins at {when}."
         return Reason("backoff", text, "", open)
 
@@ -95,7 +132,7 @@ class Reasons:
         names = open.what.split(", ") if open.what else []
         wanted = " or ".join(names) if names else "of any name"
         deadline = f", at most until {local(open.due)} ({until(open.due, self._now)})" if open.due is not None else ""
-        send = self._console.command("send", self._look.id, names[0] if names else "NAME", "{}")
+        send = self._command("send", names[0] if names else "NAME", "{}")
         return Reason("wait", f"It waits for a message {wanted}{self._since(open)}{deadline}.", send, open)
 
     async def _child(self, open: Waiting) -> Reason:
@@ -103,7 +140,7 @@ class Reasons:
         head = await self._queries.head(Address(workflow, key))
         status = "is about to start" if head is None else f"is {head.status}"
         todo = self._console.command("why", open.what)
-        return Reason("child", f"It waits for its child {open.what}, which {status}{self._since(open)}.", todo, open)
+        return Reason("child", f"It waits{self._since(open)} for its child {open.what}, which {status}.", todo, open)
 
     def _since(self, open: Waiting) -> str:
         return f" since {span((self._now - open.since).total_seconds())}"
@@ -116,6 +153,13 @@ class Reasons:
 
     # ---- what stands in the way ----------------------------------------------------------------------------
 
+    def _cancel(self) -> list[Reason]:
+        if not self._look.state.cancelled:
+            return []
+        asked = next(line for line in reversed(self._look.lines) if line.event == "cancel")
+        reason = f" ({asked.value})" if asked.value else ""
+        return [Reason("cancel", f"It was asked to cancel {ago(asked.at, self._now)}{reason}, and is cleaning up.")]
+
     def _stuck(self) -> Reason:
         stuck = self._look.state.stuck
         assert stuck is not None
@@ -123,30 +167,51 @@ class Reasons:
         place = f" at {stuck.location}" if stuck.location else f" at entry {last.number} ({_what_came(last)})"
         since = span((self._now - last.at).total_seconds())
         text = f"It is stuck{place} since {since}: {first_line(str(stuck.error))}"
-        retry = self._console.command("retry", self._look.id)
-        if stuck.error.type == "OutcomeUnknown":
-            settle = self._console.command("settle", self._look.id, stuck.location, "ok")
-            todo = f"find out whether it did, then: {settle} (or error; a value may follow); or run it again: {retry}"
-        elif stuck.error.type == "UndoFailed":
-            settle = self._console.command("settle", self._look.id, stuck.location, "ok")
-            todo = f"undo it by hand, then: {settle}; or try again: {retry}"
-        elif stuck.error.type == "Divergence":
-            advice = stuck.error.message.strip().partition("\n")[2] or "put the old code back"
-            todo = f"{advice}\nthen: {retry}"
-        else:
-            todo = f"put right what is wrong, then: {retry}"
-        return Reason("stuck", text, todo)
+        return Reason("stuck", text, "\n".join(self._ways_out(stuck)))
+
+    def _ways_out(self, stuck: Stuck) -> list[str]:
+        retry, settle = self._command("retry"), self._command("settle", stuck.location, "ok")
+        look = self._command("debug", *CODE)
+        match stuck.error.type:
+            case "OutcomeUnknown":
+                failed = self._command("settle", stuck.location, "error")
+                return [
+                    f"find out whether it took effect; if so (its result may follow as JSON): {settle}",
+                    f"if not, and it is to count as failed: {failed}",
+                    f"if not, and it is to run again: {retry}",
+                ]
+            case "UndoFailed":
+                return [f"undo it by hand, then: {settle}", f"or let it be tried again: {retry}"]
+            case "Divergence":
+                check = self._console.command("replay", *CODE)
+                advice = stuck.error.message.strip().partition("\n")[2] or "put the old code back"
+                return [
+                    f"see where the code does something else: {look}",
+                    *advice.splitlines(),
+                    f"put that right, then check: {check}",
+                    f"with that code in the engine: {retry}",
+                ]
+            case _:
+                return [f"see where that comes from: {look}", f"with mended code in the engine: {retry}"]
 
     async def _engine(self) -> list[Reason]:
         owner = await self._queries.owner()
         workflow = self._look.summary.workflow
         if owner is None:
             text = f"No engine runs on {self._console.db}: nothing moves until one does."
-            return [Reason("no-engine", text, "perdure.open(...) in your program, or `perdure run`, runs one")]
+            run = self._console.command("run", f"MODULE:{workflow}", *self._start())
+            return [Reason("no-engine", text, f"perdure.open(...) in your program runs one, and so does: {run}")]
         if workflow not in {name for name, *_ in await self._queries.workflows()}:
             text = f"The engine that runs, {owner}, does not know the workflow {workflow!r}."
             return [Reason("unknown-workflow", text, "register it: perdure.open(url, workflows=[...])")]
         return []
+
+    def _start(self) -> list[str]:
+        """The options of a command that starts it as it was started."""
+        given = self._look.lines[0].value
+        text = to_json(given)
+        value = [] if not given else ["--input", text if len(text) <= INPUT_MAX else "@FILE"]
+        return [*value, "--key", self._look.summary.key]
 
     async def _undelivered(self) -> list[Reason]:
         from perdure.runtime.history import undelivered
@@ -164,14 +229,23 @@ class Reasons:
 
     def _ended(self) -> Reason:
         state, when = self._look.state, ago(self._look.summary.changed_at, self._now)
+        again = self._console.command("start", self._look.summary.workflow, *self._start(), "--reuse", "failed")
         match state.status:
             case Status.COMPLETED:
                 return Reason("completed", f"It completed {when}, with the result {short(self._look.result)}.")
             case Status.CANCELLED:
                 reason = self._look.error.message if self._look.error is not None else ""
-                return Reason("cancelled", f"It was cancelled {when}" + (f": {reason}" if reason else "."))
+                text = f"It was cancelled {when}" + (f": {reason}" if reason else ".")
+                return Reason("cancelled", text, f"to start it again: {again}")
             case _:
-                return Reason("failed", f"It failed {when}: {first_line(str(self._look.error))}")
+                look = f"see where that comes from: {self._command('debug', *CODE)}"
+                text = f"It failed {when}: {first_line(str(self._look.error))}"
+                return Reason("failed", text, f"{look}\nto start it again: {again}")
+
+
+def _name(location: str) -> str:
+    undo = UNDO.search(location)
+    return f"The step {location}" if undo is None else f"The undo of {unescape(undo['step'])}"
 
 
 def _what_came(line: Line) -> str:

@@ -62,6 +62,12 @@ VERBS: Final = {
             "perdure export order/o-17 -o tests/histories/o-17.json --db shop.db",
         ),
         Verb("why", "Say what an instance waits for, in words.", "perdure why order/o-17 --db shop.db"),
+        Verb(
+            "debug",
+            "Open the code at an entry of its history, under pdb.",
+            "perdure debug order/o-17 --against shop --at 2 --db shop.db",
+        ),
+        Verb("diff", "Compare the histories of two instances.", "perdure diff order/o-17 order/o-18 --db shop.db"),
         Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
     )
 }

@@ -836,6 +836,12 @@ class FlowMachine:
 
     # ---- telling where -------------------------------------------------------------------------------------
 
+    @property
+    def raised(self) -> BaseException | None:
+        """What the flow's code ended with, as it was raised: for a debugger, which wants to see its frames."""
+        main = self._main
+        return main.exception() if main is not None and main.done() and not main.cancelled() else None
+
     def source(self, location: str) -> str:
         """Where the flow's code stands now, as file:line: the place that asks for what is at a location."""
         tasks = [task for task in self.loop.pending() if location.startswith(task.path)]

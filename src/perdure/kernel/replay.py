@@ -44,7 +44,7 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
 
 
 def _replayed(instance: Instance, workflow: Workflow) -> Machine:
-    past = _since_rewind(deliveries(instance.tail or ()))
+    past = since_rewind(deliveries(instance.tail or ()))
     rewound = bool(past) and type(past[0][1]) is Rewound
     machine = workflow.machine(str(instance.address), None if rewound else instance.snapshot_at)
     try:
@@ -60,7 +60,7 @@ def _replayed(instance: Instance, workflow: Workflow) -> Machine:
     return machine
 
 
-def _since_rewind(delivered: Iterable[tuple[Entry, Event]]) -> list[tuple[Entry, Event]]:
+def since_rewind(delivered: Iterable[tuple[Entry, Event]]) -> list[tuple[Entry, Event]]:
     """Where an instance was rewound, what was before is in the event."""
     past = list(delivered)
     for place in range(len(past) - 1, -1, -1):

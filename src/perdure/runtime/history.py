@@ -142,7 +142,7 @@ def _line(entry: Entry, opened: Opened) -> Line:
         outcome, error = decision.outcome.status.value, error or decision.outcome.error
     elif decision.stuck is not None:
         outcome, error = "stuck", decision.stuck.error
-    led_to = tuple(_opened(effect) for effect in decision.open)
+    led_to = tuple(in_words(effect) for effect in decision.open)
     return Line(entry.number, when(entry.at), event, location, status, value, error, led_to, outcome)
 
 
@@ -184,8 +184,13 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "released", place(id), "", None, None
 
 
-def _opened(effect: Effect) -> str:
-    word = {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
+def word_of(effect: Effect) -> str:
+    return {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
+
+
+def in_words(effect: Effect) -> str:
+    """What a decision asks for."""
+    word = word_of(effect)
     attempt = f" (attempt {effect.attempt})" if type(effect) is Call and effect.attempt > 1 else ""
     return f"{word} {effect.location}{attempt}"
 

@@ -15,7 +15,7 @@ everything runs on the thread of the test: when a call returns, all that needs n
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 from types import TracebackType
@@ -258,6 +258,12 @@ class WorldHandle(Generic[R]):
 
     def retry(self) -> None:
         at_once(self._handle.retry())
+
+    def rewind(self, to: str, *, force: bool = False) -> None:
+        at_once(self._handle.rewind(to, force=force))
+
+    def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> WorldHandle[R]:
+        return WorldHandle(self._door, at_once(self._handle.fork(at, edit, key=key)))
 
     def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
         at_once(self._handle.settle(location, value, error=error))

@@ -1,0 +1,183 @@
+"""`perdure debug`: the code of a flow at one entry of its history, under pdb, with the recorded values."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
+
+import click
+
+from perdure.errors import UnknownWorkflow
+from perdure.flows.author import Flow
+from perdure.kernel.batch import JournalRow
+from perdure.kernel.decision import Decision, Stuck
+from perdure.kernel.events import Address
+from perdure.kernel.receipt import failure_of
+from perdure.runtime.client import Client
+
+from ..console import Console
+from ..console import command as define
+from ..debugger import Code, Debugger, Left
+from ..exits import Stopped
+from ..find import find_started
+from ..load import load_all
+from ..look import line_document
+from ..rerun import Delivery, History, Parted, raised
+from ..text import first_line, table, told
+
+
+@define("debug")
+@click.argument("id")
+@click.option("--against", "target", required=True, metavar="MODULE[:FLOW]", help="The code.")
+@click.option(
+    "--at", type=click.IntRange(1), metavar="N", help="The entry. Default: where it raised or diverges, else the last."
+)
+def command(console: Console, id: str, target: str, at: int | None) -> None:
+    """The history is replayed up to entry N, and pdb stops at the first line of your code that this entry runs. No
+    step runs and nothing is written: an engine may run on the database meanwhile. Commands of pdb also come from
+    a pipe. Afterwards it says what the code asked for then, and what it asks for now.
+    """
+
+    async def read(client: Client) -> tuple[Address, str, list[JournalRow]]:
+        address, head = await find_started(client, id)
+        return address, head.version, await client.queries.history(head.id)
+
+    with redirect_stdout(sys.stderr):
+        workflows = load_all(target)
+    address, version, rows = console.ask(read)
+    history = History(address, rows, _flow_of(address, version, workflows, target))
+    if at is not None and not history.first <= at <= history.last:
+        raise Stopped(f"{address} has entries {history.first} to {history.last}; there is no entry {at}")
+    session = Session(console, history)
+    session.run(at or session.first())
+
+
+def _flow_of(address: Address, version: str, workflows: Iterable[Any], target: str) -> Flow[Any, Any]:
+    """The flow of the instance: of the version that it began with, if that is there, else the last one."""
+    flows = [each for each in workflows if isinstance(each, Flow)]
+    named = [each for each in flows if each.name == address.workflow]
+    if not named:
+        has = ", ".join(sorted({each.name for each in flows})) or "none"
+        raise UnknownWorkflow(f"{address} runs the flow {address.workflow!r}; the flows of {target} are: {has}")
+    return next((each for each in named if each.version == version), named[-1])
+
+
+class Session:
+    def __init__(self, console: Console, history: History) -> None:
+        self._console = console
+        self._history = history
+        self._out = sys.stderr if console.json else sys.stdout
+        self._debugger = Debugger(Code(history.flow), self._out)
+
+    def first(self) -> int:
+        """Where to begin if nobody says so: where the code raised or does something else, else the last entry."""
+        machine = self._history.machine()
+        with _silently():
+            try:
+                for number in self._history.replay(machine, self._history.last + 1):
+                    if machine.raised is not None:
+                        return number
+            except Parted as parted:
+                return parted.entry
+            finally:
+                machine.dispose()
+        return self._history.last
+
+    def run(self, at: int) -> None:
+        try:
+            self._open(at)
+        except Parted as parted:
+            self._say(f"The code parts from the history at entry {parted.entry}: what comes after is out of reach.")
+            self._debug(parted.entry)
+
+    def _open(self, at: int) -> None:
+        """At this entry. If it runs nothing of the author's code: at the next that does, else at the last before."""
+        for number in (*range(at, self._history.last + 1), *range(at - 1, self._history.first - 1, -1)):
+            note = "" if number == at else f"Entry {at} runs nothing of the flow's code; entry {number} does.\n"
+            if self._debug(number, note):
+                return
+        why = self._console.command("why", str(self._history.address))
+        raise Stopped(f"nothing of the flow's code has run yet; what it waits for is told by\n  {why}")
+
+    def _debug(self, number: int, note: str = "") -> bool:
+        """Deliver an entry under pdb, and tell what came of it. False: there is nothing to see."""
+        with _silently():
+            delivery = self._history.at(number)
+        try:
+            return delivery.event is not None and self._deliver(delivery, note)
+        finally:
+            with _silently():
+                delivery.machine.dispose()
+
+    def _deliver(self, delivery: Delivery, note: str) -> bool:
+        number, machine, debugger = delivery.entry.number, delivery.machine, self._debugger
+        debugger.greeting = f"{note}Entry {number}: {told(self._history.line(number))}"
+        error: BaseException | None = None
+        had_raised = machine.raised is not None
+        with redirect_stdout(self._out):
+            try:
+                now: Decision | None = debugger.runcall(delivery.deliver)
+            except Left:
+                now = None
+            except Exception as failure:  # as in the kernel: an engine would make the instance stuck
+                error, now = failure, Decision(stuck=Stuck(failure_of(failure), kept=True))
+        if now is None or debugger.left:
+            self._tell(delivery, None)
+            return True
+        if not debugger.stopped and not delivery.parts(now, self._history.flow):
+            return False
+        self._tell(delivery, now)
+        if error is None and not had_raised:
+            error = machine.raised
+        if error is not None:
+            debugger.greeting = f"It raised {first_line(str(failure_of(error)))}. Here is pdb once more, at that line."
+            debugger.after(error)
+        return True
+
+    def _tell(self, delivery: Delivery, now: Decision | None) -> None:
+        """What the code asked for then, and what it asks for now; None: it was left before it could."""
+        number, recorded = delivery.entry.number, delivery.entry.decision
+        document: dict[str, Any] = {
+            "id": str(self._history.address),
+            "entry": line_document(self._history.line(number), values=True),
+            "recorded": delivery.asked(recorded),
+            "now": None,
+            "diverges": None,
+        }
+        if now is None:
+            self._console.answer(document, "")
+            return
+        document |= {"now": delivery.asked(now), "diverges": delivery.parts(now, self._history.flow)}
+        rows = [[click.style(word, bold=True), ", ".join(document[word]) or "nothing"] for word in ("recorded", "now")]
+        self._console.answer(document, f"{table(rows)}\n{self._verdict(delivery, now)}")
+
+    def _verdict(self, delivery: Delivery, now: Decision) -> str:
+        if delivery.parts(now, self._history.flow):
+            if self._history.state.ended:
+                return "The code diverges from the history here."
+            return "The code diverges from the history here: an engine would stop this instance as stuck."
+        if not delivery.raised:
+            return "The code does what it did."
+        if raised(now):
+            return "The code raised then, and raises now."
+        if self._history.state.kept is None:
+            return "The code raised then, and does not now."
+        retry = self._console.command("retry", str(self._history.address))
+        return f"The code raised then, and does not now. With this code in the engine:\n    {retry}"
+
+    def _say(self, text: str) -> None:
+        click.echo(text, file=self._out)
+
+
+@contextmanager
+def _silently() -> Iterator[None]:
+    """What the code says while it is replayed it has said before. Nor does a `breakpoint()` in it stop there."""
+    hook, sys.breakpointhook = sys.breakpointhook, lambda *_, **__: None
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        sys.breakpointhook = hook
