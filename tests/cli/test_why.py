@@ -189,6 +189,7 @@ NAMES = (
 def engine_on(world: World) -> subprocess.Popen[str]:
     process = world.process("run", "states:sleeping", "--key", "engine", "--db", "shop.db")
     eventually(lambda: world.perdure("doctor", "--json").exit_code == 0 and world.json("doctor")["database"]["engine"])
+    eventually(lambda: world.perdure("show", "sleeping/engine").exit_code == 0)  # it knows its workflows by then
     return process
 
 
