@@ -34,7 +34,7 @@ async def nap(ctx: perdure.Context) -> str:
 def test_a_payment_that_was_killed_is_settled_by_a_person(world: World) -> None:
     (world.directory / "shop.py").write_text(SHOP)
     process = world.process("run", "shop:order", "--input", "42", "--key", "o-1", "--db", "shop.db")
-    eventually(lambda: Path("paid").exists())
+    eventually(lambda: Path("paid").exists() and Path("paid").read_text() == "42\n")
     process.kill()
     process.wait()
 
