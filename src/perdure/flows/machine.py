@@ -91,6 +91,15 @@ class Said:
 
 
 class FlowMachine:
+    # What few instances ever have is not made for each of them.
+    lives: Lives | None = None
+    noted_before: Collection[str] = ()  # by operations that are now decided anew
+    _life = 0  # the entry of the last rewind
+    _reliving: Reliving | None = None
+    _fired = (0, "")  # the last timer of asyncio that was over, and in which entry
+    _rollback_opened: tuple[str, ...] = ()
+    _undone: tuple[str, ...] = ()
+
     def __init__(self, flow: Flow[Any, Any], address: str, snapshot: bytes | None) -> None:
         self.flow = flow
         self.address = address
@@ -117,13 +126,6 @@ class FlowMachine:
         self._forced = False
         self._disposed = False
         self.passed_by = 0  # the last delivery in which a removed operation went on
-        self.lives: Lives | None = None
-        self._life = 0  # the entry of the last rewind
-        self.noted_before: Collection[str] = ()  # by operations that are now decided anew
-        self._reliving: Reliving | None = None
-        self._fired = (0, "")  # the last timer of asyncio that was over, and in which entry
-        self._rollback_opened: list[str] = []
-        self._undone: list[str] = []
         self._opened: dict[bytes, Effect] = {}
         self._withdrawn: list[bytes] = []
         self._said: Said | None = None
@@ -133,10 +135,8 @@ class FlowMachine:
     # ---- the contract (perdure.kernel.machine.Machine) -----------------------------------------------------
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
-        if type(event) is Rewound:
-            return self._go_back(event, moment)
-        if type(event) is Started and event.forked is not None:
-            return self._go_back(event.forked, moment)
+        if type(event) is not Received and (rewound := _rewound_by(event)) is not None:
+            return self._go_back(rewound, moment)
         location = self._happened(event, moment)
         self._run()
         decision = self._decision()
@@ -189,7 +189,10 @@ class FlowMachine:
 
     def _happened(self, event: Event, moment: Moment) -> str:
         """Tell whoever waits. The answer is the location of the operation that the event belongs to."""
-        self._begin(moment)
+        self.moment = moment  # as `_begin`, without the call: this is done at every step
+        self.loop.now = moment.at
+        self._opened.clear()
+        self._withdrawn.clear()
         location = ""
         if type(event) is Received:  # first, because most events are receipts
             location = self._received(event)
@@ -413,7 +416,7 @@ class FlowMachine:
         self._rollback.result()
         if outcome.status is Status.FAILED:
             again = (*outcome.again, *self._undone, *self._rollback_opened)
-            outcome = msgspec.structs.replace(outcome, again=again, renew=tuple(self._undone + self._rollback_opened))
+            outcome = msgspec.structs.replace(outcome, again=again, renew=self._undone + self._rollback_opened)
         return outcome
 
     def _cancelled(self, note: str) -> Outcome:
@@ -430,7 +433,7 @@ class FlowMachine:
     def undone(self, location: str) -> None:
         """What was done at a location is no longer done. A flow that fails is undone, and may be retried."""
         if self._rollback is not None:
-            self._undone.append(location)
+            self._undone += (location,)
 
     def undo_scope(self, path: str) -> Scope:
         """Where the steps of a rollback stand. One scope however often it rolls back: no location comes twice."""
@@ -454,7 +457,7 @@ class FlowMachine:
         if self._reliving is not None and self._answered_before(operation, self._reliving):
             return operation
         if self._rollback is not None:
-            self._rollback_opened.append(effect.location)
+            self._rollback_opened += (effect.location,)
         self._operations[id] = operation
         self._opened[id] = effect
         if type(effect) is Wait:
@@ -855,6 +858,12 @@ class FlowMachine:
 
 async def _raise(error: Exception) -> Never:
     raise error
+
+
+def _rewound_by(event: Event) -> Rewound | None:
+    if type(event) is Started:
+        return event.forked
+    return event if type(event) is Rewound else None
 
 
 def _describe(task: FlowTask) -> str:

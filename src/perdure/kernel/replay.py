@@ -44,7 +44,9 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
 
 
 def _replayed(instance: Instance, workflow: Workflow) -> Machine:
-    past = since_rewind(deliveries(instance.tail or ()))
+    if not instance.tail:
+        return workflow.machine(str(instance.address), instance.snapshot_at)
+    past = since_rewind(deliveries(instance.tail))
     rewound = bool(past) and type(past[0][1]) is Rewound
     machine = workflow.machine(str(instance.address), None if rewound else instance.snapshot_at)
     try:

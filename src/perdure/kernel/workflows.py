@@ -60,6 +60,10 @@ class Workflows(Generic[V]):
         """The oldest first."""
         return sorted(self._versions.get(name, ()), key=in_order)
 
+    def several(self, name: str) -> bool:
+        """Whether there is more than one version."""
+        return len(self._versions.get(name, ())) > 1
+
     def names(self) -> list[str]:
         return sorted(self._newest)
 

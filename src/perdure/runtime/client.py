@@ -347,7 +347,7 @@ class Handle(Generic[R]):
         if value is None:
             return None  # type: ignore[return-value]
         workflow = self._workflow
-        if len(self._workflows.versions(workflow.name)) > 1:  # whoever has the key need not know the version
+        if self._workflows.several(workflow.name):  # whoever has the key need not know the version
             workflow = self._workflows.of(workflow.name, (await self.summary()).version) or workflow
         return workflow.decode_result(value)  # type: ignore[no-any-return]
 
