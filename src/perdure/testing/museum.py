@@ -24,13 +24,15 @@ from perdure.flows.context import Context
 from perdure.flows.machine import FlowMachine
 from perdure.flows.mailbox import Mail, Mailbox
 from perdure.flows.operation import Operation
-from perdure.kernel import apply, kernel, replay, snapshot
+from perdure.kernel import apply, kernel, past, replay, snapshot
 from perdure.kernel.batch import Batch
 from perdure.kernel.effects import Call
 from perdure.kernel.events import CancelAsked, Message, Received, Started
+from perdure.kernel.identity import Identity
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Accepted, Stale
 from perdure.kernel.moment import Moment
+from perdure.kernel.past import Item
 from perdure.runtime.shard import Running, Shard
 from perdure.runtime.timers import Timers
 from perdure.stores.memory import MemoryStore
@@ -330,6 +332,32 @@ def _mail_lost() -> list[tuple[Any, str, Any]]:
     return [(Mailbox, "forget", kept), (FlowMachine, "hand_over", mutant)]
 
 
+# ---- another past --------------------------------------------------------------------------------------
+
+
+def _one_life() -> list[tuple[Any, str, Any]]:
+    def mutant(self: Identity, location: str, attempt: int) -> bytes:
+        state = self._begin()
+        state.update(f"{location}\x00{attempt}".encode())
+        return state.digest()
+
+    return [(Identity, "intent", mutant)]
+
+
+def _retry_keeps_what_was_undone() -> list[tuple[Any, str, Any]]:
+    def mutant(self: FlowMachine, location: str) -> None:
+        pass
+
+    return [(FlowMachine, "undone", mutant)]
+
+
+def _retry_forgets() -> list[tuple[Any, str, Any]]:
+    def mutant(item: Item, locations: set[str]) -> bool:
+        return bool(item.location)
+
+    return [(past, "_answers", mutant)]
+
+
 EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("calls are published before the commit", _publish_early),
     Exhibit("callers are answered before the commit", _acknowledge_early),
@@ -356,6 +384,9 @@ EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("a flow reads the clock", _clock_in_machine),
     Exhibit("a message is lost when its receive is cancelled", _mail_lost),
     Exhibit("a snapshot drops an open intent", _snapshot_loses_intent),
+    Exhibit("ids of intents stay the same through a rewind", _one_life),
+    Exhibit("a retry takes for done what was undone", _retry_keeps_what_was_undone),
+    Exhibit("a retry does again what had not failed", _retry_forgets),
 )
 
 

@@ -725,9 +725,8 @@ def _comebacks(world: Simulation) -> Expected:
     _help(world, set())
 
     def left_was_done_once(value: Any) -> bool:
-        keys = {each.key for each in world.auditor.executions if each.location == "both/left/left"}
-        first = {each.key for each in world.auditor.executions if each.location == "first"}
-        return value == [2, 4, 14, 10] and len(keys) == 1 and len(first) >= 3  # two of stubborn, one of wanderer
+        done = Counter(call.location for call in world.auditor.calls.values() if call.answered)
+        return value == [2, 4, 14, 10] and done["both/left/left"] == 1 and done["last"] == 1 and done["first"] >= 3
 
     return {("stubborn", "a"): left_was_done_once, ("wanderer", "b"): [2, 14, 8], ("picky", "a-child"): 14}
 
