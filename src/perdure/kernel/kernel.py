@@ -405,6 +405,7 @@ class Kernel:
             if machine is None:
                 workflow = self.workflows[instance.address.workflow]
                 machine = instance.machine = rebuild(instance, workflow)
+                self.counts["rebuilt"] += instance.version > 0
                 instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
             if type(heard) in KERNEL_ONLY:
                 return NOTHING
