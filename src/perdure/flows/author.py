@@ -291,11 +291,12 @@ def same_operations(recorded: Decision, current: Decision) -> bool:
         len(recorded.open) == len(current.open)
         and (recorded.outcome is None) == (current.outcome is None)
         and recorded.noted == current.noted
-        and all(
-            type(then) is type(now) and then.location == now.location and attempt_of(then) == attempt_of(now)
-            for then, now in zip(recorded.open, current.open, strict=True)
-        )
+        and all(map(same_operation, recorded.open, current.open))
     )
+
+
+def same_operation(then: Effect, now: Effect) -> bool:
+    return type(then) is type(now) and then.location == now.location and attempt_of(then) == attempt_of(now)
 
 
 FlowFunction = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]

@@ -71,6 +71,10 @@ class FlowTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         return self._number
 
+    def cancel(self, msg: Any = None) -> bool:
+        self.get_loop().stay()  # type: ignore[attr-defined]  # whoever cancels itself ends at its next await
+        return super().cancel(msg)
+
 
 class FlowFuture(asyncio.Future[Any]):
     """A future whose hash is a number of the scope that first puts it into a set."""
@@ -143,25 +147,39 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self.now = 0
         self.started_at = 0
         self.refused: NotDurable | None = None
+        self.ahead: Callable[[object], bool] | None = None
 
     # ---- driving -------------------------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Run until nothing is ready. Called from a plain callback of the outer loop, never from a task."""
+    def drain(self, ahead: Callable[[object], bool] | None = None) -> None:
+        """Run until nothing is ready. Called from a plain callback of the outer loop, never from a task.
+
+        `ahead` is asked about what the only task that is ready awaits, before it is left waiting: True, if that is
+        done. Its last question is about nothing.
+        """
         if type(_get_running_loop()) is not FlowLoop:
             with Enclosure():
-                self.drain()
+                self.drain(ahead)
             return
         _set_running_loop(self)
+        self.ahead = ahead if len(self._ready) == 1 else None
         turns = 0
         while self._ready:
             ready, self._ready = self._ready, []
             for soon in ready:
                 if not soon.dropped:
                     soon.context.run(soon.callback, *soon.args)
+            if self.ahead is not None:
+                self.stay()
             turns += len(ready)
             if turns >= TURNS_MAX:
                 raise BadCall(f"the flow ran {TURNS_MAX:,} turns without waiting for anything: it spins")
+
+    def stay(self) -> None:
+        """Go ahead no more."""
+        ahead, self.ahead = self.ahead, None
+        if ahead is not None:
+            ahead(None)
 
     def salt(self, seed: bytes) -> None:
         """Tasks of different flows get different hashes: asyncio keeps all tasks of a process in one set."""
@@ -178,7 +196,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         # Loop, tasks and machine refer to each other: taken apart here, they need no collector.
         self._ready.clear()
         self._tasks = []
-        self._turns, self._places = (), None
+        self._turns, self._places, self.ahead = (), None, None
         self._host = NOBODY
 
     def refuse(self, call: str, where: str) -> NotDurable:
@@ -325,11 +343,15 @@ class _Guarded(Coroutine[Any, Any, Any]):
 
     def send(self, value: Any) -> Any:
         awaited = self._send(value)
-        if type(awaited) is Future and awaited._loop is self._loop:  # a step: nearly always
+        loop = self._loop
+        while loop.ahead is not None and not loop._ready and loop.ahead(awaited):
+            awaited = self._send(None)
+        if type(awaited) is Future and awaited._loop is loop:  # a step: nearly always
             return awaited
         return self._checked(awaited)
 
     def throw(self, *error: Any) -> Any:
+        self._loop.stay()
         return self._checked(self._coro.throw(*error))
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from perdure.codec import decode, encode, from_plain
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send, Stuck
-from perdure.kernel.effects import Call, Effect, Timer, Wait
+from perdure.kernel.effects import Call, Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Retried, Settled, Started, Woken
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild
@@ -27,7 +27,7 @@ from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
 from perdure.kernel.status import Status
 
 from . import scope as scopes
-from .author import limited, same_operations
+from .author import limited, same_operation, same_operations
 from .change import in_order
 from .context import Context as FlowContext
 from .log import Item, Log, Mark
@@ -98,6 +98,9 @@ class FlowMachine:
         self._forced = False
         self._disposed = False
         self.passed_by = 0  # the last delivery in which a removed operation went on
+        self._event: Event | None = None
+        self._location = ""
+        self._asked: Operation | None = None
         self._opened: dict[bytes, Effect] = {}
         self._withdrawn: list[bytes] = []
         self._said: Said | None = None
@@ -107,16 +110,22 @@ class FlowMachine:
     # ---- the contract (perdure.kernel.machine.Machine) -----------------------------------------------------
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
-        location = self._happened(event, moment)
+        self._event = event
+        self._location = self._happened(event, moment)
         self._run()
         decision = self._decision()
-        if moment.recorded is not None and self.passed_by == moment.number:
-            decision = in_order(decision, moment.recorded)
+        recorded = self.moment.recorded
+        if recorded is not None and self.passed_by == self.moment.number:
+            decision = in_order(decision, recorded)
+        if self.log is not None:
+            self._remember(self.log, decision)
+        return decision
+
+    def _remember(self, log: Log, decision: Decision) -> None:
+        event, moment, location = self._event, self.moment, self._location
         if type(event) is Message:
             location = self._taken.pop(moment.number, "")
-        if self.log is not None:
-            self.log.append(Item(moment.number, moment.at, event, decision, location))
-        return decision
+        log.append(Item(moment.number, moment.at, event, decision, location))
 
     def work(self, intent: bytes) -> object:
         operation = self._operations.get(intent)
@@ -277,7 +286,7 @@ class FlowMachine:
 
     def _run(self) -> None:
         try:
-            self.loop.drain()
+            self.loop.drain(None if self.moment.past is None or self._is_held_up() else self._go_ahead)
         except SystemExit as error:
             raise BadCall(f"the flow raised SystemExit({error.code}): a flow cannot end the process") from error
         assert self._main is not None
@@ -288,6 +297,33 @@ class FlowMachine:
                     self._wait_for(task)
         if (done or self._cancel_reason is not None) and (self._losers or not done):
             self._bound_cleanup()
+
+    def _is_held_up(self) -> bool:
+        """Whether more than the flow's own code has a say in what is decided now."""
+        assert self._main is not None
+        return bool(self._barriers or self._unsettled or self._cancel_reason is not None or self._main.done())
+
+    def _go_ahead(self, awaited: object) -> bool:
+        """In a replay: answer what the flow awaits at once, if that is what came next. See decision 12.
+
+        The flow would stop here, and be asked for its decision. It need not be: what it has opened is one call, as
+        recorded, and there is nothing else to say.
+        """
+        asked, past = self._asked, self.moment.past
+        if asked is None or asked.future is not awaited or past is None or self._opened or self._withdrawn or self._said:
+            self._open_asked()
+            return False
+        last, location = past.entry, asked.effect.location
+        moment = past.answer(location, self._operations)
+        if moment is None:
+            return False
+        if self.log is not None:
+            self._remember(self.log, last.decision)
+        event = past.entry.event
+        self._asked, self._event, self._location, self.moment = None, event, location, moment
+        self.loop.now = moment.at
+        asked.future.set_result(event.receipt)  # type: ignore[union-attr]
+        return True
 
     def _bound_cleanup(self) -> None:
         id = self._intent(CLEANUP, 1)
@@ -385,6 +421,8 @@ class FlowMachine:
         if self._disposed:
             raise Evicted
         assert self._identity is not None
+        if self._asked is not None:
+            self._open_asked()
         id = self._identity.intent(effect.location, effect.attempt if type(effect) is Call else 1)
         operation = Operation(id, effect, Future(loop=self.loop) if fire is None else None, fire, work)
         self._operations[id] = operation
@@ -393,8 +431,24 @@ class FlowMachine:
             self._mailbox.wait(operation, effect)
         return operation
 
+    def ask(self, call: Call, work: object) -> Operation:
+        """The same for a call, in a replay in which its answer may come at once. Only if it does not, it is opened."""
+        if self._disposed:
+            raise Evicted
+        self._open_asked()
+        self._asked = Operation(b"", call, Future(loop=self.loop), None, work)
+        return self._asked
+
+    def _open_asked(self) -> None:
+        if self._asked is not None:
+            asked, self._asked = self._asked, None
+            asked.id = self._intent(asked.effect.location, attempt_of(asked.effect))
+            self._operations[asked.id] = asked
+            self._opened[asked.id] = asked.effect
+
     def withdraw(self, operation: Operation) -> None:
         """Nobody waits for this operation any more. One opened in this very delivery was never asked for."""
+        self._open_asked()
         if self._disposed or self._operations.pop(operation.id, None) is None:
             return
         if self._opened.pop(operation.id, None) is None:
@@ -488,9 +542,11 @@ class FlowMachine:
             self._saying().responded.append((mail.message.id, response))
 
     def _consumed(self, mail: Mail, location: str) -> None:
+        if self.log is None:
+            return
         if mail.entry == self.moment.number:
             self._taken[mail.entry] = location
-        elif self.log is not None:
+        else:
             self.log.consumed(mail.entry, location)
 
     def send(self, to: Address, name: str, body: bytes) -> None:
@@ -542,6 +598,7 @@ class FlowMachine:
             self._undos.forget(loop, number - keep + 1)
         if self.log is None:
             return
+        self._open_asked()
         alive = [operation.effect.location for operation in self._operations.values()]
         alive += [task.path for task in self.loop.pending()]
         self.log.prune(loop, keep, alive)

@@ -4,12 +4,12 @@ Replay only applies: it never opens an effect. What the machine decides now is c
 a difference is a `Divergence` with both sides and the location, never a silent second run.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 from perdure.errors import Divergence
 
-from .apply import apply
+from .apply import apply, apply_run
 from .batch import JournalRow, SnapshotRow
 from .decision import Decision, Send
 from .effects import Effect, attempt_of
@@ -18,7 +18,7 @@ from .events import KERNEL_ONLY, Address, Event, Retried
 from .instance import Instance
 from .location import Patterns
 from .machine import Machine, Workflow
-from .moment import Moment
+from .past import Past
 from .snapshot import restore
 
 
@@ -26,12 +26,20 @@ def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalR
     """The state of an instance, from its snapshot and the rows after it. Its machine is built when needed."""
     instance = restore(snapshot) if snapshot is not None else Instance(address)
     reader = Patterns(instance.patterns.texts())
-    instance.tail = []
-    for row in rows:
-        entry = decode(row.seq, row.instance, row.at, row.body, reader)
-        apply(instance, entry)
-        instance.tail.append(entry)
-        instance.tail_size += len(row.body)
+    tail: list[Entry] = []
+    run: list[Entry] = []  # plain entries that are not applied yet
+    for seq, id, at, body in rows:
+        entry = decode(seq, id, at, body, reader)
+        tail.append(entry)
+        instance.tail_size += len(body)
+        if entry.plain:
+            run.append(entry)
+        else:
+            apply_run(instance, run)
+            run.clear()
+            apply(instance, entry)
+    apply_run(instance, run)
+    instance.tail = tail
     return instance
 
 
@@ -41,21 +49,25 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
     if not instance.tail:
         return machine
     try:
-        for entry, event in deliveries(instance.tail):
-            current = machine.deliver(event, Moment(entry.at, instance.seed, entry.number, entry.decision))
-            if workflow.differs(entry.decision, current):
-                raise _divergence(instance, workflow, machine, entry, current)
+        past = Past(instance.seed, deliveries(instance.tail))
+        while (delivery := past.take()) is not None:
+            current = machine.deliver(*delivery)
+            if workflow.differs(past.entry.decision, current):
+                raise _divergence(instance, workflow, machine, past.entry, current)
     except BaseException:
         machine.dispose()
         raise
     return machine
 
 
-def deliveries(entries: Iterable[Entry]) -> Iterable[tuple[Entry, Event]]:
+def deliveries(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Event]]:
     """Which event each entry delivered to the machine: kept events count when their retry succeeded."""
     kept: Event | None = None
     for entry in entries:
         event = entry.event
+        if entry.plain:
+            yield entry, event
+            continue
         if entry.decision.stuck is not None and entry.decision.stuck.kept:
             kept = kept if type(event) is Retried and kept is not None else event
             continue
