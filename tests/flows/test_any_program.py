@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import perdure
 from perdure import Break, Context, Continue
 
-from .rig import Rig
+from .rig import REBUILDS, Rig
 
 Program = list[Any]
 
@@ -145,9 +145,9 @@ def drive(rig: Rig, program: Program, mail: list[str], cancel_at: int) -> Any:
 def test_any_program_decides_the_same_however_often_it_is_rebuilt(
     program: Program, mail: list[str], seed: int, cancel_at: int
 ) -> None:
-    rigs = [Rig(interpreter, program, rebuild=r, seed=seed) for r in ("never", "journal", "snapshot")]
+    rigs = [Rig(interpreter, program, rebuild=rebuild, seed=seed) for rebuild in REBUILDS]
 
     results = [drive(rig, program, mail, cancel_at) for rig in rigs]
 
-    assert results[1] == results[2] == results[0]
-    assert rigs[1].entries == rigs[2].entries == rigs[0].entries
+    assert results[1] == results[2] == results[3] == results[0]
+    assert rigs[1].entries == rigs[2].entries == rigs[3].entries == rigs[0].entries
