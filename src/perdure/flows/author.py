@@ -241,11 +241,11 @@ class Flow(Generic[P, R]):
         return FlowMachine(self, address, snapshot)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
-        return (
-            not same_operations(recorded, current)
-            or recorded.withdraw != current.withdraw
-            or [(send.to, send.name) for send in recorded.send] != [(send.to, send.name) for send in current.send]
-        )
+        if not same_operations(recorded, current) or recorded.withdraw != current.withdraw:
+            return True
+        if not recorded.send and not current.send:
+            return False
+        return [(send.to, send.name) for send in recorded.send] != [(send.to, send.name) for send in current.send]
 
     def where(self, machine: Machine, effect: Effect | None) -> str:
         return machine.source(effect) if hasattr(machine, "source") else ""
@@ -291,11 +291,11 @@ def same_operations(recorded: Decision, current: Decision) -> bool:
         len(recorded.open) == len(current.open)
         and (recorded.outcome is None) == (current.outcome is None)
         and recorded.noted == current.noted
-        and all(map(same_operation, recorded.open, current.open))
+        and all(map(_same_operation, recorded.open, current.open))
     )
 
 
-def same_operation(then: Effect, now: Effect) -> bool:
+def _same_operation(then: Effect, now: Effect) -> bool:
     return type(then) is type(now) and then.location == now.location and attempt_of(then) == attempt_of(now)
 
 

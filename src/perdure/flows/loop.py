@@ -154,15 +154,16 @@ class FlowLoop(asyncio.AbstractEventLoop):
     def drain(self, ahead: Callable[[object], bool] | None = None) -> None:
         """Run until nothing is ready. Called from a plain callback of the outer loop, never from a task.
 
-        `ahead` is asked about what the only task that is ready awaits, before it is left waiting: True, if that is
-        done. Its last question is about nothing.
+        `ahead`: in a replay, what the only task that is ready comes to await may be known already. It is asked about
+        that, and about None at the end; True: it is done now, and the task goes on without another turn.
         """
         if type(_get_running_loop()) is not FlowLoop:
             with Enclosure():
                 self.drain(ahead)
             return
         _set_running_loop(self)
-        self.ahead = ahead if len(self._ready) == 1 else None
+        if ahead is not None and len(self._ready) == 1:
+            self.ahead = ahead
         turns = 0
         while self._ready:
             ready, self._ready = self._ready, []
@@ -176,7 +177,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
                 raise BadCall(f"the flow ran {TURNS_MAX:,} turns without waiting for anything: it spins")
 
     def stay(self) -> None:
-        """Go ahead no more."""
+        """From here on, what is awaited is waited for."""
         ahead, self.ahead = self.ahead, None
         if ahead is not None:
             ahead(None)
@@ -188,6 +189,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
     def dispose(self) -> None:
         """Close every coroutine where it stands, in its own context: nothing reaches the outer loop."""
         self._closed = True
+        self.ahead = None
         self._ready.clear()
         for task in [task for task in self._tasks if not task.done()]:
             self._ready.append(_Soon(_close, (task.get_coro(),), task.context))
@@ -196,7 +198,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         # Loop, tasks and machine refer to each other: taken apart here, they need no collector.
         self._ready.clear()
         self._tasks = []
-        self._turns, self._places, self.ahead = (), None, None
+        self._turns, self._places = (), None
         self._host = NOBODY
 
     def refuse(self, call: str, where: str) -> NotDurable:
@@ -344,7 +346,7 @@ class _Guarded(Coroutine[Any, Any, Any]):
     def send(self, value: Any) -> Any:
         awaited = self._send(value)
         loop = self._loop
-        while loop.ahead is not None and not loop._ready and loop.ahead(awaited):
+        while loop.ahead is not None and not loop._ready and loop.ahead(awaited) and not loop._ready:
             awaited = self._send(None)
         if type(awaited) is Future and awaited._loop is loop:  # a step: nearly always
             return awaited

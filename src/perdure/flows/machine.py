@@ -27,7 +27,7 @@ from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
 from perdure.kernel.status import Status
 
 from . import scope as scopes
-from .author import limited, same_operation, same_operations
+from .author import limited, same_operations
 from .change import in_order
 from .context import Context as FlowContext
 from .log import Item, Log, Mark
@@ -98,8 +98,8 @@ class FlowMachine:
         self._forced = False
         self._disposed = False
         self.passed_by = 0  # the last delivery in which a removed operation went on
-        self._event: Event | None = None
-        self._location = ""
+        self._event: Event | None = None  # which is delivered now, for the log...
+        self._location = ""  # ...and the operation that it belongs to
         self._asked: Operation | None = None
         self._opened: dict[bytes, Effect] = {}
         self._withdrawn: list[bytes] = []
@@ -110,8 +110,9 @@ class FlowMachine:
     # ---- the contract (perdure.kernel.machine.Machine) -----------------------------------------------------
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
-        self._event = event
-        self._location = self._happened(event, moment)
+        location = self._happened(event, moment)
+        if self.log is not None:
+            self._event, self._location = event, location
         self._run()
         decision = self._decision()
         recorded = self.moment.recorded
@@ -123,6 +124,7 @@ class FlowMachine:
 
     def _remember(self, log: Log, decision: Decision) -> None:
         event, moment, location = self._event, self.moment, self._location
+        assert event is not None
         if type(event) is Message:
             location = self._taken.pop(moment.number, "")
         log.append(Item(moment.number, moment.at, event, decision, location))
@@ -155,6 +157,7 @@ class FlowMachine:
             if operation.future is not None:
                 operation.future.cancel()  # it forgets the task that awaits it, which would hold it in turn
         self._operations.clear()
+        self._asked = None
         self._held.clear()
         self._main = None
         self.loop.dispose()
@@ -303,26 +306,27 @@ class FlowMachine:
         assert self._main is not None
         return bool(self._barriers or self._unsettled or self._cancel_reason is not None or self._main.done())
 
-    def _go_ahead(self, awaited: object) -> bool:
-        """In a replay: answer what the flow awaits at once, if that is what came next. See decision 12.
+    def _go_ahead(self, awaited: Any) -> bool:
+        """In a replay: answer the call that is awaited at once, if its receipt is what came next (decision 12).
 
-        The flow would stop here, and be asked for its decision. It need not be: what it has opened is one call, as
-        recorded, and there is nothing else to say.
+        The flow stops here, nothing else is ready, and all that it asks for is this call: its decision is the recorded
+        one. So it need not be made, and the next delivery is no more than the receipt.
         """
         asked, past = self._asked, self.moment.past
-        if asked is None or asked.future is not awaited or past is None or self._opened or self._withdrawn or self._said:
+        if asked is None or past is None:
+            return False
+        recorded, answered = past.entry.decision, None
+        if asked.future is awaited and not self._opened and not self._withdrawn and self._said is None:
+            answered = past.answer(asked.effect.location, self._operations)
+        if answered is None:
             self._open_asked()
             return False
-        last, location = past.entry, asked.effect.location
-        moment = past.answer(location, self._operations)
-        if moment is None:
-            return False
+        event, moment = answered
         if self.log is not None:
-            self._remember(self.log, last.decision)
-        event = past.entry.event
-        self._asked, self._event, self._location, self.moment = None, event, location, moment
-        self.loop.now = moment.at
-        asked.future.set_result(event.receipt)  # type: ignore[union-attr]
+            self._remember(self.log, recorded)
+            self._event, self._location = event, asked.effect.location
+        self._asked, self.moment, self.loop.now = None, moment, moment.at
+        awaited.set_result(event.receipt)
         return True
 
     def _bound_cleanup(self) -> None:
@@ -432,7 +436,7 @@ class FlowMachine:
         return operation
 
     def ask(self, call: Call, work: object) -> Operation:
-        """The same for a call, in a replay in which its answer may come at once. Only if it does not, it is opened."""
+        """The same for a call in a replay. It is opened when its receipt is not what came next: see `_go_ahead`."""
         if self._disposed:
             raise Evicted
         self._open_asked()

@@ -46,24 +46,23 @@ class Scope:
 
     def claim(self, name: str) -> str:
         """The location of the next operation of this name: `charge`, then `charge#2`."""
-        return self._claim(self.path + _escaped(name), self._strict)
+        location = self.path + _escaped(name)
+        count = self._counts[location] = self._counts.get(location, 0) + 1
+        if count == 1:
+            return location
+        if self._strict:
+            raise RepeatedName(location)
+        return f"{location}#{count}"
 
     def claim_own(self, sign: str) -> str:
         """The location of an operation that has no name of the author's, such as a timer of asyncio."""
-        return self._claim(f"{self.path}&{sign}", False)
+        location = f"{self.path}&{sign}"
+        count = self._counts[location] = self._counts.get(location, 0) + 1
+        return location if count == 1 else f"{location}#{count}"
 
     def claim_version(self, name: str) -> str:
         """The location of a version: it has a count of its own, so that none of the operations is shifted by it."""
         return self.claim_own("version:" + _escaped(name))
-
-    def _claim(self, location: str, strict: bool) -> str:
-        count = self._counts.get(location, 0) + 1
-        self._counts[location] = count
-        if count == 1:
-            return location
-        if strict:
-            raise RepeatedName(location)
-        return f"{location}#{count}"
 
     def iteration(self, location: str, number: int) -> "Scope":
         return Scope(f"{location}/~{number}/", self._strict, self.machine)

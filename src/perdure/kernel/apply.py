@@ -1,7 +1,8 @@
 """The only place where an instance changes state.
 
 `apply` folds one journal entry into an instance. Live delivery and recovery call this same function, so a rebuilt
-instance cannot differ from a live one. Nothing here decides anything: see `kernel.py`.
+instance cannot differ from a live one. For one kind of entry recovery has a shorter way, `apply_run`; that both end in
+the same state is tested after every entry of every simulated world. Nothing here decides anything: see `kernel.py`.
 """
 
 from collections.abc import Iterable
@@ -51,8 +52,8 @@ def apply(instance: Instance, entry: Entry) -> Changed:
 def apply_run(instance: Instance, entries: Iterable[Entry]) -> None:
     """What `apply` does, for plain entries that follow each other: most of a long history.
 
-    A call that the next entry answers leaves no trace, so that not even its id is derived: a receipt that is of no
-    other open intent is of this call.
+    A call that the very next entry answers leaves no trace. So its id is not even derived: a receipt that is of none of
+    the open intents is of that call.
     """
     last: Entry | None = None  # its call is not among the open intents yet
     number = instance.version

@@ -55,7 +55,7 @@ class _Body(msgspec.Struct, array_like=True, gc=False):
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Body)
 _short_decoder = msgspec.msgpack.Decoder(tuple[int, Event, tuple[tuple[Any, ...], ...]])
-_SHORT = 0x93  # the head of an array of three
+_SHORT = 0x93  # the head of an array of three: a body that leaves out the rest, because there is nothing more
 _NOTHING_MORE = ((), (), (), (), (), (), None, None, None, ())
 _CALL = NUMBERS[Call]
 _WAIT = NUMBERS[Wait]
@@ -96,7 +96,7 @@ def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
 def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) -> Entry:
     """The entry of a row. Rows are read in order: `patterns` is the reader's registry and learns from each."""
     payload = unseal(body)
-    if payload[0] == _SHORT:
+    if body[1] == _SHORT:
         number, event, opened = _short_decoder.decode(payload)
         if len(opened) == 1 and len(opened[0]) == 2 and type(event) is Received:  # nearly always
             call = Call(patterns.text(opened[0][1]))  # only a default call needs no more than its location

@@ -28,11 +28,11 @@ class Past:
         self.entry, event = self._left.pop()
         return event, Moment(self.entry.at, self._seed, self.entry.number, self.entry.decision, self)
 
-    def answer(self, location: str, others: Container[bytes]) -> Moment | None:
+    def answer(self, location: str, others: Container[bytes]) -> tuple[Received, Moment] | None:
         """The next delivery, if it is the good receipt of a call that was just asked for at a location.
 
-        Only if that call, with its first attempt, is all that is recorded of the last delivery. `others` are the intents
-        that are open besides it: a receipt that is of none of them is of this call. Anything else stays where it is.
+        Only if that call, in its first attempt, is all that is recorded of the last delivery. `others` are the intents
+        that are open besides: a receipt that is of none of them is of this call. Anything else stays where it is.
         """
         if not self.entry.plain or self.entry.decision.open[0].location != location or not self._left:
             return None
@@ -41,4 +41,4 @@ class Past:
             return None
         self._left.pop()
         self.entry = entry
-        return Moment(entry.at, self._seed, entry.number, entry.decision, self)
+        return event, Moment(entry.at, self._seed, entry.number, entry.decision, self)

@@ -27,19 +27,18 @@ def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalR
     instance = restore(snapshot) if snapshot is not None else Instance(address)
     reader = Patterns(instance.patterns.texts())
     tail: list[Entry] = []
-    run: list[Entry] = []  # plain entries that are not applied yet
+    applied = size = 0
     for seq, id, at, body in rows:
         entry = decode(seq, id, at, body, reader)
-        tail.append(entry)
-        instance.tail_size += len(body)
-        if entry.plain:
-            run.append(entry)
-        else:
-            apply_run(instance, run)
-            run.clear()
+        size += len(body)
+        if not entry.plain:
+            apply_run(instance, tail[applied:])
             apply(instance, entry)
-    apply_run(instance, run)
+            applied = len(tail) + 1
+        tail.append(entry)
+    apply_run(instance, tail[applied:])
     instance.tail = tail
+    instance.tail_size += size
     return instance
 
 
