@@ -3,7 +3,7 @@
 The machine can be thrown away and rebuilt after every entry: from all its entries, one by one
 (`rebuild="journal"`); from its last snapshot and the entries after it (`rebuild="snapshot"`); or from rows, by the
 kernel itself, which lets the machine go ahead (`rebuild="rows"`). What it decides must not depend on that, to the
-last byte.
+last byte. `rebuild="write"` only keeps the rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from perdure.ports.executor import Work
 START = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
 
-Rebuild = Literal["never", "journal", "snapshot", "rows"]
+Rebuild = Literal["never", "journal", "snapshot", "rows", "write"]
 REBUILDS: tuple[Rebuild, ...] = ("never", "journal", "snapshot", "rows")
 
 
@@ -83,11 +83,11 @@ class Rig:
             assert id not in self.open
             self.open[id] = effect
         self.outcome = decision.outcome
-        if self.rebuild == "rows":
+        if self.rebuild in ("rows", "write"):
             self._write(event, moment, decision)
         if self.outcome is None and self.rebuild == "rows":
             self._rebuild_from_rows()
-        elif self.outcome is None and self.rebuild != "never":
+        elif self.outcome is None and self.rebuild in ("journal", "snapshot"):
             self._rebuild()
         return decision
 
