@@ -99,11 +99,12 @@ class Rig:
         apply(self.instance, entry)
 
     def _rebuild_from_rows(self) -> None:
-        before, instance = seen_of(self.machine), fold(self.instance.address, None, self.rows)
+        log = self.machine.log is not None  # else the flow has just begun its first loop
+        before, instance = seen_of(self.machine, log), fold(self.instance.address, None, self.rows)
         assert instance.state() == self.instance.state()
         self.machine.dispose()
         self.machine = rebuild(instance, self.flow)
-        assert seen_of(self.machine) == before
+        assert seen_of(self.machine, log) == before
 
     def _rebuild(self) -> None:
         if self.rebuild == "snapshot":
@@ -220,10 +221,10 @@ def same_in_every_rebuild(flow: perdure.Flow[..., Any], *args: Any, drive: Calla
     return rigs[2]
 
 
-def seen_of(machine: Any) -> tuple[object, ...]:
+def seen_of(machine: Any, log: bool) -> tuple[object, ...]:
     """All that one can see of a machine, besides where its code stands."""
-    log = [] if machine.log is None else machine.log.items
-    items = [(i.number, i.at, i.event, i.decision.open, i.decision.noted, i.location, i.ghost) for i in log]
+    kept = machine.log.items if log else []
+    items = [(i.number, i.at, i.event, i.decision.open, i.decision.noted, i.location, i.ghost) for i in kept]
     operations, mail, undos, paths, losers, barriers = machine._shape()
     shape = operations, mail, undos, sorted(paths), losers, barriers  # `as_completed` makes tasks in any order
     return shape, machine.moment.at, machine.moment.number, machine.loop.now, items
