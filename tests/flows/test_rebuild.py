@@ -258,6 +258,11 @@ async def another_beside(ctx: Context, n: int) -> None:
     await ctx.step("add", echo, n)
 
 
+async def timed(ctx: Context, n: int) -> None:
+    async with asyncio.timeout(5 if n == 6 else None):
+        await ctx.step("add", echo, n)
+
+
 async def cancelled(ctx: Context, n: int) -> None:
     if n == 6:
         task = asyncio.current_task()
@@ -275,7 +280,7 @@ async def ended(ctx: Context, n: int) -> None:
 beside: list[Any] = []
 
 
-@pytest.mark.parametrize("changed", [renamed, slept, noted, sent, another_beside, cancelled, ended])
+@pytest.mark.parametrize("changed", [renamed, slept, noted, sent, another_beside, timed, cancelled, ended])
 def test_a_change_far_into_a_run_of_steps_is_found_where_it_is(changed: Any) -> None:
     @perdure.flow(name="steps")
     async def flow(ctx: Context, count: int) -> None:
@@ -288,4 +293,24 @@ def test_a_change_far_into_a_run_of_steps_is_found_where_it_is(changed: Any) -> 
         rebuild(fold(Address("steps", "k"), None, rows), flow)
 
     beside.clear()
+    assert caught.value.entry == 7
+
+
+def test_a_timer_that_the_new_code_gives_up_earlier_is_found_where_it_is() -> None:
+    def made(last: int) -> perdure.Flow[..., Any]:
+        @perdure.flow(name="timed")
+        async def flow(ctx: Context) -> None:
+            async with asyncio.timeout(1_000) as limit:
+                for n in range(12):
+                    if n == last:
+                        limit.reschedule(None)
+                    await ctx.step("add", echo, n)
+
+        return flow
+
+    rows = rows_of(made(11), answers=9)
+
+    with pytest.raises(Divergence) as caught:
+        rebuild(fold(Address("timed", "k"), None, rows), made(6))
+
     assert caught.value.entry == 7
