@@ -17,6 +17,7 @@ Program = list[Any]
 
 leaves = st.one_of(
     st.just(["step"]),
+    st.tuples(st.just("steps"), st.integers(2, 6)).map(list),
     st.just(["fail"]),
     st.just(["random"]),
     st.tuples(st.just("sleep"), st.integers(0, 5)).map(list),
@@ -60,6 +61,8 @@ async def run(ctx: Context, program: Program) -> Any:  # one case for each kind
     match program:
         case ["step"]:
             return await ctx.step("s", echo, 1)
+        case ["steps", count]:
+            return [(await ctx.step("s", echo, n), str(ctx.now())) for n in range(count)]
         case ["fail"]:
             try:
                 await ctx.step("f", fail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import perdure
 from perdure import Break, Context, Continue, Divergence
 from perdure.kernel.events import Address
+from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 
 from .conftest import Stage, becomes
@@ -209,24 +211,28 @@ def test_code_that_drives_its_own_coroutines_sees_the_same() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> list[str]:
         stops: list[str] = []
-        for n in range(5):
-            await Driven(ctx.step("s", echo, n), stops)
+        for n in range(10):
+            step = ctx.step("s", echo, n)
+            await (Driven(step, stops) if n % 2 else step)
         return stops
 
     assert same_in_every_rebuild(flow, drive=Rig.run).result == ["stops", "answered", "goes on"] * 5
 
 
-def test_a_step_that_is_begun_by_hand_and_left_is_the_same() -> None:
+def test_steps_that_are_begun_by_hand_and_left_or_cut_are_the_same() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> int:
-        left = []
-        for n in range(4):
-            left.append(ctx.step("left", echo, n))
-            left[-1].send(None)  # type: ignore[attr-defined]
-            await ctx.step("s", echo, n)
-        return len([step.close() for step in left])  # type: ignore[attr-defined]
+        begun = []
+        for n in range(8):
+            begun.append(ctx.step("begun", echo, n))
+            begun[-1].send(None)  # type: ignore[attr-defined]
+            if n % 4 == 3:
+                with suppress(asyncio.CancelledError):
+                    begun.pop().throw(asyncio.CancelledError())  # type: ignore[attr-defined]
+            await (ctx.step("s", echo, n) if n % 3 else ctx.sleep("s", 1))
+        return len([step.close() for step in begun])  # type: ignore[attr-defined]
 
-    assert same_in_every_rebuild(flow, drive=Rig.run).result == 4
+    assert same_in_every_rebuild(flow, drive=Rig.run).result == 6
 
 
 # ---- changed code --------------------------------------------------------------------------------------------
@@ -312,5 +318,26 @@ def test_a_timer_that_the_new_code_gives_up_earlier_is_found_where_it_is() -> No
 
     with pytest.raises(Divergence) as caught:
         rebuild(fold(Address("timed", "k"), None, rows), made(6))
+
+    assert caught.value.entry == 7
+
+
+def test_a_step_that_may_now_run_once_only_is_not_answered_with_an_unknown_outcome() -> None:
+    def made(once: bool) -> perdure.Flow[..., Any]:
+        @perdure.flow(name="careless")
+        async def flow(ctx: Context) -> None:
+            for n in range(12):
+                with suppress(perdure.OutcomeUnknown):
+                    await ctx.step.options(once=once and n == 5)("add", echo, n)
+
+        return flow
+
+    rig = Rig(made(once=False), rebuild="write")
+    rig.run_some(5)
+    rig.answer("add#6", Receipt("unknown", error=Failure("ProcessDied", "it died", retry=False)))
+    rig.run_some(2)
+
+    with pytest.raises(Divergence) as caught:
+        rebuild(fold(Address("careless", "k"), None, rig.rows), made(once=True))
 
     assert caught.value.entry == 7

@@ -98,6 +98,7 @@ DECISIONS = st.builds(
     st.none() | st.builds(Stuck, FAILURES, TEXT, st.booleans()),
     st.none() | st.builds(Outcome, st.sampled_from(sorted(TERMINAL)), st.none() | BYTES, st.none() | FAILURES),
     some(TEXT),
+    respond=some(st.tuples(TEXT, BYTES)),
 )
 
 

@@ -353,7 +353,6 @@ class _Guarded(Coroutine[Any, Any, Any]):
         return self._checked(awaited)
 
     def throw(self, *error: Any) -> Any:
-        self._loop.stay()
         return self._checked(self._coro.throw(*error))
 
     def close(self) -> None:

@@ -289,7 +289,7 @@ class FlowMachine:
 
     def _run(self) -> None:
         try:
-            self.loop.drain(None if self.moment.past is None or self._is_held_up() else self._go_ahead)
+            self.loop.drain(None if self.moment.past is None else self._go_ahead)
         except SystemExit as error:
             raise BadCall(f"the flow raised SystemExit({error.code}): a flow cannot end the process") from error
         assert self._main is not None
@@ -301,11 +301,6 @@ class FlowMachine:
         if (done or self._cancel_reason is not None) and (self._losers or not done):
             self._bound_cleanup()
 
-    def _is_held_up(self) -> bool:
-        """Whether more than the flow's own code has a say in what is decided now."""
-        assert self._main is not None
-        return bool(self._barriers or self._unsettled or self._cancel_reason is not None or self._main.done())
-
     def _go_ahead(self, awaited: Any) -> bool:
         """In a replay: answer the call that is awaited at once, if its receipt is what came next (decision 12).
 
@@ -316,7 +311,7 @@ class FlowMachine:
         if asked is None or past is None:
             return False
         recorded, answered = past.entry.decision, None
-        if asked.future is awaited and not self._opened and not self._withdrawn and self._said is None:
+        if asked.future is awaited and not (self._opened or self._withdrawn or self._said or asked.settle):
             answered = past.answer(asked.effect.location, self._operations)
         if answered is None:
             self._open_asked()
@@ -602,7 +597,6 @@ class FlowMachine:
             self._undos.forget(loop, number - keep + 1)
         if self.log is None:
             return
-        self._open_asked()
         alive = [operation.effect.location for operation in self._operations.values()]
         alive += [task.path for task in self.loop.pending()]
         self.log.prune(loop, keep, alive)

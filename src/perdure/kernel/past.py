@@ -29,7 +29,7 @@ class Past:
         return event, Moment(self.entry.at, self._seed, self.entry.number, self.entry.decision, self)
 
     def answer(self, location: str, others: Container[bytes]) -> tuple[Received, Moment] | None:
-        """The next delivery, if it is the good receipt of a call that was just asked for at a location.
+        """The next delivery, if it is the receipt of a call that was just asked for at a location.
 
         Only if that call, in its first attempt, is all that is recorded of the last delivery. `others` are the intents
         that are open besides: a receipt that is of none of them is of this call. Anything else stays where it is.
@@ -37,7 +37,7 @@ class Past:
         if not self.entry.plain or self.entry.decision.open[0].location != location or not self._left:
             return None
         entry, event = self._left[-1]
-        if type(event) is not Received or event.receipt.status != "ok" or event.intent in others:
+        if type(event) is not Received or event.intent in others:
             return None
         self._left.pop()
         self.entry = entry
