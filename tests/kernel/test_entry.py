@@ -139,6 +139,12 @@ def test_only_such_an_entry_is_read_as_plain(event, effects):
     assert msgspec.structs.replace(found, plain=False) == entry
 
 
+def test_an_entry_that_says_nothing_but_a_response_comes_back_equal():
+    entry, body = written(Received(b"i", Receipt("ok")), Decision(respond=(("m1", b"v"),)))
+
+    assert decode(7, 3, 99, body, Patterns()) == entry
+
+
 def test_a_row_with_all_its_fields_written_out_reads_the_same():
     event, decision = Received(b"i" * 16, Receipt("ok", b"v")), Decision((Call("add#2"),))
     every = (5, event, ((0, (0, 2)),), (), (), (), (), (), (), None, None, None, ())

@@ -158,8 +158,7 @@ async def _step(  # noqa: PLR0917  # called once, at every step
         # A crash uses up an attempt; one crash is always survived, but by a step that may run once only.
         allowed = 1 if options.once else max(2, options.retries + 2 - attempt)
         call = Call(location, attempt, executor, timeout, allowed, params, options.ephemeral)
-        ahead = machine.loop.ahead is not None and attempt == 1
-        operation = machine.ask(call, work) if ahead else machine.open(call, work)
+        operation = machine.open(call, work) if machine.loop.ahead is None else machine.ask(call, work)
         assert operation.future is not None
         if options.once and options.unknown == "stuck":
             operation.settle, operation.returns = True, returns

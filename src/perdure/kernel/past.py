@@ -31,8 +31,8 @@ class Past:
     def answer(self, location: str, others: Container[bytes]) -> tuple[Received, Moment] | None:
         """The next delivery, if it is the receipt of a call that was just asked for at a location.
 
-        Only if that call, in its first attempt, is all that is recorded of the last delivery. `others` are the intents
-        that are open besides: a receipt that is of none of them is of this call. Anything else stays where it is.
+        Only if that call is all that is recorded of the last delivery. `others` are the intents that are open besides:
+        a receipt that is of none of them is of this call. Anything else stays where it is.
         """
         if not self.entry.plain or self.entry.decision.open[0].location != location or not self._left:
             return None
