@@ -46,7 +46,7 @@ sim: $(READY) ## simulate SEEDS worlds full of crashes (default 2000)
 bench: $(READY) ## measure speed, and write bench/RESULTS.md
 	$(BIN)/python -m bench
 
-bench-quick: $(READY) ## measure speed in under a minute
+bench-quick: $(READY) ## measure speed in a minute
 	$(BIN)/python -m bench --quick
 
 fmt: $(READY) ## format the code and fix what the linter can fix

@@ -47,10 +47,12 @@ def main() -> int:
         print(json.dumps(report.as_data(floors, runs, settings), indent=1))
     else:
         print(report.as_text(table))
+        for title, lines in report.curves(runs):
+            print(f"\n{title}\n{report.curve_as_text(lines)}")
     warning = report.busy(floors, load)
     _say(warning)
     if chosen == list(STANDARD) and not options.json:
-        RESULTS.write_text(report.document(table, settings, warning), "utf-8")
+        RESULTS.write_text(report.document(table, runs, settings, warning), "utf-8")
         _say(f"written to {RESULTS}")
     return 0
 
@@ -81,8 +83,8 @@ def _chosen(options: argparse.Namespace) -> list[Workload]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure perdure against the floor of SQLite.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, such as W2 (default: W1 to W7)")
-    parser.add_argument("--quick", action="store_true", help="W1 to W3, 3 passes: under a minute")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, such as W2 (default: W1 to W7, W9)")
+    parser.add_argument("--quick", action="store_true", help="W1 to W3, W9 in small, 3 passes: a minute")
     parser.add_argument("--growth", action="store_true", help="W8 as well: how costs grow")
     parser.add_argument("--passes", type=int, help="how often (default 5)")
     parser.add_argument("--dir", help="where databases are made: names the disk (default: build/bench of the checkout)")

@@ -38,7 +38,7 @@ class Bar:
         return value <= self.value if self.sign == "<=" else value < self.value
 
 
-Unit = Literal["/s", "µs", "ms", "s", "MB", "%", "x", "commits", ""]
+Unit = Literal["/s", "µs", "ms", "s", "KB", "MB", "%", "x", "commits", ""]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,15 @@ class Pass:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """How some figures go along a workload: of the figure `rss`, point 3 is the measure `rss@3`."""
+
+    along: str
+    points: Mapping[int, str]  # what each point is called
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
 class Workload:
     """`systems`: one function per system, by its name. A peer is one more function in the workload's file."""
 
@@ -80,6 +89,7 @@ class Workload:
     systems: Mapping[str, System]
     once: bool = False  # heavy, and of a kind that a busy machine does not change: one pass is enough
     needs_floor: bool = True
+    curve: Curve | None = None
 
 
 def percentiles(seconds: Sequence[float]) -> Measures:
@@ -97,3 +107,12 @@ def latencies(*names: str) -> tuple[Figure, ...]:
 def in_commits(found: Measures, commit_seconds: float) -> Measures:
     """The measures, and each of them in units of a commit."""
     return {**found, **{f"{name}_commits": value / commit_seconds for name, value in found.items()}}
+
+
+def memory() -> Measures:
+    """Resident memory now and at its highest, in bytes; nothing where there is no /proc."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return {}
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return {name: int(lines[field].split()[0]) * 1024 for name, field in (("rss", "VmRSS"), ("peak", "VmHWM"))}

@@ -15,7 +15,7 @@ from typing import Any, Final
 import apsw
 
 from bench import floor
-from bench.measure import Bar, Figure, Pass, Unit, Workload
+from bench.measure import Bar, Curve, Figure, Measures, Pass, Unit, Workload
 
 COLUMNS: Final = ("", "figure", "median", "range", "bar")
 SCALES: Final[dict[Unit, tuple[float, str]]] = {
@@ -23,12 +23,15 @@ SCALES: Final[dict[Unit, tuple[float, str]]] = {
     "µs": (1e6, " µs"),
     "ms": (1e3, " ms"),
     "s": (1, " s"),
+    "KB": (1e-3, " KB"),
     "MB": (1e-6, " MB"),
     "%": (100, " %"),
     "x": (1, " x"),
     "commits": (1, ""),
     "": (1, ""),
 }
+
+BAR_LENGTH: Final = 12
 
 BUSY: Final = 1.5
 """A floor that varies by more than this within one run measures the neighbours."""
@@ -115,6 +118,34 @@ def as_markdown(table: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def curves(runs: Runs) -> Iterator[tuple[str, list[Row]]]:
+    """For each workload with a curve, a title and its lines, the first of them the heads of the columns."""
+    for workload, system, passes in runs:
+        curve = workload.curve
+        if curve is not None and passes:
+            lines = [(curve.along, *(figure.label for figure in curve.figures))]
+            columns = [_column(curve, figure, passes[0].measures) for figure in curve.figures]
+            lines += zip(curve.points.values(), *columns, strict=True)
+            yield f"{workload.name}: {workload.title}, {system}", lines
+
+
+def _column(curve: Curve, figure: Figure, measures: Measures) -> list[str]:
+    """The values, each with a bar as long as its share of the highest."""
+    values = [measures.get(f"{figure.measure}@{point}", 0.0) for point in curve.points]
+    highest = max(values) or 1
+    return [f"{_text(value, figure.unit)} {'▇' * round(BAR_LENGTH * value / highest)}" for value in values]
+
+
+def curve_as_text(lines: Sequence[Row]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def curve_as_markdown(lines: Sequence[Row]) -> str:
+    head, *rest = ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join([head, "|---:" + "|---" * (len(lines[0]) - 1) + "|", *rest])
+
+
 def as_data(floors: Sequence[Pass], runs: Runs, settings: dict[str, str]) -> dict[str, Any]:
     return {
         "settings": settings,
@@ -183,7 +214,8 @@ def _processor() -> str:
     return platform.machine()
 
 
-def document(table: Sequence[Row], settings: dict[str, str], warning: str) -> str:
+def document(table: Sequence[Row], runs: Runs, settings: dict[str, str], warning: str) -> str:
+    along = "".join(f"\n## {title}\n\n{curve_as_markdown(lines)}\n" for title, lines in curves(runs))
     loud = f"\n**{warning}**\n" if warning else ""
     facts = "\n".join(f"- {name}: {value}" for name, value in settings.items())
     return f"""# Results
@@ -198,7 +230,7 @@ workload is for stands at the top of its file in `bench/workloads/`; how to read
 
 Median and range are over the passes. A ratio is taken within a pass, against the floor measured right before
 and right after it.
-
-Again: `make bench` (all), `make bench-quick` (W1 to W3, under a minute), `python -m bench W2 --passes 9`
+{along}
+Again: `make bench` (all), `make bench-quick` (W1 to W3, W9 in small: a minute), `python -m bench W2 --passes 9`
 (some).
 """

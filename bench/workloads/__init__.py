@@ -13,6 +13,8 @@ from . import (
     w7_sleepers,
     w8_history,
     w8_instances,
+    w9_loop,
+    w9_rebuild,
 )
 
 STANDARD: tuple[Workload, ...] = (
@@ -24,8 +26,10 @@ STANDARD: tuple[Workload, ...] = (
     w6_recovery.WORKLOAD,
     w7_install.WORKLOAD,
     w7_sleepers.WORKLOAD,
+    w9_rebuild.WORKLOAD,
+    w9_loop.WORKLOAD,
 )
 GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD)
-QUICK: tuple[Workload, ...] = STANDARD[:3]
+QUICK: tuple[Workload, ...] = (*STANDARD[:3], w9_rebuild.TINY, w9_loop.TINY)
 
-BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH)}
+BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH, *QUICK)}

@@ -18,7 +18,7 @@ import apsw
 
 import perdure
 from bench.engines import DATABASE, engine
-from bench.measure import Bar, Figure, Measures, Workload, verify
+from bench.measure import Bar, Figure, Measures, Workload, memory, verify
 
 FLOWS = 100_000
 AT_ONCE = 1_000
@@ -65,7 +65,7 @@ async def _start(place: Path) -> Measures:
         began = time.perf_counter()
         for _ in range(FLOWS // AT_ONCE):
             await asyncio.gather(*(opened.start(sleeper) for _ in range(AT_ONCE)))
-        return {"starts": FLOWS / (time.perf_counter() - began), **_memory()}
+        return {"starts": FLOWS / (time.perf_counter() - began), **memory()}
 
 
 async def _open(place: Path) -> Measures:
@@ -74,16 +74,7 @@ async def _open(place: Path) -> Measures:
         seconds = time.perf_counter() - began
         newest = await opened.instances(limit=1)
         verify(newest[0].status == "waiting", f"the newest flow is {newest[0].status}")
-        return {"open": seconds, **_memory()}
-
-
-def _memory() -> Measures:
-    """Resident memory now and at its highest, in bytes; nothing where there is no /proc."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return {}
-    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-    return {name: int(lines[field].split()[0]) * 1024 for name, field in (("rss", "VmRSS"), ("peak", "VmHWM"))}
+        return {"open": seconds, **memory()}
 
 
 WORKLOAD = Workload(

@@ -2,7 +2,8 @@
 
 `stage` is each store with a hot cache and with none at all (everything is evicted after every commit): a
 replayed flow must behave exactly like a hot one. `disk` is the same on SQLite only, for tests that restart.
-When an engine is closed, the whole history of each of its instances is replayed, and every decision compared.
+When an engine is closed, the whole history of each of its instances is replayed, and every decision compared; and
+it is rebuilt as the kernel does it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import msgspec
 import pytest
 
 import perdure
-from perdure.kernel.events import Rewound, Started
+from perdure.kernel.events import Address, Rewound, Started
 from perdure.kernel.moment import Moment
-from perdure.kernel.replay import deliveries
+from perdure.kernel.replay import deliveries, fold, rebuild
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter
 from tests.entries import entries_of
@@ -56,7 +57,8 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
     """Every history, replayed from its first entry, decides what it decided then."""
     known = Workflows(workflows)
     for head in await engine.queries.heads(Filter(limit=1000)):
-        entries = entries_of(await engine.queries.history(head.id))
+        rows = await engine.queries.history(head.id)
+        entries = entries_of(rows)
         started = entries[0].event
         assert isinstance(started, Started)
         workflow = known.of(head.workflow, head.version)
@@ -72,6 +74,8 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
                 recorded = msgspec.structs.replace(decided, intents=())
                 assert recorded == entry.decision, f"{head.workflow}/{head.key}, entry {entry.number}"
         machine.dispose()
+        if not event_is_cancel_of_stuck(entries):
+            rebuild(fold(Address(head.workflow, head.key), None, rows), workflow).dispose()
 
 
 def event_is_cancel_of_stuck(entries: list[Any]) -> bool:

@@ -1,8 +1,9 @@
 """A flow without an engine: its machine, a clock that stands still, steps that are done when the rig says so.
 
-The machine can be thrown away and rebuilt after every entry: from all its entries (`rebuild="journal"`), or
-from its last snapshot and the entries after it (`rebuild="snapshot"`). What it decides must not depend on
-that, to the last byte.
+The machine can be thrown away and rebuilt after every entry: from all its entries, one by one
+(`rebuild="journal"`); from its last snapshot and the entries after it (`rebuild="snapshot"`); or from rows, by the
+kernel itself, which lets the machine go ahead (`rebuild="rows"`). What it decides must not depend on that, to the
+last byte. `rebuild="write"` only keeps the rows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import perdure
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import Fatal
 from perdure.executors.info import NO_WORK
+from perdure.kernel.apply import apply
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Call, Child, Effect, attempt_of, due_of
@@ -25,18 +27,21 @@ from perdure.kernel.entry import Entry, pack
 from perdure.kernel.entry import encode as encode_entry
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started
 from perdure.kernel.identity import Identity
+from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Rebuild as MustRebuild
 from perdure.kernel.moment import Moment
 from perdure.kernel.past import Behind
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
+from perdure.kernel.replay import fold, rebuild
 from perdure.ports.executor import Work
 
 START = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
 
-Rebuild = Literal["never", "journal", "snapshot"]
+Rebuild = Literal["never", "journal", "snapshot", "rows", "write"]
+REBUILDS: tuple[Rebuild, ...] = ("never", "journal", "snapshot", "rows")
 
 
 class Rig:
@@ -65,6 +70,8 @@ class Rig:
         self.replayed_max = 0
         self.code_changed = False
         self.booms = booms  # so many steps named boom fail
+        self.instance = Instance(Address(flow.name, "k"))
+        self.rows: list[JournalRow] = []
         self.deliver(Started(flow.name, "k", flow.encode_input(args, {}), b"seed" * 4, "1"))
 
     def _machine(self, snapshot: bytes | None) -> Any:
@@ -88,9 +95,28 @@ class Rig:
             assert id not in self.open
             self.open[id] = effect
         self.outcome = decision.outcome
-        if self.outcome is None and self.rebuild != "never":
+        if self.rebuild in ("rows", "write"):
+            self._write(event, moment, decision)
+        if self.outcome is None and self.rebuild == "rows":
+            self._rebuild_from_rows()
+        elif self.outcome is None and self.rebuild in ("journal", "snapshot"):
             self._rebuild()
         return decision
+
+    def _write(self, event: Event, moment: Moment, decision: Decision) -> None:
+        """The row that a kernel would write, and what it would make of the instance."""
+        packed, fresh = pack(decision.open, self.instance.patterns)
+        entry = Entry(moment.number, 1, moment.number, moment.at, event, decision, (), fresh)
+        self.rows.append(JournalRow(entry.seq, 1, entry.at, encode_entry(entry, packed)))
+        apply(self.instance, entry)
+
+    def _rebuild_from_rows(self) -> None:
+        log = self.machine.log is not None  # else the flow has just begun its first loop
+        before, instance = seen_of(self.machine, log), fold(self.instance.address, None, self.rows)
+        assert instance.state() == self.instance.state()
+        self.machine.dispose()
+        self.machine = rebuild(instance, self.flow)
+        assert seen_of(self.machine, log) == before
 
     def _rebuild(self) -> None:
         if self.rebuild == "snapshot":
@@ -234,7 +260,7 @@ def finished(value: Any) -> Any:
 
 def same_in_every_rebuild(flow: perdure.Flow[..., Any], *args: Any, drive: Callable[[Rig], Any]) -> Rig:
     """Drive a flow hot, replayed after each entry, and restored after each: the same entries each time."""
-    rigs = [Rig(flow, *args, rebuild=rebuild) for rebuild in ("never", "journal", "snapshot")]
+    rigs = [Rig(flow, *args, rebuild=rebuild) for rebuild in REBUILDS]
     results = [drive(rig) for rig in rigs]
     for rig, result in zip(rigs, results, strict=True):
         assert result == results[0]
@@ -256,6 +282,15 @@ def changed(old: Any, new: Any, drive: Callable[[Rig], Any], then: Callable[[Rig
         decision = rig.machine.deliver(event, again)
         assert not rig.flow.differs(recorded, decision), (recorded, decision)
     return then(rig)
+
+
+def seen_of(machine: Any, log: bool) -> tuple[object, ...]:
+    """All that one can see of a machine, besides where its code stands."""
+    kept = machine.log.items if log else []
+    items = [(i.number, i.at, i.event, i.decision.open, i.decision.noted, i.location, i.ghost) for i in kept]
+    operations, mail, undos, paths, losers, barriers = machine._shape()
+    shape = operations, mail, undos, sorted(paths), losers, barriers  # `as_completed` makes tasks in any order
+    return shape, machine.moment.at, machine.moment.number, machine.loop.now, items
 
 
 def value_of(data: bytes | None) -> Any:

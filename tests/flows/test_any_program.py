@@ -17,12 +17,13 @@ from perdure.flows.machine import FlowMachine
 from perdure.kernel.difference import Difference
 from perdure.kernel.events import Started
 
-from .rig import Rig
+from .rig import REBUILDS, Rig
 
 Program = list[Any]
 
 leaves = st.one_of(
     st.just(["step"]),
+    st.tuples(st.just("steps"), st.integers(2, 6)).map(list),
     st.just(["fail"]),
     st.just(["random"]),
     st.tuples(st.just("sleep"), st.integers(0, 5)).map(list),
@@ -70,6 +71,8 @@ async def run(ctx: Context, program: Program) -> Any:  # one case for each kind
             return await ctx.step("boom", echo, 3)
         case ["done"]:
             return await ctx.step.options(undo=echo)("d", echo, 4)
+        case ["steps", count]:
+            return [(await ctx.step("s", echo, n), str(ctx.now())) for n in range(count)]
         case ["fail"]:
             try:
                 await ctx.step("f", fail)
@@ -155,12 +158,12 @@ def drive(rig: Rig, program: Program, mail: list[str], cancel_at: int) -> Any:
 def test_any_program_decides_the_same_however_often_it_is_rebuilt(
     program: Program, mail: list[str], seed: int, cancel_at: int
 ) -> None:
-    rigs = [Rig(interpreter, program, rebuild=r, seed=seed) for r in ("never", "journal", "snapshot")]
+    rigs = [Rig(interpreter, program, rebuild=rebuild, seed=seed) for rebuild in REBUILDS]
 
     results = [drive(rig, program, mail, cancel_at) for rig in rigs]
 
-    assert results[1] == results[2] == results[0]
-    assert rigs[1].entries == rigs[2].entries == rigs[0].entries
+    assert results[1] == results[2] == results[3] == results[0]
+    assert rigs[1].entries == rigs[2].entries == rigs[3].entries == rigs[0].entries
 
 
 @settings(max_examples=150, deadline=None)
@@ -203,12 +206,12 @@ failing = st.recursive(st.one_of(leaves, st.just(["boom"]), st.just(["done"])), 
 def test_any_program_that_is_rewound_and_retried_decides_the_same_however_often_it_is_rebuilt(
     program: Program, mail: list[str], seed: int, rewinds: list[int], booms: int
 ) -> None:
-    rigs = [Rig(interpreter, program, rebuild=r, seed=seed, booms=booms) for r in ("never", "journal", "snapshot")]
+    rigs = [Rig(interpreter, program, rebuild=r, seed=seed, booms=booms) for r in REBUILDS]
 
     for rig in rigs:
         wander(rig, mail, rewinds, seed)
 
-    assert rigs[1].entries == rigs[2].entries == rigs[0].entries
+    assert rigs[1].entries == rigs[2].entries == rigs[3].entries == rigs[0].entries
 
 
 def wander(rig: Rig, mail: list[str], rewinds: list[int], seed: int) -> None:

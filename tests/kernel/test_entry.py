@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.codec import seal, unseal
 from perdure.errors import Corrupt
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Send, Stuck
 from perdure.kernel.effects import KINDS, Call, Child, Timer, Wait
@@ -96,6 +98,7 @@ DECISIONS = st.builds(
     st.none() | st.builds(Stuck, FAILURES, TEXT, st.booleans()),
     st.none() | st.builds(Outcome, st.sampled_from(sorted(TERMINAL)), st.none() | BYTES, st.none() | FAILURES),
     some(TEXT),
+    respond=some(st.tuples(TEXT, BYTES)),
 )
 
 
@@ -110,6 +113,45 @@ def test_an_entry_comes_back_equal(event, decision, held):
     entry, body = written(event, decision, held)
 
     assert decode(7, 3, 99, body, Patterns()) == entry
+
+
+@given(BYTES, RECEIPTS, st.integers(2, 10**9), st.integers(1, 10**6))
+def test_a_receipt_that_leads_to_one_call_is_three_fields_and_comes_back_equal(intent, receipt, number, ordinal):
+    event, decision = Received(intent, receipt), Decision((Call(f"add#{ordinal}"),))
+    entry = Entry(7, 3, number, 99, event, decision)
+    packed, fresh = pack(decision.open, Patterns(["add#"]))
+
+    body = encode(entry, packed)
+
+    found = decode(7, 3, 99, body, Patterns(["add#"]))
+    assert not fresh and len(msgspec.msgpack.decode(unseal(body))) == 3
+    assert found.plain and msgspec.structs.replace(found, plain=False) == entry
+
+
+@given(EVENTS, some(EFFECTS))
+def test_only_such_an_entry_is_read_as_plain(event, effects):
+    packed, fresh = pack(effects, Patterns())
+    entry = Entry(7, 3, 5, 99, event, Decision(effects))
+
+    found = decode(7, 3, 99, encode(entry, packed), Patterns(fresh))
+
+    assert found.plain == (type(event) is Received and effects == (Call(effects[0].location),) if effects else False)
+    assert msgspec.structs.replace(found, plain=False) == entry
+
+
+def test_an_entry_that_says_nothing_but_a_response_comes_back_equal():
+    entry, body = written(Received(b"i", Receipt("ok")), Decision(respond=(("m1", b"v"),)))
+
+    assert decode(7, 3, 99, body, Patterns()) == entry
+
+
+def test_a_row_with_all_its_fields_written_out_reads_the_same():
+    event, decision = Received(b"i" * 16, Receipt("ok", b"v")), Decision((Call("add#2"),))
+    every = (5, event, ((0, (0, 2)),), (), (), (), (), (), (), None, None, None, ())
+
+    found = decode(7, 3, 99, seal(msgspec.msgpack.encode(every)), Patterns(["add#"]))
+
+    assert found == Entry(7, 3, 5, 99, event, decision)
 
 
 @given(EVENTS, DECISIONS)

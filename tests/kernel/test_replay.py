@@ -1,13 +1,18 @@
 """Replay: the journal alone rebuilds an instance, and a machine that changed its mind is noticed."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.errors import Divergence
-from perdure.kernel.apply import SEEN_MAX, apply
-from perdure.kernel.decision import NOTHING
-from perdure.kernel.entry import Entry
-from perdure.kernel.events import Address, Message, Retried
+from perdure.kernel.apply import SEEN_MAX, apply, apply_run
+from perdure.kernel.batch import JournalRow
+from perdure.kernel.decision import NOTHING, Decision
+from perdure.kernel.effects import Call
+from perdure.kernel.entry import Entry, encode, pack
+from perdure.kernel.events import Address, Message, Received, Retried, Started
 from perdure.kernel.instance import Instance
+from perdure.kernel.receipt import Receipt
 from perdure.kernel.replay import fold, rebuild
 from tests.kernel.machines import Told, World
 
@@ -151,3 +156,39 @@ def test_the_version_is_the_number_of_entries_and_the_rows_rebuild_it():
 
     assert live.version == 6 == len(world.histories[live.id])
     assert fold(live.address, None, world.histories[live.id]).state() == live.state()
+
+
+@given(st.integers(1, 4), st.lists(st.integers(0, 9), max_size=30), st.integers(0, 30))
+def test_runs_of_plain_entries_fold_to_the_state_that_they_make_one_by_one(calls, answered, noted):
+    """Some calls are open at once; each entry answers any of them and opens the next. One entry is a message."""
+    one_by_one, rows = Instance(Address("w", "k")), list[JournalRow]()
+
+    def write(event, *locations):
+        number = one_by_one.version + 1
+        decision = Decision(tuple(Call(location) for location in locations))
+        packed, fresh = pack(decision.open, one_by_one.patterns)
+        entry = Entry(number, 1, number, number, event, decision, (), fresh)
+        rows.append(JournalRow(number, 1, number, encode(entry, packed)))
+        apply(one_by_one, entry)
+
+    write(Started("w", "k", b"", b"seed"), *(f"add#{n}" for n in range(1, calls + 1)))
+    for n, choice in enumerate(answered):
+        if n == noted:
+            write(Message("m", b""))
+        open = list(one_by_one.open)
+        write(Received(open[choice % len(open)], Receipt("ok")), f"add#{calls + n + 1}")
+
+    folded = fold(one_by_one.address, None, rows)
+
+    assert folded.patterns.texts() == ["add#"]
+    assert folded.state() == one_by_one.state() and list(folded.open) == list(one_by_one.open)
+    assert len(folded.tail or ()) == len(rows) and folded.tail_size == sum(len(row.body) for row in rows)
+
+
+def test_a_plain_entry_out_of_its_order_is_refused():
+    instance = Instance(Address("w", "k"))
+    apply(instance, Entry(1, 1, 1, 1, Started("w", "k", b"", b"seed"), Decision((Call("add#1"),)), (), ("add#",)))
+    receipt = Received(next(iter(instance.open)), Receipt("ok"))
+
+    with pytest.raises(ValueError, match="entry 3 cannot follow entry 1"):
+        apply_run(instance, [Entry(3, 1, 3, 3, receipt, Decision((Call("add#2"),)), plain=True)])

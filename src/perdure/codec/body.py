@@ -9,6 +9,7 @@ is `NewerFormat`, never a guess. The checksum is looked at first: a damaged form
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 from zlib import crc32
 
@@ -18,6 +19,7 @@ FORMAT: Final = 1
 
 _FORMAT_BYTE: Final = bytes((FORMAT,))
 _FORMAT_CRC: Final = crc32(_FORMAT_BYTE)
+_checksum_at: Final = Struct(">I").unpack_from
 
 
 def seal(payload: bytes) -> bytes:
@@ -27,12 +29,15 @@ def seal(payload: bytes) -> bytes:
 
 def unseal(data: bytes) -> bytes:
     """The payload of a stored body."""
+    payload = data[1:-4]
+    if len(data) > 4 and data[0] == FORMAT and crc32(payload, _FORMAT_CRC) == _checksum_at(data, -4)[0]:
+        return payload
+    raise _refusal(data)
+
+
+def _refusal(data: bytes) -> Exception:
     if len(data) < 5:
-        raise Corrupt(f"{len(data)} bytes are too few for any body")
-    if crc32(data[:-4]) != int.from_bytes(data[-4:], "big"):
-        raise Corrupt(f"the checksum of {len(data)} bytes does not match")
-    if data[0] != FORMAT:
-        if data[0] > FORMAT:
-            raise NewerFormat(data[0], FORMAT)
-        raise Corrupt(f"there is no format {data[0]}")
-    return data[1:-4]
+        return Corrupt(f"{len(data)} bytes are too few for any body")
+    if crc32(data[:-4]) != _checksum_at(data, -4)[0]:
+        return Corrupt(f"the checksum of {len(data)} bytes does not match")
+    return NewerFormat(data[0], FORMAT) if data[0] > FORMAT else Corrupt(f"there is no format {data[0]}")

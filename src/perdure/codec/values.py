@@ -78,6 +78,8 @@ def decode(data: bytes) -> Any:
         small = _SMALL.get(data, _ABSENT)
         if small is not _ABSENT:
             return small
+        if size == 6 and data[3] == 0x19:
+            return data[4] << 8 | data[5]
     try:
         if 4 < size < 28 and data[3] == 0x60 + size - 4:
             return data[4:].decode()

@@ -28,7 +28,7 @@ from perdure.codec import Signature, decode, encode
 from perdure.errors import BadCall, NotAFlow, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
-from perdure.kernel.effects import attempt_of
+from perdure.kernel.effects import Effect, attempt_of
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.problem import Hook
@@ -262,11 +262,11 @@ class Flow(Generic[P, R]):
         return FlowMachine(self, address, snapshot)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
-        return (
-            not same_operations(recorded, current)
-            or recorded.withdraw != current.withdraw
-            or [(send.to, send.name) for send in recorded.send] != [(send.to, send.name) for send in current.send]
-        )
+        if not same_operations(recorded, current) or recorded.withdraw != current.withdraw:
+            return True
+        if not recorded.send and not current.send:
+            return False
+        return [(send.to, send.name) for send in recorded.send] != [(send.to, send.name) for send in current.send]
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
         from .advice import explain
@@ -321,11 +321,12 @@ def same_operations(recorded: Decision, current: Decision) -> bool:
         len(recorded.open) == len(current.open)
         and (recorded.outcome is None) == (current.outcome is None)
         and recorded.noted == current.noted
-        and all(
-            type(then) is type(now) and then.location == now.location and attempt_of(then) == attempt_of(now)
-            for then, now in zip(recorded.open, current.open, strict=True)
-        )
+        and all(map(_same_operation, recorded.open, current.open))
     )
+
+
+def _same_operation(then: Effect, now: Effect) -> bool:
+    return type(then) is type(now) and then.location == now.location and attempt_of(then) == attempt_of(now)
 
 
 FlowFunction = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]

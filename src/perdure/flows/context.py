@@ -174,7 +174,7 @@ async def _step(  # noqa: PLR0917  # called at every step
         allowed = 1 if options.once else max(2, options.retries + 2 - attempt)
         life = 0 if machine.lives is None else machine.lives.of(location)
         call = Call(location, attempt, executor, timeout, allowed, params, options.ephemeral, life)
-        operation = machine.open(call, work)
+        operation = machine.open(call, work) if machine.loop.ahead is None else machine.ask(call, work)
         assert operation.future is not None
         if options.once and options.unknown == "stuck":
             operation.settle, operation.returns = True, returns

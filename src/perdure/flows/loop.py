@@ -71,6 +71,10 @@ class FlowTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         return self._number
 
+    def cancel(self, msg: Any = None) -> bool:
+        self.get_loop().stay()  # type: ignore[attr-defined]  # whoever cancels itself ends at its next await
+        return super().cancel(msg)
+
 
 class FlowFuture(asyncio.Future[Any]):
     """A future whose hash is a number of the scope that first puts it into a set."""
@@ -143,25 +147,40 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self.now = 0
         self.started_at = 0
         self.refused: NotDurable | None = None
+        self.ahead: Callable[[object], bool] | None = None
 
     # ---- driving -------------------------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Run until nothing is ready. Called from a plain callback of the outer loop, never from a task."""
+    def drain(self, ahead: Callable[[object], bool] | None = None) -> None:
+        """Run until nothing is ready. Called from a plain callback of the outer loop, never from a task.
+
+        `ahead`: in a replay, what the only task that is ready comes to await may be known already. It is asked about
+        that, and about None at the end; True: it is done now, and the task goes on without another turn.
+        """
         if type(_get_running_loop()) is not FlowLoop:
             with Enclosure():
-                self.drain()
+                self.drain(ahead)
             return
         _set_running_loop(self)
+        if ahead is not None and len(self._ready) == 1:
+            self.ahead = ahead
         turns = 0
         while self._ready:
             ready, self._ready = self._ready, []
             for soon in ready:
                 if not soon.dropped:
                     soon.context.run(soon.callback, *soon.args)
+            if self.ahead is not None:
+                self.stay()
             turns += len(ready)
             if turns >= TURNS_MAX:
                 raise BadCall(f"the flow ran {TURNS_MAX:,} turns without waiting for anything: it spins")
+
+    def stay(self) -> None:
+        """From here on, what is awaited is waited for."""
+        ahead, self.ahead = self.ahead, None
+        if ahead is not None:
+            ahead(None)
 
     def salt(self, seed: bytes) -> None:
         """Tasks of different flows get different hashes: asyncio keeps all tasks of a process in one set."""
@@ -170,6 +189,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
     def dispose(self) -> None:
         """Close every coroutine where it stands, in its own context: nothing reaches the outer loop."""
         self._closed = True
+        self.ahead = None
         self._ready.clear()
         for task in [task for task in self._tasks if not task.done()]:
             self._ready.append(_Soon(_close, (task.get_coro(),), task.context))
@@ -324,8 +344,13 @@ class _Guarded(Coroutine[Any, Any, Any]):
         self._send = coro.send
 
     def send(self, value: Any) -> Any:
-        awaited = self._send(value)
-        if type(awaited) is Future and awaited._loop is self._loop:  # a step: nearly always
+        loop = self._loop
+        while True:
+            awaited = self._send(value)  # on one line, however it came here: recorded tracebacks name it
+            if loop.ahead is None or loop._ready or not loop.ahead(awaited) or loop._ready:
+                break
+            value = None
+        if type(awaited) is Future and awaited._loop is loop:  # a step: nearly always
             return awaited
         return self._checked(awaited)
 

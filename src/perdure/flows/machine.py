@@ -20,7 +20,7 @@ from perdure.codec import decode, encode, from_plain
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import Decision, Outcome, Send, Stuck
 from perdure.kernel.difference import Difference
-from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
+from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import (
     Address,
     CancelAsked,
@@ -126,6 +126,9 @@ class FlowMachine:
         self._forced = False
         self._disposed = False
         self.passed_by = 0  # the last delivery in which a removed operation went on
+        self._event: Event | None = None  # which is delivered now, for the log...
+        self._location = ""  # ...and the operation that it belongs to
+        self._asked: Operation | None = None
         self._opened: dict[bytes, Effect] = {}
         self._withdrawn: list[bytes] = []
         self._said: Said | None = None
@@ -138,15 +141,23 @@ class FlowMachine:
         if type(event) is not Received and (rewound := _rewound_by(event)) is not None:
             return self._go_back(rewound, moment)
         location = self._happened(event, moment)
+        if self.log is not None:
+            self._event, self._location = event, location
         self._run()
         decision = self._decision()
-        if moment.recorded is not None and self.passed_by == moment.number:
-            decision = in_order(decision, moment.recorded)
+        recorded = self.moment.recorded
+        if recorded is not None and self.passed_by == self.moment.number:
+            decision = in_order(decision, recorded)
+        if self.log is not None:
+            self._remember(self.log, decision)
+        return decision
+
+    def _remember(self, log: Log, decision: Decision) -> None:
+        event, moment, location = self._event, self.moment, self._location
+        assert event is not None
         if type(event) is Message:
             location = self._taken.pop(moment.number, "")
-        if self.log is not None:
-            self._log(self.log, moment, event, decision, location)
-        return decision
+        self._log(log, moment, event, decision, location)
 
     @staticmethod
     def _log(log: Log, moment: Moment, event: Event, decision: Decision, location: str) -> None:
@@ -181,6 +192,7 @@ class FlowMachine:
             if operation.future is not None:
                 operation.future.cancel()  # it forgets the task that awaits it, which would hold it in turn
         self._operations.clear()
+        self._asked = None
         self._held.clear()
         self._main = None
         self.loop.dispose()
@@ -321,7 +333,7 @@ class FlowMachine:
 
     def _run(self) -> None:
         try:
-            self.loop.drain()
+            self.loop.drain(None if self.moment.recording is None else self._go_ahead)
         except SystemExit as error:
             raise BadCall(f"the flow raised SystemExit({error.code}): a flow cannot end the process") from error
         assert self._main is not None
@@ -332,6 +344,31 @@ class FlowMachine:
                     self._wait_for(task)
         if (done or self._cancel_reason is not None) and (self._losers or not done):
             self._bound_cleanup()
+
+    def _go_ahead(self, awaited: Any) -> bool:
+        """In a replay: answer the call that is awaited at once, if its receipt is what came next (decision 12).
+
+        The flow stops here, nothing else is ready, and all that it asks for is this call: its decision is the recorded
+        one. So it need not be made, and the next delivery is no more than the receipt.
+        """
+        asked, recording = self._asked, self.moment.recording
+        if asked is None or recording is None:
+            return False
+        recorded, answered = recording.entry.decision, None
+        if asked.future is awaited and not (self._opened or self._withdrawn or self._said or asked.settle):
+            answered = recording.answer(asked.effect.location, self._operations)
+        if answered is None:
+            self._open_asked()
+            return False
+        event, moment = answered
+        if self._rollback is not None:
+            self._rollback_opened += (asked.effect.location,)
+        if self.log is not None:
+            self._remember(self.log, recorded)
+            self._event, self._location = event, asked.effect.location
+        self._asked, self.moment, self.loop.now = None, moment, moment.at
+        awaited.set_result(event.receipt)
+        return True
 
     def _bound_cleanup(self) -> None:
         id = self._intent(CLEANUP, 1)
@@ -452,17 +489,22 @@ class FlowMachine:
         if self._disposed:
             raise Evicted
         assert self._identity is not None
+        if self._asked is not None:
+            self._open_asked()
         id = self._identity.intent(effect.location, effect.attempt if type(effect) is Call else 1)
         operation = Operation(id, effect, Future(loop=self.loop) if fire is None else None, fire, work)
-        if self._reliving is not None and self._answered_before(operation, self._reliving):
-            return operation
-        if self._rollback is not None:
-            self._rollback_opened += (effect.location,)
-        self._operations[id] = operation
-        self._opened[id] = effect
+        self._add(operation)
         if type(effect) is Wait:
             self._mailbox.wait(operation, effect)
         return operation
+
+    def _add(self, operation: Operation) -> None:
+        if self._reliving is not None and self._answered_before(operation, self._reliving):
+            return
+        if self._rollback is not None:
+            self._rollback_opened += (operation.effect.location,)
+        self._operations[operation.id] = operation
+        self._opened[operation.id] = operation.effect
 
     def _answered_before(self, operation: Operation, reliving: Reliving) -> bool:
         """Whether there is an answer already, from before the instance was rewound."""
@@ -477,8 +519,23 @@ class FlowMachine:
             operation.future.set_result(receipt)
         return True
 
+    def ask(self, call: Call, work: object) -> Operation:
+        """The same for a call in a replay. It is opened when its receipt is not what came next: see `_go_ahead`."""
+        if self._disposed:
+            raise Evicted
+        self._open_asked()
+        self._asked = Operation(b"", call, Future(loop=self.loop), None, work)
+        return self._asked
+
+    def _open_asked(self) -> None:
+        if self._asked is not None:
+            asked, self._asked = self._asked, None
+            asked.id = self._intent(asked.effect.location, attempt_of(asked.effect))
+            self._add(asked)
+
     def withdraw(self, operation: Operation) -> None:
         """Nobody waits for this operation any more. One opened in this very delivery was never asked for."""
+        self._open_asked()
         if self._disposed or self._operations.pop(operation.id, None) is None:
             return
         if self._opened.pop(operation.id, None) is None:
@@ -591,9 +648,11 @@ class FlowMachine:
             self._saying().responded.append((mail.message.id, response))
 
     def _consumed(self, mail: Mail, location: str) -> None:
+        if self.log is None:
+            return
         if mail.entry == self.moment.number:
             self._taken[mail.entry] = location
-        elif self.log is not None:
+        else:
             self.log.consumed(mail.entry, location)
 
     def send(self, to: Address, name: str, body: bytes) -> None:

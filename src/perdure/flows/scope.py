@@ -47,28 +47,22 @@ class Scope:
     def claim(self, name: str) -> str:
         """The location of the next operation of this name: `charge`, then `charge#2`."""
         location = self.path + _escaped(name)
-        if location in self._counts:
-            return self._again(location, self._strict)
-        self._counts[location] = 1
-        return location
+        count = self._counts[location] = self._counts.get(location, 0) + 1
+        if count == 1:
+            return location
+        if self._strict:
+            raise RepeatedName(location)
+        return f"{location}#{count}"
 
     def claim_own(self, sign: str) -> str:
         """The location of an operation that has no name of the author's, such as a timer of asyncio."""
-        location = self.path + "&" + sign
-        if location in self._counts:
-            return self._again(location, strict=False)
-        self._counts[location] = 1
-        return location
+        location = f"{self.path}&{sign}"
+        count = self._counts[location] = self._counts.get(location, 0) + 1
+        return location if count == 1 else f"{location}#{count}"
 
     def claim_version(self, name: str) -> str:
         """The location of a version: it has a count of its own, so that none of the operations is shifted by it."""
         return self.claim_own("version:" + _escaped(name))
-
-    def _again(self, location: str, strict: bool) -> str:
-        if strict:
-            raise RepeatedName(location)
-        count = self._counts[location] = self._counts[location] + 1
-        return f"{location}#{count}"
 
     def iteration(self, location: str, number: int) -> "Scope":
         return Scope(f"{location}/~{number}/", self._strict, self.machine)

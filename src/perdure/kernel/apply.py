@@ -1,16 +1,18 @@
 """The only place where an instance changes state.
 
 `apply` folds one journal entry into an instance. Live delivery and recovery call this same function, so a rebuilt
-instance cannot differ from a live one. Nothing here decides anything: see `kernel.py`.
+instance cannot differ from a live one. For one kind of entry recovery has a shorter way, `apply_run`; that both end in
+the same state is tested after every entry of every simulated world. Nothing here decides anything: see `kernel.py`.
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
 from .decision import Decision
-from .effects import Call
+from .effects import Call, Effect
 from .entry import Entry
 from .events import CancelAsked, Message, Parked, Received, Redelivered, Released, Retried, Rewound, Started
 from .instance import Instance, Intent
@@ -45,6 +47,36 @@ def apply(instance: Instance, entry: Entry) -> Changed:
         _decided(instance, entry, changed)
     _settle_status(instance, decision, changed)
     return changed
+
+
+def apply_run(instance: Instance, entries: Iterable[Entry]) -> None:
+    """What `apply` does, for plain entries that follow each other: most of a long history.
+
+    A call that the very next entry answers leaves no trace. So its id is not even derived: a receipt that is of none of
+    the open intents is of that call.
+    """
+    last: Entry | None = None  # its call is not among the open intents yet
+    number = instance.version
+    for entry in entries:
+        number += 1
+        if entry.number != number:
+            raise ValueError(f"{instance.address}: entry {entry.number} cannot follow entry {number - 1}")
+        id = entry.event.intent  # type: ignore[union-attr]
+        if last is None or id in instance.open:
+            if last is not None:
+                _open(instance, last.decision.open[0])
+            _close(instance, id, Changed())
+        last = entry
+    if last is not None:
+        _open(instance, last.decision.open[0])
+        instance.version, instance.seq = last.number, last.seq
+        _settle_status(instance, last.decision, Changed())
+
+
+def _open(instance: Instance, call: Effect) -> None:
+    id = instance.intent_id(call)
+    instance.open[id] = Intent(id, call)
+    instance.calls += 1
 
 
 def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:

@@ -12,7 +12,7 @@ from perdure.codec import seal, unseal
 
 from .decision import Decision, Fact, Outcome, Reply, Send, Stuck
 from .effects import KINDS, NUMBERS, Call, Effect, Wait
-from .events import Event
+from .events import Event, Received
 from .location import Patterns
 
 Packed = tuple[Any, ...]
@@ -30,6 +30,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     held: tuple[bytes, ...] = ()  # opened intents that the gate deferred
     patterns: tuple[str, ...] = ()  # location patterns used for the first time
     intents: tuple[bytes, ...] = ()  # ids of what the decision opens, if known: derived, so not written
+    plain: bool = False  # read from a row that has no more than a receipt and the one default call that it led to
 
 
 class _Body(msgspec.Struct, array_like=True, gc=False):
@@ -53,6 +54,9 @@ class _Body(msgspec.Struct, array_like=True, gc=False):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Body)
+_short_decoder = msgspec.msgpack.Decoder(tuple[int, Event, tuple[tuple[Any, ...], ...]])
+_SHORT = 0x93  # the head of an array of three: a body that leaves out the rest, because there is nothing more
+_NOTHING_MORE = ((), (), (), (), (), (), None, None, None, ())
 _CALL = NUMBERS[Call]
 _WAIT = NUMBERS[Wait]
 _CALL_DEFAULTS = msgspec.structs.astuple(Call(""))[1:]
@@ -71,36 +75,37 @@ def pack(effects: tuple[Effect, ...], patterns: Patterns) -> tuple[tuple[Packed,
 def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
     """The sealed body of an entry whose effects were packed before."""
     decision = entry.decision
-    return seal(
-        _encoder.encode(
-            (
-                entry.number,
-                entry.event,
-                packed,
-                entry.patterns,
-                decision.withdraw,
-                entry.held,
-                decision.send,
-                decision.announce,
-                decision.publish,
-                decision.reply,
-                decision.stuck,
-                decision.outcome,
-                decision.noted,
-                *((decision.respond,) if decision.respond else ()),
-            )
-        )
+    rest = (
+        entry.patterns,
+        decision.withdraw,
+        entry.held,
+        decision.send,
+        decision.announce,
+        decision.publish,
+        decision.reply,
+        decision.stuck,
+        decision.outcome,
+        decision.noted,
     )
+    if rest == _NOTHING_MORE and not decision.respond:
+        return seal(_encoder.encode((entry.number, entry.event, packed)))
+    responded = (decision.respond,) if decision.respond else ()
+    return seal(_encoder.encode((entry.number, entry.event, packed, *rest, *responded)))
 
 
 def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) -> Entry:
     """The entry of a row. Rows are read in order: `patterns` is the reader's registry and learns from each."""
-    raw = _decoder.decode(unseal(body))
+    payload = unseal(body)
+    if body[1] == _SHORT:
+        number, event, opened = _short_decoder.decode(payload)
+        if len(opened) == 1 and len(opened[0]) == 2 and type(event) is Received:  # nearly always
+            call = Call(patterns.text(opened[0][1]))  # only a default call needs no more than its location
+            return Entry(seq, instance, number, at, event, Decision((call,)), (), (), (), True)
+    raw = _decoder.decode(payload)
     if raw.patterns:
         patterns.learn(raw.patterns)
-    opened = tuple([unpack(packed, patterns) for packed in raw.open]) if raw.open else ()
     decision = Decision(
-        opened,
+        tuple([unpack(packed, patterns) for packed in raw.open]) if raw.open else (),
         raw.withdraw,
         raw.send,
         raw.announce,

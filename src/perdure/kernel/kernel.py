@@ -448,6 +448,7 @@ class Kernel:
                 workflow = self.workflows.of(instance.address.workflow, version)
                 assert workflow is not None, "an event for an unknown workflow is refused"
                 machine = instance.machine = rebuild(instance, workflow)
+                self.counts["rebuilt"] += instance.version > 0
                 instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
             if type(heard) in KERNEL_ONLY:
                 return NOTHING

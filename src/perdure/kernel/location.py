@@ -40,6 +40,12 @@ def _split(location: str) -> tuple[str, tuple[int, ...]]:
     return (_NUMBER.sub("", location) if numbers else location), numbers
 
 
+@lru_cache(maxsize=4096)
+def _parts(pattern: str) -> tuple[str, ...]:
+    """What stands around the holes of a pattern."""
+    return tuple(_HOLE.split(pattern))
+
+
 class Patterns:
     """The name registry of one instance. It only grows, and only by `learn`, which `apply` calls."""
 
@@ -72,6 +78,9 @@ class Patterns:
     def text(self, compact: Compact | list[int]) -> str:
         if isinstance(compact, int):
             return self._texts[compact]
-        number, *numbers = compact
-        parts = _HOLE.split(self._texts[number])
+        parts = _parts(self._texts[compact[0]])
+        if len(compact) == 2:  # nearly always
+            before, after = parts
+            return f"{before}{compact[1]}{after}"
+        numbers = compact[1:]
         return parts[0] + "".join(f"{n}{part}" for n, part in zip(numbers, parts[1:], strict=True))

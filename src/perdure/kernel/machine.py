@@ -20,7 +20,11 @@ class Rebuild(Exception):
 
 class Machine(Protocol):
     def deliver(self, event: Event, moment: Moment) -> Decision:
-        """Answer one event. An exception makes the instance stuck and keeps the event."""
+        """Answer one event. An exception makes the instance stuck and keeps the event.
+
+        In a replay a machine may go ahead: take the receipt that came next from `moment.recording`, if it has just
+        decided what is recorded, and go on. The answer is then its decision on the last event that it took.
+        """
         ...
 
     def work(self, intent: bytes) -> object:

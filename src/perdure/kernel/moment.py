@@ -4,11 +4,17 @@ Entropy is not stored per entry. An instance records one random seed when it sta
 the hash of the seed and n, so a replay has the same dice without a byte more in the journal.
 """
 
+from __future__ import annotations
+
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from .decision import Decision
+
+if TYPE_CHECKING:
+    from .recording import Recording
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):
@@ -16,6 +22,7 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
     seed: bytes
     number: int  # of the entry within its instance, from 1
     recorded: Decision | None = None  # in a replay: what was decided then, for what stands for changed code
+    recording: Recording | None = None  # in a replay: what came next, for a machine that goes ahead
 
     def entropy(self) -> bytes:
         return blake2b(self.number.to_bytes(8, "big"), key=self.seed[:64]).digest()

@@ -4,11 +4,11 @@ Replay only applies: it never opens an effect. What the machine decides now is c
 a difference is a `Divergence` with both sides and the location, never a silent second run.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from perdure.errors import Divergence
 
-from .apply import apply
+from .apply import apply, apply_run
 from .batch import JournalRow, SnapshotRow
 from .difference import Difference, plainly
 from .entry import Entry, decode
@@ -16,7 +16,7 @@ from .events import KERNEL_ONLY, Address, Event, Retried, Rewound
 from .instance import Instance
 from .location import Patterns
 from .machine import Machine, Workflow
-from .moment import Moment
+from .recording import Recording
 from .snapshot import restore
 
 
@@ -24,12 +24,19 @@ def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalR
     """The state of an instance, from its snapshot and the rows after it. Its machine is built when needed."""
     instance = restore(snapshot) if snapshot is not None else Instance(address)
     reader = Patterns(instance.patterns.texts())
-    instance.tail = []
-    for row in rows:
-        entry = decode(row.seq, row.instance, row.at, row.body, reader)
-        apply(instance, entry)
-        instance.tail.append(entry)
-        instance.tail_size += len(row.body)
+    tail: list[Entry] = []
+    applied = size = 0
+    for seq, id, at, body in rows:
+        entry = decode(seq, id, at, body, reader)
+        size += len(body)
+        if not entry.plain:
+            apply_run(instance, tail[applied:])
+            apply(instance, entry)
+            applied = len(tail) + 1
+        tail.append(entry)
+    apply_run(instance, tail[applied:])
+    instance.tail = tail
+    instance.tail_size += size
     return instance
 
 
@@ -46,14 +53,16 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
 def _replayed(instance: Instance, workflow: Workflow) -> Machine:
     if not instance.tail:
         return workflow.machine(str(instance.address), instance.snapshot_at)
-    past = since_rewind(deliveries(instance.tail))
-    rewound = bool(past) and type(past[0][1]) is Rewound
+    delivered = since_rewind(deliveries(instance.tail))
+    rewound = bool(delivered) and type(delivered[0][1]) is Rewound
     machine = workflow.machine(str(instance.address), None if rewound else instance.snapshot_at)
+    recording = Recording(instance.seed, delivered)
     try:
-        for entry, event in past:
-            current = machine.deliver(event, Moment(entry.at, instance.seed, entry.number, entry.decision))
+        while (delivery := recording.take()) is not None:
+            current = machine.deliver(*delivery)
+            entry = recording.entry
             if workflow.differs(entry.decision, current):
-                later = tuple([other.decision for other, _ in past if other.number > entry.number])
+                later = tuple([other.decision for other, _ in delivered if other.number > entry.number])
                 difference = Difference(entry.decision, current, later)
                 raise divergence(str(instance.address), entry.number, workflow, machine, difference)
     except BaseException:
@@ -78,11 +87,14 @@ def _other_version(instance: Instance, workflow: Workflow) -> str:
     )
 
 
-def deliveries(entries: Iterable[Entry]) -> Iterable[tuple[Entry, Event]]:
+def deliveries(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Event]]:
     """Which event each entry delivered to the machine: kept events count when their retry succeeded."""
     kept: Event | None = None
     for entry in entries:
         event = entry.event
+        if entry.plain:
+            yield entry, event
+            continue
         if entry.decision.stuck is not None and entry.decision.stuck.kept:
             kept = kept if type(event) is Retried and kept is not None else event
             continue

@@ -1,7 +1,7 @@
 """Every read of the file, as a function of a connection. Client and engine differ in the connection only."""
 
-from collections.abc import Iterable
-from itertools import starmap
+from collections.abc import Callable, Iterable
+from itertools import repeat, starmap
 from typing import Final
 
 import apsw
@@ -57,11 +57,15 @@ def journal(connection: apsw.Connection, after: int, limit: int) -> list[Journal
 
 
 def _with_blobs(connection: apsw.Connection, rows: Iterable[tuple[int, int, int, bytes]]) -> list[JournalRow]:
-    found = list(starmap(JournalRow, rows))
-    for n, row in enumerate(found):
-        if blobs.is_reference(row.body):
-            found[n] = row._replace(body=blobs.resolve(connection, row.body))
+    found = list(map(_row, repeat(JournalRow), rows))
+    references = [n for n, row in enumerate(found) if blobs.is_reference(row.body)]
+    for n in references:
+        found[n] = found[n]._replace(body=blobs.resolve(connection, found[n].body))
     return found
+
+
+_row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__
+"""Makes a row without the Python function that named tuples are made by: a long history has many."""
 
 
 def position(connection: apsw.Connection) -> Position:

@@ -1,0 +1,44 @@
+"""The recorded deliveries of an instance, on their way to a machine for the second time."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from .entry import Entry
+from .events import Event, Received
+from .moment import Moment
+
+
+class Recording:
+    """Recorded deliveries, in order. `entry` is the one that was taken last."""
+
+    __slots__ = ("_left", "_seed", "entry")
+
+    entry: Entry
+
+    def __init__(self, seed: bytes, deliveries: Iterable[tuple[Entry, Event]]) -> None:
+        self._seed = seed
+        self._left = list(deliveries)
+        self._left.reverse()
+
+    def take(self) -> tuple[Event, Moment] | None:
+        """The next delivery, with what was decided then; None: that was the last."""
+        if not self._left:
+            return None
+        self.entry, event = self._left.pop()
+        return event, Moment(self.entry.at, self._seed, self.entry.number, self.entry.decision, self)
+
+    def answer(self, location: str, others: Container[bytes]) -> tuple[Received, Moment] | None:
+        """The next delivery, if it is the receipt of a call that was just asked for at a location.
+
+        Only if that call is all that is recorded of the last delivery. `others` are the intents that are open besides:
+        a receipt that is of none of them is of this call. Anything else stays where it is.
+        """
+        if not self.entry.plain or self.entry.decision.open[0].location != location or not self._left:
+            return None
+        entry, event = self._left[-1]
+        if type(event) is not Received or event.intent in others:
+            return None
+        self._left.pop()
+        self.entry = entry
+        return event, Moment(entry.at, self._seed, entry.number, entry.decision, self)
