@@ -683,3 +683,77 @@ async def test_a_fork_can_be_forked_rewound_and_retried(stage: Stage) -> None:
         assert await fourth.result(timeout=20) == ["A", "B", "c4", "d5", True, 4]
         await first.retry()
         assert await first.result(timeout=20) == ["a1", "b1", "c1", "d6", True, 4]
+
+
+# ---- what is kept while an instance is stuck -----------------------------------------------------------------------
+
+
+async def test_an_event_that_was_kept_is_gone_after_a_rewind(disk: Stage) -> None:
+    calls = Calls(refund=1)
+
+    @perdure.flow(name="order")
+    async def first(ctx: perdure.Context) -> None:
+        await ctx.step("a", calls.call, "a")
+        await ctx.receive("go")
+
+    @perdure.flow(name="order")
+    async def second(ctx: perdure.Context) -> str:
+        await ctx.step("b", calls.call, "b")
+        await ctx.receive("go")
+        await ctx.step.options(undo=lambda value: calls.call("refund"))("charge", calls.call, "charge")
+        return await ctx.step("ship", calls.call, "ship")
+
+    async with disk.open(first) as engine:
+        await waits(await engine.start(first, key="k"))
+    async with disk.open(second, replay=False) as engine:
+        handle = engine.handle(second, "k")
+        await handle.send("go")
+        await becomes(handle, "stuck")
+        await handle.rewind("a")
+        await waits(handle)
+        calls.failing["ship"] = 1
+        await handle.send("go")
+        await becomes(handle, "stuck")  # the charge cannot be refunded
+
+        await handle.retry()
+
+        await fails(handle)
+    async with disk.open(second, replay=False) as engine:
+        handle = engine.handle(second, "k")
+        await handle.retry()
+        assert await handle.result(timeout=20) == "ship2"
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_rewind_or_a_fork_that_diverged_is_retried_with_the_old_code(disk: Stage, fork: bool) -> None:
+    calls = Calls()
+
+    @perdure.flow(name="order")
+    async def order(ctx: perdure.Context) -> dict[str, str]:
+        await ctx.step("a", calls.call, "a")
+        await ctx.step("b", calls.call, "b")
+        await ctx.receive("go")
+        return await ctx.join("both", {name: lambda name=name: ctx.step(name, calls.call, name) for name in "cd"})
+
+    @perdure.flow(name="order")
+    async def changed(ctx: perdure.Context) -> None:
+        await ctx.step("z", calls.call, "z")
+
+    async with disk.open(order) as engine:
+        handle = await engine.start(order, key="k")
+        await waits(handle)
+        calls.failing["d"] = 1
+        await handle.send("go")
+        await fails(handle)
+    async with disk.open(changed, replay=False) as engine:
+        handle = engine.handle(changed, "k")
+        if fork:
+            handle = await handle.fork("both", key="f")
+        else:
+            await handle.rewind("both")
+        await becomes(handle, "stuck")
+    async with disk.open(order) as engine:
+        handle = engine.handle(order, "f" if fork else "k")
+        await handle.retry()
+        assert await handle.result(timeout=20) == {"c": "c2", "d": "d2"}
+        assert calls.made.count("b") == 1

@@ -102,6 +102,9 @@ def _is_fork(instance: Instance, entry: Entry) -> bool:
 
 
 def _started(instance: Instance, entry: Entry, event: Started) -> None:
+    if event.forked is not None:
+        instance.rewound = entry.number
+        instance._identity = None
     if instance.generation:  # a kept start that is delivered again: the instance began when it came first
         return
     instance.id = entry.instance
@@ -112,9 +115,6 @@ def _started(instance: Instance, entry: Entry, event: Started) -> None:
     instance.started_at = entry.at
     instance.parent = event.parent
     instance.tags = event.tags
-    if event.forked is not None:
-        instance.rewound = entry.number
-        instance._identity = None
 
 
 def input_hash(value: bytes) -> bytes:

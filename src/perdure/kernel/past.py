@@ -144,6 +144,8 @@ class Behind:
             return None
         if type(event) is Retried and self._kept is not None:
             event, self._kept = self._kept, None
+        elif type(event) is Rewound:  # what was kept is gone with the rest
+            self._kept = None
         return None if type(event) in KERNEL_ONLY else event
 
     @property
