@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -736,8 +737,8 @@ async def test_a_rewind_or_a_fork_that_diverged_is_retried_with_the_old_code(dis
         return await ctx.join("both", {name: lambda name=name: ctx.step(name, calls.call, name) for name in "cd"})
 
     @perdure.flow(name="order")
-    async def changed(ctx: perdure.Context) -> None:
-        await ctx.step("z", calls.call, "z")
+    async def changed(ctx: perdure.Context) -> dict[str, str]:
+        return {"z": await ctx.step("z", calls.call, "z")}
 
     async with disk.open(order) as engine:
         handle = await engine.start(order, key="k")
@@ -757,3 +758,107 @@ async def test_a_rewind_or_a_fork_that_diverged_is_retried_with_the_old_code(dis
         await handle.retry()
         assert await handle.result(timeout=20) == {"c": "c2", "d": "d2"}
         assert calls.made.count("b") == 1
+
+
+# ---- what a flow says without waiting for an answer ----------------------------------------------------------------
+
+
+@perdure.flow
+async def inbox(ctx: perdure.Context) -> list[Any]:
+    got: list[Any] = []
+    while not got or got[-1] != "end":
+        got.append((await ctx.receive("note")).body)
+    return got
+
+
+async def test_what_mended_code_says_where_it_failed_is_said_by_the_retry(stage: Stage) -> None:
+    calls, wrong = Calls(), [True]
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> str:
+        message = await ctx.receive("go", ack=True)
+        ctx.send("inbox/i", "note", "before")
+        if wrong[0]:
+            raise ValueError("a mistake of the author")
+        ctx.publish("state", "mended")
+        ctx.send("inbox/i", "note", "after")
+        message.complete("gone")
+        return await ctx.step("a", calls.call, "a")
+
+    async with stage.open(order, inbox, replay=False) as engine:
+        notes = await engine.start(inbox, key="i")
+        handle = await engine.start(order)
+        await handle.send("go", id="g")
+        await fails(handle)
+        wrong[0] = False
+
+        await handle.retry()
+
+        assert await handle.result(timeout=20) == "a1"
+        assert await handle.read("state") == "mended"
+        assert await handle.ask("go", id="g", timeout=20) == "gone"
+        await notes.send("note", "end")
+        assert await notes.result(timeout=20) == ["before", "after", "end"]
+
+
+async def test_what_was_sent_before_is_not_sent_again_by_a_rewind_or_a_fork(stage: Stage) -> None:
+    calls = Calls()
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> str:
+        await ctx.step("a", calls.call, "a")
+        ctx.send("inbox/i", "note", "a is done")
+        await ctx.step("b", calls.call, "b")
+        await ctx.receive("go")
+        return "done"
+
+    async with stage.open(order, inbox) as engine:
+        notes = await engine.start(inbox, key="i")
+        handle = await engine.start(order)
+        await waits(handle)
+
+        await handle.rewind("b")
+        await waits(handle)
+        await waits(await handle.fork("b"))
+        await waits(await handle.fork("receive:go", edit={"a": "A"}))
+
+        assert calls.made.count("b") == 3
+        await notes.send("note", "end")
+        assert await notes.result(timeout=20) == ["a is done", "end"]
+
+
+async def test_a_fork_has_published_what_was_published_before_it(stage: Stage) -> None:
+    calls = Calls()
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> None:
+        ctx.publish("state", "begun")
+        value = await ctx.step("a", calls.call, "a")
+        ctx.publish("value", value)
+        await ctx.step("b", calls.call, "b")
+        await ctx.receive("go")
+
+    async with stage.open(order) as engine:
+        handle = await engine.start(order)
+        await waits(handle)
+        same, edited = await handle.fork("receive:go"), await handle.fork("receive:go", edit={"a": "A"})
+        assert [await same.read("state"), await same.read("value")] == ["begun", "a1"]
+        assert [await edited.read("state"), await edited.read("value")] == ["begun", "A"]
+
+
+async def test_hooks_are_not_told_again_of_what_failed_before_a_fork(stage: Stage) -> None:
+    calls, told = Calls(a=1), list[str]()
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> str:
+        with suppress(perdure.StepFailed):
+            await ctx.step.options(on_error=lambda problem: told.append(problem.location))("a", calls.call, "a")
+        return await ctx.step("b", calls.call, "b")
+
+    async with stage.open(order) as engine:
+        handle = await engine.start(order)
+        assert await handle.result(timeout=20) == "b1"
+        await until(lambda: told == ["a"])
+        fork = await handle.fork("b")
+        assert await fork.result(timeout=20) == "b2"
+    assert told == ["a"]

@@ -125,6 +125,7 @@ class Behind:
         self._noted = (*past.noted, *entry.decision.noted)
         decision = entry.decision
         for now in past.items[len(self.items) :]:  # what was opened was opened by this, if there is one
+            decision = msgspec.structs.replace(decision, send=(*now.decision.send, *decision.send))
             here = Item(entry.number, entry.at, now.event, decision, now.location, now.attempt, "again", seed)
             self.items.append(here)
             decision = NOTHING
@@ -215,7 +216,11 @@ class Behind:
     def _past(self, same: list[Item], rest: list[Item]) -> Past:
         noted = [note for item in rest if item.way != "now" for note in item.decision.noted]
         anew = [
-            msgspec.structs.replace(item, decision=NOTHING, way="now" if item.way == "now" else "again")
+            msgspec.structs.replace(
+                item,
+                decision=Decision(send=item.decision.send),  # what was sent is not sent again
+                way="now" if item.way == "now" else "again",
+            )
             for item in rest
         ]
         return Past((*same, *anew), (*self._noted, *noted), self._base)
