@@ -760,6 +760,73 @@ async def test_a_rewind_or_a_fork_that_diverged_is_retried_with_the_old_code(dis
         assert calls.made.count("b") == 1
 
 
+async def test_an_answer_that_a_failed_rewind_took_the_place_of_is_asked_for_again(disk: Stage) -> None:
+    calls = Calls()
+
+    @perdure.flow
+    async def part(ctx: perdure.Context) -> str:
+        await ctx.receive("go")
+        return "part"
+
+    def version(first: str) -> perdure.Flow[[], dict[str, str]]:
+        @perdure.flow(name="order")
+        async def order(ctx: perdure.Context) -> dict[str, str]:
+            await ctx.step(first, calls.call, first)
+
+            async def steps() -> str:
+                await ctx.step("b", calls.call, "b")
+                return await ctx.step("c", calls.call, "c")
+
+            return await ctx.join("both", {"child": lambda: ctx.child(part, key="p"), "steps": steps})
+
+        return order
+
+    right, wrong = version("a"), version("z")
+    async with disk.open(right, part) as engine:
+        handle = await engine.start(right, key="k")
+        await until(lambda: "c" in calls.made)
+        await waits(engine.handle(part, "p"))
+    async with disk.open(wrong, part, replay=False) as engine:
+        handle = engine.handle(wrong, "k")
+        await engine.handle(part, "p").send("go")
+        await becomes(handle, "stuck")
+        await handle.rewind("both/steps/c")
+    async with disk.open(right, part) as engine:
+        handle = engine.handle(right, "k")
+        await handle.rewind("both/steps/c")
+        await waits(engine.handle(part, "p"))
+        await engine.handle(part, "p").send("go")
+        assert await handle.result(timeout=20) == {"child": "part", "steps": "c2"}
+
+
+async def test_what_is_older_than_the_snapshot_of_a_retry_can_still_be_gone_back_to(stage: Stage) -> None:
+    calls = Calls(last=1)
+
+    async def much(number: int) -> str:
+        return f"{number}" * 1500
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> str:
+        async def body(ctx: perdure.Context, number: int) -> perdure.Continue[int] | perdure.Break[int]:
+            await ctx.step("x", much, number)
+            return perdure.Break(number) if number == 60 else perdure.Continue(number + 1)
+
+        first = await ctx.step("first", calls.call, "first")
+        await ctx.loop("loop", body, state=0, keep=3, prune_every=3)
+        return first + await ctx.step("last", calls.call, "last")
+
+    async with stage.open(order) as engine:
+        handle = await engine.start(order)
+        await fails(handle)
+        await handle.retry()
+        assert await handle.result(timeout=20) == "first1last2"
+
+        late, early = await handle.fork("last"), await handle.fork("first")
+
+        assert await late.result(timeout=20) == "first1last3"
+        assert (await early.result(timeout=20)).startswith("first2last")
+
+
 # ---- what a flow says without waiting for an answer ----------------------------------------------------------------
 
 
