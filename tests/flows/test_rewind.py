@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -683,3 +684,248 @@ async def test_a_fork_can_be_forked_rewound_and_retried(stage: Stage) -> None:
         assert await fourth.result(timeout=20) == ["A", "B", "c4", "d5", True, 4]
         await first.retry()
         assert await first.result(timeout=20) == ["a1", "b1", "c1", "d6", True, 4]
+
+
+# ---- what is kept while an instance is stuck -----------------------------------------------------------------------
+
+
+async def test_an_event_that_was_kept_is_gone_after_a_rewind(disk: Stage) -> None:
+    calls = Calls(refund=1)
+
+    @perdure.flow(name="order")
+    async def first(ctx: perdure.Context) -> None:
+        await ctx.step("a", calls.call, "a")
+        await ctx.receive("go")
+
+    @perdure.flow(name="order")
+    async def second(ctx: perdure.Context) -> str:
+        await ctx.step("b", calls.call, "b")
+        await ctx.receive("go")
+        await ctx.step.options(undo=lambda value: calls.call("refund"))("charge", calls.call, "charge")
+        return await ctx.step("ship", calls.call, "ship")
+
+    async with disk.open(first) as engine:
+        await waits(await engine.start(first, key="k"))
+    async with disk.open(second, replay=False) as engine:
+        handle = engine.handle(second, "k")
+        await handle.send("go")
+        await becomes(handle, "stuck")
+        await handle.rewind("a")
+        await waits(handle)
+        calls.failing["ship"] = 1
+        await handle.send("go")
+        await becomes(handle, "stuck")  # the charge cannot be refunded
+
+        await handle.retry()
+
+        await fails(handle)
+    async with disk.open(second, replay=False) as engine:
+        handle = engine.handle(second, "k")
+        await handle.retry()
+        assert await handle.result(timeout=20) == "ship2"
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_rewind_or_a_fork_that_diverged_is_retried_with_the_old_code(disk: Stage, fork: bool) -> None:
+    calls = Calls()
+
+    @perdure.flow(name="order")
+    async def order(ctx: perdure.Context) -> dict[str, str]:
+        await ctx.step("a", calls.call, "a")
+        await ctx.step("b", calls.call, "b")
+        await ctx.receive("go")
+        return await ctx.join("both", {name: lambda name=name: ctx.step(name, calls.call, name) for name in "cd"})
+
+    @perdure.flow(name="order")
+    async def changed(ctx: perdure.Context) -> dict[str, str]:
+        return {"z": await ctx.step("z", calls.call, "z")}
+
+    async with disk.open(order) as engine:
+        handle = await engine.start(order, key="k")
+        await waits(handle)
+        calls.failing["d"] = 1
+        await handle.send("go")
+        await fails(handle)
+    async with disk.open(changed, replay=False) as engine:
+        handle = engine.handle(changed, "k")
+        if fork:
+            handle = await handle.fork("both", key="f")
+        else:
+            await handle.rewind("both")
+        await becomes(handle, "stuck")
+    async with disk.open(order) as engine:
+        handle = engine.handle(order, "f" if fork else "k")
+        await handle.retry()
+        assert await handle.result(timeout=20) == {"c": "c2", "d": "d2"}
+        assert calls.made.count("b") == 1
+
+
+async def test_an_answer_that_a_failed_rewind_took_the_place_of_is_asked_for_again(disk: Stage) -> None:
+    calls = Calls()
+
+    @perdure.flow
+    async def part(ctx: perdure.Context) -> str:
+        await ctx.receive("go")
+        return "part"
+
+    def version(first: str) -> perdure.Flow[[], dict[str, str]]:
+        @perdure.flow(name="order")
+        async def order(ctx: perdure.Context) -> dict[str, str]:
+            await ctx.step(first, calls.call, first)
+
+            async def steps() -> str:
+                await ctx.step("b", calls.call, "b")
+                return await ctx.step("c", calls.call, "c")
+
+            return await ctx.join("both", {"child": lambda: ctx.child(part, key="p"), "steps": steps})
+
+        return order
+
+    right, wrong = version("a"), version("z")
+    async with disk.open(right, part) as engine:
+        handle = await engine.start(right, key="k")
+        await until(lambda: "c" in calls.made)
+        await waits(engine.handle(part, "p"))
+    async with disk.open(wrong, part, replay=False) as engine:
+        handle = engine.handle(wrong, "k")
+        await engine.handle(part, "p").send("go")
+        await becomes(handle, "stuck")
+        await handle.rewind("both/steps/c")
+    async with disk.open(right, part) as engine:
+        handle = engine.handle(right, "k")
+        await handle.rewind("both/steps/c")
+        await waits(engine.handle(part, "p"))
+        await engine.handle(part, "p").send("go")
+        assert await handle.result(timeout=20) == {"child": "part", "steps": "c2"}
+
+
+async def test_what_is_older_than_the_snapshot_of_a_retry_can_still_be_gone_back_to(stage: Stage) -> None:
+    calls = Calls(last=1)
+
+    async def much(number: int) -> str:
+        return f"{number}" * 1500
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> str:
+        async def body(ctx: perdure.Context, number: int) -> perdure.Continue[int] | perdure.Break[int]:
+            await ctx.step("x", much, number)
+            return perdure.Break(number) if number == 60 else perdure.Continue(number + 1)
+
+        first = await ctx.step("first", calls.call, "first")
+        await ctx.loop("loop", body, state=0, keep=3, prune_every=3)
+        return first + await ctx.step("last", calls.call, "last")
+
+    async with stage.open(order) as engine:
+        handle = await engine.start(order)
+        await fails(handle)
+        await handle.retry()
+        assert await handle.result(timeout=20) == "first1last2"
+
+        late, early = await handle.fork("last"), await handle.fork("first")
+
+        assert await late.result(timeout=20) == "first1last3"
+        assert (await early.result(timeout=20)).startswith("first2last")
+
+
+# ---- what a flow says without waiting for an answer ----------------------------------------------------------------
+
+
+@perdure.flow
+async def inbox(ctx: perdure.Context) -> list[Any]:
+    got: list[Any] = []
+    while not got or got[-1] != "end":
+        got.append((await ctx.receive("note")).body)
+    return got
+
+
+async def test_what_mended_code_says_where_it_failed_is_said_by_the_retry(stage: Stage) -> None:
+    calls, wrong = Calls(), [True]
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> str:
+        message = await ctx.receive("go", ack=True)
+        ctx.send("inbox/i", "note", "before")
+        if wrong[0]:
+            raise ValueError("a mistake of the author")
+        ctx.publish("state", "mended")
+        ctx.send("inbox/i", "note", "after")
+        message.complete("gone")
+        return await ctx.step("a", calls.call, "a")
+
+    async with stage.open(order, inbox, replay=False) as engine:
+        notes = await engine.start(inbox, key="i")
+        handle = await engine.start(order)
+        await handle.send("go", id="g")
+        await fails(handle)
+        wrong[0] = False
+
+        await handle.retry()
+
+        assert await handle.result(timeout=20) == "a1"
+        assert await handle.read("state") == "mended"
+        assert await handle.ask("go", id="g", timeout=20) == "gone"
+        await notes.send("note", "end")
+        assert await notes.result(timeout=20) == ["before", "after", "end"]
+
+
+async def test_what_was_sent_before_is_not_sent_again_by_a_rewind_or_a_fork(stage: Stage) -> None:
+    calls = Calls()
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> str:
+        await ctx.step("a", calls.call, "a")
+        ctx.send("inbox/i", "note", "a is done")
+        await ctx.step("b", calls.call, "b")
+        await ctx.receive("go")
+        return "done"
+
+    async with stage.open(order, inbox) as engine:
+        notes = await engine.start(inbox, key="i")
+        handle = await engine.start(order)
+        await waits(handle)
+
+        await handle.rewind("b")
+        await waits(handle)
+        await waits(await handle.fork("b"))
+        await waits(await handle.fork("receive:go", edit={"a": "A"}))
+
+        assert calls.made.count("b") == 3
+        await notes.send("note", "end")
+        assert await notes.result(timeout=20) == ["a is done", "end"]
+
+
+async def test_a_fork_has_published_what_was_published_before_it(stage: Stage) -> None:
+    calls = Calls()
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> None:
+        ctx.publish("state", "begun")
+        value = await ctx.step("a", calls.call, "a")
+        ctx.publish("value", value)
+        await ctx.step("b", calls.call, "b")
+        await ctx.receive("go")
+
+    async with stage.open(order) as engine:
+        handle = await engine.start(order)
+        await waits(handle)
+        same, edited = await handle.fork("receive:go"), await handle.fork("receive:go", edit={"a": "A"})
+        assert [await same.read("state"), await same.read("value")] == ["begun", "a1"]
+        assert [await edited.read("state"), await edited.read("value")] == ["begun", "A"]
+
+
+async def test_hooks_are_not_told_again_of_what_failed_before_a_fork(stage: Stage) -> None:
+    calls, told = Calls(a=1), list[str]()
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> str:
+        with suppress(perdure.StepFailed):
+            await ctx.step.options(on_error=lambda problem: told.append(problem.location))("a", calls.call, "a")
+        return await ctx.step("b", calls.call, "b")
+
+    async with stage.open(order) as engine:
+        handle = await engine.start(order)
+        assert await handle.result(timeout=20) == "b1"
+        await until(lambda: told == ["a"])
+        fork = await handle.fork("b")
+        assert await fork.result(timeout=20) == "b2"
+    assert told == ["a"]

@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.codec import decode, encode, from_plain
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
-from perdure.kernel.decision import Decision, Outcome, Send, Stuck
+from perdure.kernel.decision import NOTHING, Decision, Outcome, Send, Stuck
 from perdure.kernel.difference import Difference
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import (
@@ -51,7 +51,7 @@ from .log import Item, Log, Mark
 from .loop import TIME_MAX, Evicted, FlowFuture, FlowLoop, FlowTask, source_of
 from .mailbox import Mail, Mailbox
 from .operation import AGAIN, Operation
-from .relive import Lives, Reliving, failed_at
+from .relive import Anew, Lives, Reliving, failed_at
 from .scope import Scope
 from .undo import Undos, roll_back
 
@@ -139,7 +139,7 @@ class FlowMachine:
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
         if type(event) is not Received and (rewound := _rewound_by(event)) is not None:
-            return self._go_back(rewound, moment)
+            return self._go_back(rewound, moment, fork=type(event) is Started)
         location = self._happened(event, moment)
         if self.log is not None:
             self._event, self._location = event, location
@@ -732,7 +732,7 @@ class FlowMachine:
 
     # ---- another past --------------------------------------------------------------------------------------
 
-    def _go_back(self, event: Rewound, moment: Moment) -> Decision:
+    def _go_back(self, event: Rewound, moment: Moment, *, fork: bool) -> Decision:
         """Live through a past, then go on from there: all that is open then is opened now."""
         past = read(event.past)
         self.noted_before = frozenset(past.noted)
@@ -742,34 +742,34 @@ class FlowMachine:
         self._reliving = reliving = self._reliving or Reliving()
         for operation in self._operations.values():
             reliving.opened(operation, self.moment.at)
-        noted: list[str] = []
+        anew = Anew(past.items, fork)
         items = iter([item for item in past.items if item.way != "now"])
         for item in items:
-            noted += self._relive(item, moment, items)
+            anew.decided(item, self._relive(item, moment, items))
         late = [msgspec.structs.replace(item, way="again") for item in reliving.late.values()]
         now = [item for item in past.items if item.way == "now"]
         mark = msgspec.structs.replace(event, past=write(Past((*late, *now))))
-        decision = self._mark(mark, moment, now, noted)
+        decision = self._mark(mark, moment, now, anew)
         if moment.recorded is not None and self.passed_by == moment.number:
             decision = in_order(decision, moment.recorded)
         if self.log is not None:
             self._log(self.log, moment, mark, decision, "")
         return decision
 
-    def _relive(self, item: PastItem, rewound: Moment, rest: Iterator[PastItem]) -> list[str]:
-        """One delivery of the past. What is noted while it is decided anew belongs to the rewind."""
+    def _relive(self, item: PastItem, rewound: Moment, rest: Iterator[PastItem]) -> Decision:
+        """One delivery of the past."""
         same = item.way == "same"
         if not same and self._main is not None and self._main.done():
-            return []
+            return NOTHING
         moment = Moment(item.at, item.seed, item.number, item.decision if same else rewound.recorded)
         event = self._as_of_now(item)
         if event is None:
             assert self._reliving is not None
             self._reliving.late[item.location, item.attempt] = item
-            return []
+            return NOTHING
         location = ""
         if type(event) is Rewound:
-            decision = self._mark(event, moment, list(read(event.past).items), [])
+            decision = self._mark(event, moment, list(read(event.past).items), None)
         else:
             location = self._happened(event, moment)
             self._run()
@@ -785,7 +785,7 @@ class FlowMachine:
             location = self._taken.pop(item.number, "")
         if self.log is not None:
             self._log(self.log, moment, event, decision, location)
-        return [] if same else list(decision.noted)
+        return decision
 
     def _as_of_now(self, item: PastItem) -> Event | None:
         """The event of an item, with the ids of this life; None: what it answers is not open."""
@@ -797,7 +797,7 @@ class FlowMachine:
             return Received(operation.id, event.receipt)
         return event
 
-    def _mark(self, event: Rewound, moment: Moment, now: list[PastItem], noted: list[str]) -> Decision:
+    def _mark(self, event: Rewound, moment: Moment, now: list[PastItem], anew: Anew | None) -> Decision:
         """The moment of a rewind: what is open is opened again, by other ids."""
         self._begin(moment)
         for item in now:
@@ -809,9 +809,13 @@ class FlowMachine:
         self._release_barriers(moment.number)
         self._run()
         self._renew(event, moment)
-        if noted:
-            self._said = self._said or Said()
-            self._said.noted[:0] = noted
+        self._said = said = self._said or Said()
+        said.reports.clear()  # of failures long ago: their hooks were told then
+        if anew is not None:
+            said.noted[:0] = anew.noted
+            said.sent[:] = [*anew.sent, *anew.not_sent(said.sent)]
+            said.published[:0] = anew.published.items()
+            said.responded[:0] = anew.responded
         return self._decision()
 
     def _renew(self, event: Rewound, moment: Moment) -> None:
@@ -870,7 +874,7 @@ class FlowMachine:
             self._reliving = self._reliving or Reliving()
             for operation in self._operations.values():
                 self._reliving.opened(operation, moment.at)
-            current = self._mark(item.event, moment, list(read(item.event.past).items), [])
+            current = self._mark(item.event, moment, list(read(item.event.past).items), None)
         else:
             if item.ghost:
                 self._begin(moment)

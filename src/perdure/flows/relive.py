@@ -5,10 +5,14 @@ A retry needs to know what failed; `at` and `failed_at` are about that. `Lives` 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from perdure.errors import JoinFailed, OperationFailed, RaceFailed, RollBack
+from perdure.kernel.decision import Decision, Send
 from perdure.kernel.effects import Effect, attempt_of
+from perdure.kernel.events import Address
 from perdure.kernel.past import Item
 from perdure.kernel.receipt import Receipt
 
@@ -59,6 +63,46 @@ class Lives:
             self._some.clear()
         else:
             self._some.update(dict.fromkeys(locations, life))
+
+
+class Anew:
+    """What a flow says while its past is decided anew, and had not said then: that is said with the rewind.
+
+    A fork has published nothing yet, so it publishes what there was before it, too.
+    """
+
+    def __init__(self, past: tuple[Item, ...], fork: bool) -> None:
+        self.noted: list[str] = []
+        self.sent: list[Send] = []
+        self.published: dict[str, bytes] = {}
+        self.responded: list[tuple[str, bytes]] = []
+        self._sent_then = Counter(
+            [_content(send) for item in past if item.way != "same" for send in item.decision.send]
+        )
+        self._fork = fork
+
+    def decided(self, item: Item, decision: Decision) -> None:
+        again = item.way == "again"
+        if again or self._fork:
+            self.published.update(decision.publish)
+        if again:
+            self.noted += decision.noted
+            self.responded += decision.respond
+        self.sent += self.not_sent(decision.send) if again else ()
+
+    def not_sent(self, sends: Iterable[Send]) -> list[Send]:
+        """Those among them that were not sent then. Each that was sent counts once."""
+        fresh = []
+        for send in sends:
+            if self._sent_then[_content(send)]:
+                self._sent_then[_content(send)] -= 1
+            else:
+                fresh.append(send)
+        return fresh
+
+
+def _content(send: Send) -> tuple[Address, str, bytes]:
+    return send.to, send.name, send.body
 
 
 class Reliving:

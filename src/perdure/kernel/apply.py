@@ -84,6 +84,10 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
     if entry.decision.stuck is not None and entry.decision.stuck.kept:
         # The machine raised: the event counts as not yet delivered. A retry that raised again keeps the first one.
         if type(entry.event) is not Retried:
+            if (
+                type(instance.kept) is Received
+            ):  # only a rewind takes its place: the answer is gone, so it is asked anew
+                _close(instance, instance.kept.intent, changed)
             instance.kept = entry.event
             instance.outcome = None
         if type(entry.event) is Started:
@@ -134,6 +138,9 @@ def _is_fork(instance: Instance, entry: Entry) -> bool:
 
 
 def _started(instance: Instance, entry: Entry, event: Started) -> None:
+    if event.forked is not None:
+        instance.rewound = entry.number
+        instance._identity = None
     if instance.generation:  # a kept start that is delivered again: the instance began when it came first
         return
     instance.id = entry.instance
@@ -144,9 +151,6 @@ def _started(instance: Instance, entry: Entry, event: Started) -> None:
     instance.started_at = entry.at
     instance.parent = event.parent
     instance.tags = event.tags
-    if event.forked is not None:
-        instance.rewound = entry.number
-        instance._identity = None
 
 
 def input_hash(value: bytes) -> bytes:

@@ -300,6 +300,9 @@ class Kernel:
         elif type(event) is Rewound:
             event = self._rewind(instance, event)
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
+        if type(heard) is Rewound or (heard is not event and type(heard) is Started and heard.forked is not None):
+            # Known before `apply`, because a decision is checked before it is applied.
+            instance.identity = instance.identity.in_life(instance.version + 1)
         return Taken(instance, offer, event, heard)
 
     def _refusal(self, instance: Instance, event: Event, *, heard: bool) -> Answer | None:
@@ -365,8 +368,6 @@ class Kernel:
         kept = instance.kept
         answered = kept.intent if type(kept) is Received else b""
         still = tuple([id for id in event.open if id in instance.open and id != answered])
-        # Known before `apply`, because a decision is checked before it is applied.
-        instance.identity = Identity(instance.address, instance.generation, instance.seed, instance.version + 1)
         return msgspec.structs.replace(event, open=still)
 
     def _let_go(self, unstarted: Instance) -> None:

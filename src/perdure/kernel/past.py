@@ -47,6 +47,7 @@ class Past(msgspec.Struct, frozen=True):
     items: tuple[Item, ...]
     noted: tuple[str, ...] = ()  # in what is now decided anew: a version that was pinned stays pinned
     base: bytes = b""  # what the machine had saved before the first item; empty: that is the first of all
+    base_at: int = 0  # the last entry in that
 
 
 class _Packed(msgspec.Struct, array_like=True):
@@ -54,6 +55,7 @@ class _Packed(msgspec.Struct, array_like=True):
     items: list[tuple[bytes, int, str, int, int, int]]
     noted: tuple[str, ...]
     base: bytes
+    base_at: int
 
 
 def write(past: Past) -> bytes:
@@ -66,7 +68,7 @@ def write(past: Past) -> bytes:
         way, seed = WAYS.index(item.way), seeds.index(item.seed)
         items.append((encode(entry, packed), item.at, item.location, item.attempt, way, seed))
         patterns.learn(fresh)
-    return msgspec.msgpack.encode(_Packed(seeds, items, past.noted, past.base))
+    return msgspec.msgpack.encode(_Packed(seeds, items, past.noted, past.base, past.base_at))
 
 
 def read(data: bytes) -> Past:
@@ -77,7 +79,7 @@ def read(data: bytes) -> Past:
         entry = decode(0, 0, at, body, patterns)
         event, decision = entry.event, entry.decision
         items.append(Item(entry.number, at, event, decision, location, attempt, WAYS[way], packed.seeds[seed]))
-    return Past(tuple(items), packed.noted, packed.base)
+    return Past(tuple(items), packed.noted, packed.base, packed.base_at)
 
 
 class Point(NamedTuple):
@@ -97,6 +99,7 @@ class Behind:
         self.instance = Instance(address) if snapshot is None else restore(snapshot)
         self.items: list[Item] = []
         self._base = self.instance.snapshot_at or b""
+        self._base_at = self.instance.version
         self._noted: tuple[str, ...] = ()
         self._kept: Event | None = None
         self._names: dict[bytes, tuple[str, int]] = {}
@@ -120,11 +123,19 @@ class Behind:
             self.items.append(Item(entry.number, entry.at, event, entry.decision, location, attempt, seed=seed))
             return
         past = read(rewound.past)
-        self._base = past.base
-        self.items = [item for item in past.items if item.way != "now"]
-        self._noted = (*past.noted, *entry.decision.noted)
+        earlier: list[Item] = []
+        if past.base and not self._base:  # read from the beginning, it has behind it what was saved then
+            earlier = [item for item in self.items if item.number <= past.base_at]
+            self._noted = (*self._noted, *past.noted, *entry.decision.noted)
+        else:
+            self._base, self._base_at = past.base, past.base_at
+            self._noted = (*past.noted, *entry.decision.noted)
+        self.items = [*earlier, *[item for item in past.items if item.way != "now"]]
         decision = entry.decision
-        for now in past.items[len(self.items) :]:  # what was opened was opened by this, if there is one
+        for now in [
+            item for item in past.items if item.way == "now"
+        ]:  # what was opened was opened by this, if there is one
+            decision = msgspec.structs.replace(decision, send=(*now.decision.send, *decision.send))
             here = Item(entry.number, entry.at, now.event, decision, now.location, now.attempt, "again", seed)
             self.items.append(here)
             decision = NOTHING
@@ -144,6 +155,8 @@ class Behind:
             return None
         if type(event) is Retried and self._kept is not None:
             event, self._kept = self._kept, None
+        elif type(event) is Rewound:  # what was kept is gone with the rest
+            self._kept = None
         return None if type(event) in KERNEL_ONLY else event
 
     @property
@@ -173,7 +186,7 @@ class Behind:
         same, now = self._until(point)
         first = self.items[point.place].number
         open = tuple([id for id in self.instance.open if self._opened_in[id] < first])
-        past = Past((*same, *now), self._noted, self._base)
+        past = Past((*same, *now), self._noted, self._base, self._base_at)
         return Rewound(write(past), to, open, self.instance.rewound, force, renew=None)
 
     def retry(self) -> Rewound | None:
@@ -213,10 +226,14 @@ class Behind:
     def _past(self, same: list[Item], rest: list[Item]) -> Past:
         noted = [note for item in rest if item.way != "now" for note in item.decision.noted]
         anew = [
-            msgspec.structs.replace(item, decision=NOTHING, way="now" if item.way == "now" else "again")
+            msgspec.structs.replace(
+                item,
+                decision=Decision(send=item.decision.send),  # what was sent is not sent again
+                way="now" if item.way == "now" else "again",
+            )
             for item in rest
         ]
-        return Past((*same, *anew), (*self._noted, *noted), self._base)
+        return Past((*same, *anew), (*self._noted, *noted), self._base, self._base_at)
 
 
 def _within(location: str, scope: str) -> bool:
