@@ -74,11 +74,17 @@ def test_void_replay_in_every_scope() -> None:
             await ctx.step("void", nothing)
             return perdure.Continue(n + 1) if n < 2 else perdure.Break(None)
 
+        async def block(ctx: Context) -> None:
+            await ctx.step("void", nothing)
+
         await ctx.step("void", nothing)
         await ctx.loop("loop", body, 0)
         await ctx.join("join", {"a": lambda: ctx.step("void", nothing)})
         await ctx.race("race", {"a": lambda: ctx.step("void", nothing)})
         await ctx.map("map", lambda _: ctx.step("void", nothing), [1, 2])
+        await ctx.attempt("block", block)
+        async with ctx.checkpoint("mark"):
+            await ctx.step("void", nothing)
         await asyncio.gather(ctx.step("void", nothing), ctx.step("void", nothing))
         async with asyncio.TaskGroup() as group:
             group.create_task(ctx.step("void", nothing))
@@ -94,6 +100,8 @@ def test_void_replay_in_every_scope() -> None:
         "race/a/void",
         "map/&0/void",
         "map/&1/void",
+        "block/void",
+        "void#2",
         *[f"&{n}/void" for n in (1, 2, 3)],
     ]
 
