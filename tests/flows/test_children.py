@@ -10,6 +10,7 @@ import pytest
 
 import perdure
 from perdure import ChildFailed, Context
+from perdure.testing.workloads import Tally
 
 from .conftest import Stage
 from .rig import Rig
@@ -52,6 +53,21 @@ async def test_a_child_gives_its_result(stage: Stage) -> None:
         assert await handle.result(5) == [6, {"weight": 5}, [1, 2]]
         keys = {summary.key for summary in await engine.instances(workflow="weigh")}
         assert keys == {"p/weigh", "p/weigh#2", "p/&1/weigh", "p/&2/weigh"}
+
+
+async def test_a_child_of_another_dialect_gives_its_result(stage: Stage) -> None:
+    tally = Tally("tally")
+
+    @perdure.flow
+    async def parent(ctx: Context) -> Any:
+        return await ctx.child(tally, 2, key="t")
+
+    async with stage.open(parent, tally) as engine:
+        handle = await engine.start(parent)
+        for n in (3, 4):
+            await engine.handle("tally", "t").send("added", {"n": n})
+
+        assert await handle.result(5) == 7
 
 
 async def test_a_child_that_fails_is_an_error_at_the_await(stage: Stage) -> None:
