@@ -94,6 +94,16 @@ async def test_a_child_that_fails_is_an_error_at_the_await(stage: Stage) -> None
     assert found[3].startswith("refused: ")
 
 
+async def test_a_child_that_is_not_registered_says_where_to_register_it(stage: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> None:
+        await ctx.child(broken)
+
+    async with stage.open(parent) as engine:
+        with pytest.raises(perdure.InstanceFailed, match=r"'broken' here; registered: parent; register it: workflows="):
+            await (await engine.start(parent)).result(5)
+
+
 async def test_a_key_that_is_used_again_has_children_of_its_own(stage: Stage) -> None:
     @perdure.flow
     async def parent(ctx: Context, n: int) -> int:

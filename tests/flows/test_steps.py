@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,6 +176,37 @@ async def test_fatal_does_not_retry(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         assert await (await engine.start(flow)).result(5) == [1, "Fatal", "give up"]
         assert ran == [1]
+
+
+async def test_a_call_that_does_not_fit_its_function_is_not_retried_and_a_type_error_inside_is(stage: Stage) -> None:
+    ran: list[str] = []
+
+    async def takes_one(cents: int) -> None:
+        ran.append("one")
+
+    def takes_one_in_a_thread(cents: int) -> None:
+        ran.append("thread")
+
+    async def wrong_inside() -> None:
+        ran.append("inside")
+        takes_one_in_a_thread()  # type: ignore[call-arg]
+
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        found = []
+        for function, args in ((takes_one, (1, 2)), (takes_one_in_a_thread, ()), (wrong_inside, ())):
+            try:
+                await ctx.step.options(retries=1, backoff=AT_ONCE)("s", function, *args)
+            except StepFailed as failed:
+                assert isinstance(failed.error, Failure)
+                found.append([failed.attempts, failed.error.type])
+        return found
+
+    async with stage.open(flow) as engine:
+        found = await (await engine.start(flow)).result(5)
+
+    assert found == [[1, "TypeError"], [1, "TypeError"], [2, "TypeError"]]
+    assert ran == ["inside", "inside"]
 
 
 async def test_timeout_cancels_and_does_not_retry(stage: Stage) -> None:
@@ -674,5 +706,15 @@ def test_a_step_that_is_no_function_is_refused() -> None:
             return str(error)
         return ""
 
+    @perdure.flow
+    async def called(ctx: Context) -> None:
+        coroutine = echo()
+        with closing(coroutine):
+            await ctx.step("x", coroutine)  # type: ignore[call-overload]
+
+    async def echo() -> None:
+        pass
+
     assert Rig(flow).result == "ctx.step(name, function, *arguments): found ctx.step('x', 'not a function')"
+    assert "write the function and its arguments apart, without a call" in Rig(called).result
     assert Rig(flow).now == START

@@ -237,22 +237,24 @@ class Client:
     async def instances(
         self,
         *,
-        workflow: str = "",
+        workflow: Startable[Any] | str = "",
         status: str = "",
         tags: Mapping[str, str] | None = None,
         parent: int = 0,
         before: int = 0,
         limit: int = 100,
     ) -> list[Summary]:
-        """What exists, newest first: with all of these tags, if any; children of `parent`, if given.
+        """What exists, newest first: of a workflow in all its versions, with all of these tags, if any; children of
+        `parent`, if given.
 
         `before` is the id of the last one of the page before.
         """
-        if workflow:
-            _checked_text(workflow, "the name of a workflow")
+        name: Any = workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow)
+        if name:
+            _checked_text(name, "the name of a workflow")
         if status and status not in list(Status):
-            raise CallerError(unknown("status", status, list(Status), "leave it out to see all"))
-        wanted = Filter(workflow, status, parent, _checked_tags(tags), before, limit)
+            raise CallerError(unknown("status", status, list(map(str, Status)), "leave it out to see all"))
+        wanted = Filter(name, status, parent, _checked_tags(tags), before, limit)
         rows = await self._door.queries.heads(wanted)
         return [summary(row) for row in rows]
 
