@@ -71,6 +71,7 @@ def test_an_argument_of_the_wrong_type_is_refused_with_flow_and_path():
             "$.note_",
             "found an argument 'note_' that it does not take; did you mean 'note'",
         ),
+        (("o-17",), {"cent": 1}, "$.cent", "found an argument 'cent' that it does not take; did you mean 'cents'"),
         (("o-17", 1), {"ctx": "x"}, "$.ctx", "found an argument 'ctx' that it does not take"),
     ],
 )

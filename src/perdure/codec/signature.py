@@ -144,8 +144,10 @@ class Signature:
         return dict(bound.arguments)
 
     def _wrong_call(self, error: TypeError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NotConvertible:
-        """As `inspect` found it, in words that follow on 'found'."""
-        parameter = _quoted(str(error))
+        """In words that follow on 'found'. A name that it does not take says more than the one that is missing then."""
+        takes_any = _REST_NAMED in self._kinds.values()
+        strange = [name for name in kwargs if name not in self._kinds and not takes_any]
+        parameter = strange[0] if strange else _quoted(str(error))
         if not parameter:
             found = f"{len(args)} arguments by position"
         elif parameter not in self._kinds:
