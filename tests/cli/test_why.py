@@ -259,7 +259,13 @@ CODE = f"--against MODULE {HERE}"
         ("undoing/told", "running", "step", "The undo of trip/out/book runs since", []),
         ("cleaning/told", "running", "cancel", "asked to cancel", []),
         ("adding/told", "completed", "completed", "with the result 3.", []),
-        ("failing/told", "failed", "failed", "LookupError: no reason", ["debug failing/told", "--reuse failed"]),
+        (
+            "failing/told",
+            "failed",
+            "failed",
+            "LookupError: no reason",
+            ["debug failing/told", "retry failing/told", "--reuse failed"],
+        ),
         ("waiting/cancelled", "cancelled", "cancelled", ": ordered twice", ["--reuse failed"]),
     ],
 )

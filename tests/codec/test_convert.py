@@ -6,6 +6,7 @@ import subprocess
 import sys
 import typing
 from collections import namedtuple
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -283,6 +284,17 @@ def test_a_value_of_another_type_is_refused_at_its_path(value, annotation, path,
     assert refusal.value.path == path
     assert expected in refusal.value.expected
     assert path in str(refusal.value)
+
+
+def test_a_coroutine_is_told_as_a_missing_await():
+    async def pay() -> str:
+        return "paid"
+
+    with closing(pay()) as coroutine:
+        with pytest.raises(NotConvertible, match="expected str, found coroutine: an await is missing"):
+            to_plain(coroutine, str)
+        with pytest.raises(NotPlain, match="cannot be recorded; an await is missing"):
+            encode([coroutine])
 
 
 UNREADABLE = [

@@ -392,6 +392,13 @@ def test_wrong_options_of_a_step_are_told_where_they_stand(options: Any) -> None
         perdure.step(**options)
 
 
+def test_what_is_no_function_is_no_step() -> None:
+    with pytest.raises(BadCall, match="stands before a function, or takes options by name; found 3"):
+        perdure.step(3)  # type: ignore[call-overload]
+    with pytest.raises(BadCall, match="all of a backoff are numbers"):
+        perdure.Backoff(base="soon")  # type: ignore[arg-type]
+
+
 BAD_OPERATIONS: dict[str, Callable[[Context], Awaitable[Any]]] = {
     "receive 5": lambda ctx: ctx.receive(5),  # type: ignore[arg-type]
     "receive an empty name": lambda ctx: ctx.receive(""),

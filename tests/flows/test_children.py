@@ -10,6 +10,7 @@ import pytest
 
 import perdure
 from perdure import ChildFailed, Context
+from perdure.testing.workloads import Tally
 
 from .conftest import Stage
 from .rig import Rig
@@ -54,6 +55,21 @@ async def test_a_child_gives_its_result(stage: Stage) -> None:
         assert keys == {"p/weigh", "p/weigh#2", "p/&1/weigh", "p/&2/weigh"}
 
 
+async def test_a_child_of_another_dialect_gives_its_result(stage: Stage) -> None:
+    tally = Tally("tally")
+
+    @perdure.flow
+    async def parent(ctx: Context) -> Any:
+        return await ctx.child(tally, 2, key="t")
+
+    async with stage.open(parent, tally) as engine:
+        handle = await engine.start(parent)
+        for n in (3, 4):
+            await engine.handle("tally", "t").send("added", {"n": n})
+
+        assert await handle.result(5) == 7
+
+
 async def test_a_child_that_fails_is_an_error_at_the_await(stage: Stage) -> None:
     @perdure.flow
     async def parent(ctx: Context) -> list[str]:
@@ -76,6 +92,16 @@ async def test_a_child_that_fails_is_an_error_at_the_await(stage: Stage) -> None
     assert found[0] == found[2] == "failed: ValueError: broken child"
     assert found[1].startswith("refused: ") and "nobody knows this" in found[1]
     assert found[3].startswith("refused: ")
+
+
+async def test_a_child_that_is_not_registered_says_where_to_register_it(stage: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> None:
+        await ctx.child(broken)
+
+    async with stage.open(parent) as engine:
+        with pytest.raises(perdure.InstanceFailed, match=r"'broken' here; registered: parent; register it: workflows="):
+            await (await engine.start(parent)).result(5)
 
 
 async def test_a_key_that_is_used_again_has_children_of_its_own(stage: Stage) -> None:

@@ -15,6 +15,10 @@ import pytest
 import perdure
 from perdure import Backoff, Break, Context, Continue, Failed, Fatal, Ok, RollBack, step_info
 from perdure.testing import World, crash_test
+from perdure.testing.faults import Faults
+from perdure.testing.sim import check
+from perdure.testing.simulation import Simulation
+from perdure.testing.workloads import WORKLOADS
 
 OUTSIDE: dict[str, str] = {}
 QUICK = Backoff(base=0.01)
@@ -64,6 +68,23 @@ async def retries(ctx: Context) -> str:
     return "?"
 
 
+async def slow_at_first() -> str:
+    if step_info().attempt == 1:
+        await asyncio.sleep(60)
+    return await note("in time")
+
+
+@perdure.flow
+async def timeouts(ctx: Context) -> list[Any]:
+    """A timeout that ends the step, and one that is tried again."""
+    step = ctx.step.options(timeout=5, retries=2, backoff=QUICK)
+    try:
+        await step("slow", slow_at_first)
+    except perdure.StepTimeout as timeout:
+        return [timeout.attempts, await step.options(retry_on_timeout=True)("again", slow_at_first)]
+    return []
+
+
 @perdure.flow
 async def attempts(ctx: Context) -> list[Any]:
     async def block(ctx: Context) -> str:
@@ -86,6 +107,26 @@ async def loops(ctx: Context) -> int:
         return Break(state) if state == 4 else Continue(state + 1)
 
     return await ctx.loop("rounds", body, 0, keep=1, prune_every=2)
+
+
+@perdure.flow
+async def nested(ctx: Context) -> list[Any]:
+    """A loop, a join and a race in every iteration of a loop that is pruned."""
+
+    async def inner(ctx: Context, state: int) -> Continue[int] | Break[int]:
+        await ctx.step("note", note, str(state))
+        return Break(state) if state == 1 else Continue(state + 1)
+
+    async def body(ctx: Context, state: list[Any]) -> Continue[list[Any]] | Break[list[Any]]:
+        both = await ctx.join(
+            "both",
+            {"loop": lambda: ctx.loop("inner", inner, 0, keep=1, prune_every=1), "nap": lambda: ctx.sleep("nap", 1)},
+        )
+        winner, _ = await ctx.race("race", {"a": lambda: ctx.sleep("a", 9), "b": lambda: ctx.step("b", note, "b")})
+        state = [*state, both["loop"], winner]
+        return Break(state) if len(state) == 6 else Continue(state)
+
+    return await ctx.loop("rounds", body, [], keep=1, prune_every=1)
 
 
 @perdure.flow
@@ -147,6 +188,16 @@ async def races(ctx: Context) -> list[Any]:
 
 
 @perdure.flow
+async def lost_races(ctx: Context) -> list[str]:
+    """All fail."""
+    try:
+        await ctx.race("all", {name: lambda: ctx.step("fails", fatal) for name in "ab"})
+    except perdure.RaceFailed as failed:
+        return [await ctx.step("note", note, name) for name in failed.errors]
+    return []
+
+
+@perdure.flow
 async def maps(ctx: Context) -> list[str]:
     return await ctx.map("all", lambda item: ctx.step("one", note, item), "abcd", concurrency=2)
 
@@ -169,12 +220,61 @@ async def tasks(ctx: Context) -> list[str]:
 
 
 @perdure.flow
+async def queues(ctx: Context) -> list[Any]:
+    """The first of several tasks, a queue between two, recorded time and dice."""
+    first, rest = await asyncio.wait(
+        [asyncio.create_task(ctx.sleep("long", 60)), asyncio.create_task(ctx.step("quick", note, "quick"))],
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    for task in rest:
+        task.cancel()
+    queue: asyncio.Queue[str] = asyncio.Queue(1)
+
+    async def produce() -> None:
+        for n in range(3):
+            await queue.put(await ctx.step("make", note, f"{n} {ctx.random.random()} {ctx.now()} {ctx.uuid()}"))
+
+    async def consume() -> list[str]:
+        return [await ctx.step("use", note, await queue.get()) for _ in range(3)]
+
+    _, used = await asyncio.gather(produce(), consume())
+    return [[task.result() for task in first], [text[0] for text in used]]
+
+
+@perdure.flow
 async def undos(ctx: Context) -> None:
     """It fails, and what it did is undone in reverse order."""
     step = ctx.step.options(undo=undone)
     await step("a", note, "a")
     await ctx.join("both", {"b": lambda: step("b", note, "b"), "c": lambda: step("c", note, "c")})
     await ctx.step("fails", fatal)
+
+
+@perdure.flow
+async def undos_everywhere(ctx: Context) -> None:
+    """What a loop, a race and an attempt did is undone too, after a cut in the middle of an undo as well."""
+    step = ctx.step.options(undo=undone)
+
+    async def body(ctx: Context, state: int) -> Continue[int] | Break[None]:
+        await step("round", note, str(state))
+        return Break(None) if state == 2 else Continue(state + 1)
+
+    async def loser(ctx: Context) -> None:
+        await step("lost", note, "lost")
+        await ctx.sleep("long", 60)
+
+    async def winner(ctx: Context) -> None:
+        await ctx.sleep("short", 1)
+        await step("won", note, "won")
+
+    async def block(ctx: Context) -> None:
+        await step("tried", note, "tried")
+        await ctx.step("fails", fatal)
+
+    await ctx.loop("rounds", body, 0)
+    await ctx.race("race", {"loser": loser, "winner": winner})
+    await ctx.attempt("block", block)
+    raise RollBack("never")
 
 
 @perdure.flow
@@ -262,16 +362,25 @@ QUESTION = [("question", "why?")]
 GROUPS: list[tuple[Any, list[Any], Any]] = [
     (steps, [], ["a", "c"]),
     (retries, [], "2"),
+    (timeouts, [], [1, "in time"]),
     (attempts, [], ["fatal", "b", "fatal"]),
     (loops, [], 4),
+    (nested, [], [1, "b", 1, "b", 1, "b"]),
     (sleeps, [], [True]),
     (messages, WORDS, ["one", "two", "timeout", "three"]),
     (answers, QUESTION, "why?"),
     (joins, [], {"a": "a", "b": "b", "failed": ["bad"]}),
     (races, [], ["nap", "work", "q"]),
+    (lost_races, [], ["a", "b"]),
     (maps, [], ["a", "b", "c", "d"]),
     (tasks, [], ["a", "b", "timeout"]),
-    (undos, [], None),
+    (queues, [], [["quick"], ["0", "1", "2"]]),
+    (undos, [], ["both/c/c", "both/b/b", "a"]),
+    (
+        undos_everywhere,
+        [],
+        ["block/tried", "race/winner/won", "race/loser/lost", *(f"rounds/~{n}/round" for n in (2, 1, 0))],
+    ),
     (checkpoints, [], "second"),
     (versions, [], [2, 3]),
     (children, [], ["A", "apart", "failed"]),
@@ -305,9 +414,31 @@ def test_without_a_crash_it_ends_as_it_should(flow: perdure.Flow[..., Any], sent
             world.advance(*at or [0])
             handle.send(name, body)
         world.run()
-        if flow is undos:
+        if flow in (undos, undos_everywhere):
             with pytest.raises(perdure.InstanceFailed, match="never"):
                 handle.result()
-            assert [run.name for run in world.runs()][-3:] == ["both/c/c", "both/b/b", "a"]
+            assert [run.name for run in world.runs()][-len(result) :] == result
         else:
             assert handle.result() == result
+
+
+# ---- what people do to an instance while it runs: a crash test has no hands for that, the simulation has -------------
+
+
+@pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
+@pytest.mark.parametrize("name", ["cancels", "comebacks", "desks", "naps", "pays", "sagas"])
+def test_a_crash_around_every_commit_makes_no_difference_to_what_people_do(name: str, cache: int) -> None:
+    """Cancels, retries and rewinds, asks, wakes, answers for unknown outcomes, rollbacks."""
+    workload = next(each for each in WORKLOADS if each.name == name)
+
+    def commits(**planned: Any) -> int:
+        world = Simulation(workload.workflows(), seed=1, faults=Faults(cache=cache, **planned))
+        expected = workload.begin(world)
+        world.advance(1)
+        world.run()
+        check(world, expected)
+        return world.counts["commits"]
+
+    for number in range(1, commits() + 1):
+        for fate in ("crash_before", "crash_after"):
+            assert commits(commits={number: fate}) >= number

@@ -100,6 +100,23 @@ async def test_same_key_and_input_is_the_same_instance(stage: Stage) -> None:
         assert await first.result(5) == "a1", "a handle means its own generation"
 
 
+async def test_instances_are_found_by_their_workflow(stage: Stage) -> None:
+    @perdure.flow
+    async def other(ctx: Context) -> None:
+        pass
+
+    async with stage.open(waits, other) as engine:
+        await engine.start(waits, key="k")
+        await (await engine.start(other, key="o")).result(5)
+
+        assert [found.key for found in await engine.instances(workflow=waits)] == ["k"]
+        assert [found.key for found in await engine.instances(workflow="other")] == ["o"]
+        with pytest.raises(perdure.CallerError, match="the name of a workflow"):
+            await engine.instances(workflow=7)  # type: ignore[arg-type]
+        with pytest.raises(perdure.CallerError, match="did you mean 'waiting'"):
+            await engine.instances(status="wating")
+
+
 async def test_reuse_of_a_failed_key(stage: Stage) -> None:
     broken = True
 

@@ -260,7 +260,8 @@ def test_branches_must_be_functions() -> None:
         for branches in ([lambda: 1], {"a": 1}):
             try:
                 await ctx.join("j", branches)  # type: ignore[arg-type]
-            except perdure.BadCall:
+            except perdure.BadCall as error:
+                assert "a call becomes a function with lambda: before it" in str(error)
                 refused += 1
         try:
             await ctx.join("j", {"a": lambda: 1})  # type: ignore[dict-item, return-value]

@@ -356,7 +356,9 @@ async def test_only_what_failed_or_is_stuck_can_be_retried(stage: Stage) -> None
     async with stage.open(quick) as engine:
         handle = await engine.start(quick, key="q")
         await handle.result()
-        with pytest.raises(perdure.NotStuck):
+        with pytest.raises(
+            perdure.NotStuck, match="is completed, not stuck; a retry is for what is stuck or has failed"
+        ):
             await handle.retry()
 
 
@@ -499,9 +501,9 @@ async def test_a_cancelled_or_completed_instance_is_never_rewound(stage: Stage) 
         with pytest.raises(perdure.InstanceCancelled):
             await stopped.result(timeout=20)
 
-        for handle in (done, stopped):
+        for handle, how in ((done, "has completed"), (stopped, "was cancelled")):
             before = await handle.history()
-            with pytest.raises(perdure.InstanceEnded, match="stays so"):
+            with pytest.raises(perdure.InstanceEnded, match=f"{how}, and stays so: fork it"):
                 await handle.rewind("a")
             assert await handle.history() == before
 
@@ -513,10 +515,10 @@ async def test_a_rewind_to_where_nothing_was_done_is_refused(stage: Stage) -> No
 
     async with stage.open(idle) as engine:
         handle = await engine.start(idle)
-        with pytest.raises(perdure.UnknownLocation, match="did nothing at 'gone'"):
+        with pytest.raises(perdure.UnknownLocation, match="did nothing at 'gone'; `perdure history` shows"):
             await handle.rewind("gone")
-        with pytest.raises(perdure.UnknownLocation):
-            await handle.fork("gone")
+        with pytest.raises(perdure.UnknownLocation, match="did you mean 'receive:go'"):
+            await handle.fork("recieve:go")
         await handle.send("go")
         await handle.result(timeout=20)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,11 +75,17 @@ def test_void_replay_in_every_scope() -> None:
             await ctx.step("void", nothing)
             return perdure.Continue(n + 1) if n < 2 else perdure.Break(None)
 
+        async def block(ctx: Context) -> None:
+            await ctx.step("void", nothing)
+
         await ctx.step("void", nothing)
         await ctx.loop("loop", body, 0)
         await ctx.join("join", {"a": lambda: ctx.step("void", nothing)})
         await ctx.race("race", {"a": lambda: ctx.step("void", nothing)})
         await ctx.map("map", lambda _: ctx.step("void", nothing), [1, 2])
+        await ctx.attempt("block", block)
+        async with ctx.checkpoint("mark"):
+            await ctx.step("void", nothing)
         await asyncio.gather(ctx.step("void", nothing), ctx.step("void", nothing))
         async with asyncio.TaskGroup() as group:
             group.create_task(ctx.step("void", nothing))
@@ -94,6 +101,8 @@ def test_void_replay_in_every_scope() -> None:
         "race/a/void",
         "map/&0/void",
         "map/&1/void",
+        "block/void",
+        "void#2",
         *[f"&{n}/void" for n in (1, 2, 3)],
     ]
 
@@ -167,6 +176,37 @@ async def test_fatal_does_not_retry(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         assert await (await engine.start(flow)).result(5) == [1, "Fatal", "give up"]
         assert ran == [1]
+
+
+async def test_a_call_that_does_not_fit_its_function_is_not_retried_and_a_type_error_inside_is(stage: Stage) -> None:
+    ran: list[str] = []
+
+    async def takes_one(cents: int) -> None:
+        ran.append("one")
+
+    def takes_one_in_a_thread(cents: int) -> None:
+        ran.append("thread")
+
+    async def wrong_inside() -> None:
+        ran.append("inside")
+        takes_one_in_a_thread()  # type: ignore[call-arg]
+
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        found = []
+        for function, args in ((takes_one, (1, 2)), (takes_one_in_a_thread, ()), (wrong_inside, ())):
+            try:
+                await ctx.step.options(retries=1, backoff=AT_ONCE)("s", function, *args)
+            except StepFailed as failed:
+                assert isinstance(failed.error, Failure)
+                found.append([failed.attempts, failed.error.type])
+        return found
+
+    async with stage.open(flow) as engine:
+        found = await (await engine.start(flow)).result(5)
+
+    assert found == [[1, "TypeError"], [1, "TypeError"], [2, "TypeError"]]
+    assert ran == ["inside", "inside"]
 
 
 async def test_timeout_cancels_and_does_not_retry(stage: Stage) -> None:
@@ -666,5 +706,15 @@ def test_a_step_that_is_no_function_is_refused() -> None:
             return str(error)
         return ""
 
+    @perdure.flow
+    async def called(ctx: Context) -> None:
+        coroutine = echo()
+        with closing(coroutine):
+            await ctx.step("x", coroutine)  # type: ignore[call-overload]
+
+    async def echo() -> None:
+        pass
+
     assert Rig(flow).result == "ctx.step(name, function, *arguments): found ctx.step('x', 'not a function')"
+    assert "write the function and its arguments apart, without a call" in Rig(called).result
     assert Rig(flow).now == START

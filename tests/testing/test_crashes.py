@@ -119,6 +119,17 @@ def test_a_flow_that_fails_must_fail_in_the_same_way():
     crash_test(fails, random=10)
 
 
+def test_an_undo_that_ran_again_is_told_by_the_step_that_it_undoes():
+    @perdure.flow
+    async def takes_back(ctx: Context) -> None:
+        await ctx.join("all", {"a": lambda: ctx.step.options(undo=mail)("price", price, "lamp")})
+        raise perdure.RollBack("too dear")
+
+    report = crash_test(takes_back, random=10)
+
+    assert str(report).endswith("ran again: all/a/price, the undo of all/a/price")
+
+
 def test_children_and_their_ends_count_too():
     @perdure.flow
     async def child(ctx: Context, item: str) -> int:

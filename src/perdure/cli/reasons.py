@@ -240,7 +240,8 @@ class Reasons:
             case _:
                 look = f"see where that comes from: {self._command('debug', *CODE)}"
                 text = f"It failed {when}: {first_line(str(self._look.error))}"
-                return Reason("failed", text, f"{look}\nto start it again: {again}")
+                retry = f"to run again what failed: {self._command('retry')}"
+                return Reason("failed", text, f"{look}\n{retry}\nto start it anew: {again}")
 
 
 def _name(location: str) -> str:

@@ -139,16 +139,27 @@ class Signature:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise self._wrong_call(error, kwargs) from None
+            raise self._wrong_call(error, args, kwargs) from None
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def _wrong_call(self, error: TypeError, kwargs: Mapping[str, Any]) -> NotConvertible:
-        strange = [name for name in kwargs if name not in self._kinds]
-        hint = "".join(f"; {name!r} is none of its{did_you_mean(name, self._kinds)}" for name in strange[:1])
-        parameter = _quoted(str(error))
+    def _wrong_call(self, error: TypeError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NotConvertible:
+        """In words that follow on 'found'. A name that it does not take says more than the one that is missing then."""
+        takes_any = _REST_NAMED in self._kinds.values()
+        strange = [name for name in kwargs if name not in self._kinds and not takes_any]
+        parameter = strange[0] if strange else _quoted(str(error))
+        if not parameter:
+            found = f"{len(args)} arguments by position"
+        elif parameter not in self._kinds:
+            found = f"an argument {parameter!r} that it does not take{did_you_mean(parameter, self._kinds)}"
+        elif self._kinds[parameter] is inspect.Parameter.POSITIONAL_ONLY and parameter in kwargs:
+            found = f"an argument {parameter!r} by name, which it takes by position"
+        elif parameter in kwargs:
+            found = f"two values for {parameter!r}"
+        else:
+            found = f"no argument {parameter!r}"
         path = f"$.{parameter}" if parameter else "$"
-        return NotConvertible(path, f"a call {self.name}{self._shown()}", f"{error}{hint}", self.name)
+        return NotConvertible(path, f"a call {self.name}{self._shown()}", found, self.name)
 
     def _shown(self) -> str:
         return str(self._signature.replace(return_annotation=inspect.Signature.empty))

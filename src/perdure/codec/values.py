@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from math import isnan
@@ -382,7 +382,9 @@ def _explain_scalar(path: str, item: Any) -> NotPlain | None:
             return NotPlain(path, "a set", "use a sorted list, or annotate it as a set")
         if isinstance(item, bytearray | memoryview):
             return NotPlain(path, f"a {type_name(item)}", "copy it with bytes()")
-        return NotPlain(path, f"a value of type {type_name(item)}", "convert it to plain data (str, int, dict...)")
+        missing = isinstance(item, Coroutine)
+        advice = "an await is missing" if missing else "convert it to plain data (str, int, dict...)"
+        return NotPlain(path, f"a value of type {type_name(item)}", advice)
     return None
 
 

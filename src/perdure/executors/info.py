@@ -114,14 +114,28 @@ def ok(value: Any, returns: Any) -> Receipt:
         return Receipt("error", error=failure(unusable, retry=False))
 
 
+CALLERS: Final = ("perdure.executors.", "perdure.testing.")
+"""Where steps are called."""
+
 NO_WORK: Final = Receipt("error", error=Failure("NoWork", "the flow's code no longer asks for this step", retry=False))
 
 
 def error(exception: BaseException) -> Receipt:
-    recorded = failure(exception, retry=not isinstance(exception, Fatal | RollBack))
+    retry = not isinstance(exception, Fatal | RollBack) and not _is_of_the_call(exception)
+    recorded = failure(exception, retry=retry)
     if isinstance(exception, RollBack):  # also a subclass: the flow gets it as what it is for perdure
         recorded = msgspec.structs.replace(recorded, type="RollBack")
     return Receipt("error", error=recorded)
+
+
+def _is_of_the_call(exception: BaseException) -> bool:
+    """Whether a function was called with other arguments than it takes: not a line of it ran, and none ever will."""
+    at = exception.__traceback__
+    if type(exception) is not TypeError or at is None:
+        return False
+    while at.tb_next is not None:
+        at = at.tb_next
+    return str(at.tb_frame.f_globals.get("__name__")).startswith(CALLERS)
 
 
 def failure(exception: BaseException, *, retry: bool) -> Failure:

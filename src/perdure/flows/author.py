@@ -64,6 +64,9 @@ class Backoff(msgspec.Struct, frozen=True):
     jitter: float = 0
 
     def __post_init__(self) -> None:
+        given = (self.base, self.factor, self.max, self.jitter)
+        if not all(isinstance(each, int | float) for each in given):
+            raise BadCall(f"{self}: all of a backoff are numbers, in seconds")
         if self.base < 0 or self.factor < 0 or self.max < 0 or not 0 <= self.jitter <= 1:
             raise BadCall(f"{self}: nothing of a backoff is negative, and its jitter is at most 1")
 
@@ -186,6 +189,8 @@ def step(**options: Unpack[Options]) -> Callable[[Callable[P, R]], StepFunction[
 def step(function: Callable[P, R] | None = None, /, **options: Unpack[Options]) -> Any:
     """Give a function step options. Inside a flow, calling it is `ctx.step(name, function, ...)`."""
     if function is not None:
+        if not callable(function):
+            raise BadCall(f"@perdure.step stands before a function, or takes options by name; found {function!r}")
         return StepFunction(function, DEFAULT)
     chosen = with_options(DEFAULT, options)
     return lambda wrapped: StepFunction(wrapped, chosen)

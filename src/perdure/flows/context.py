@@ -132,7 +132,10 @@ class Step:
 
     def __call__(self, name: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not (isinstance(name, str) and callable(function)):  # type: ignore[redundant-expr]
-            raise BadCall(f"ctx.step(name, function, *arguments): found ctx.step({name!r}, {function!r})")
+            hint = (
+                "; write the function and its arguments apart, without a call" if inspect.iscoroutine(function) else ""
+            )
+            raise BadCall(f"ctx.step(name, function, *arguments): found ctx.step({name!r}, {function!r}){hint}")
         options = DEFAULT
         if isinstance(function, StepFunction):
             options = function.options
@@ -604,7 +607,10 @@ class Context:
 
     def _branches(self, name: str, branches: Mapping[str, Any], verb: str) -> dict[str, FlowTask]:
         if not (isinstance(branches, Mapping) and all(map(callable, branches.values()))):  # type: ignore[redundant-expr]
-            raise BadCall(f"ctx.{verb}({name!r}, {{branch: async function}}): found {branches!r}")
+            raise BadCall(
+                f"ctx.{verb}({name!r}, {{branch: async function}}): found {branches!r}; "
+                "a call becomes a function with lambda: before it"
+            )
         machine, scope = self._machine, scopes.current.get()
         location = machine.claim(name)
         machine.note(verb, location)

@@ -481,7 +481,7 @@ class FlowMachine:
     def claim(self, name: str) -> str:
         """The location of an operation that begins now, in the scope of the code that asks."""
         if self._disposed:
-            raise Evicted
+            raise Evicted(scopes.OUTSIDE)  # only a step that was given the context ever shows it to anybody
         return scopes.current.get().claim(name)
 
     def open(self, effect: Effect, work: object = None, fire: Callable[[], None] | None = None) -> Operation:
@@ -559,7 +559,7 @@ class FlowMachine:
     def _saying(self) -> Said:
         scope = scopes.current.get(None)
         if scope is None or scope.machine is not self:
-            raise BadCall("this belongs in the flow itself: a step runs outside of it, and nothing of it is recorded")
+            raise BadCall(scopes.OUTSIDE)
         if self._said is None:
             self._said = Said()
         return self._said

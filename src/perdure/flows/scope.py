@@ -3,7 +3,7 @@
 from contextvars import ContextVar
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 from zlib import crc32
 
 from perdure.errors import BadCall, RepeatedName
@@ -94,5 +94,19 @@ class Scope:
         return crc32(self.path.encode(), self._hashes)
 
 
-current: ContextVar[Scope] = ContextVar("perdure_scope")
+OUTSIDE: Final = "this belongs in the flow itself: a step runs outside of it, and nothing of it is recorded"
+
+
+class _Nowhere:
+    """The scope of code that is no part of a flow: whatever is asked of it is out of place."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise BadCall(OUTSIDE)
+
+
+_NOWHERE: Final = cast(Scope, _Nowhere())
+
+current: ContextVar[Scope] = ContextVar("perdure_scope", default=_NOWHERE)
 """The scope of the code that is running now. Each task of a flow has its own, by its context."""

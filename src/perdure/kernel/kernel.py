@@ -60,7 +60,7 @@ from .replay import fold, rebuild
 from .routing import Router
 from .rows import Record, decode_outcome, head_row, inbox_row, receipt_of, response_name, work_row
 from .slots import Slots
-from .status import FINAL, Status
+from .status import FINAL, Status, ended
 from .workflows import Workflows
 
 ENTRIES_MAX: Final = 1000
@@ -343,13 +343,13 @@ class Kernel:
             case Settled(location=at) if instance.stuck is not None and instance.stuck.location != at:
                 return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
             case _ if instance.ended:
-                return Refused("ended", f"{instance.address} has {instance.status} and takes no {_word(event)}")
+                return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}")
             case _:
                 return None
 
     def _rewind_refusal(self, instance: Instance, event: Rewound) -> Answer | None:
         if instance.cancelled or instance.status in FINAL:
-            word = "was cancelled" if instance.cancelled else f"has {instance.status}"
+            word = ended(Status.CANCELLED if instance.cancelled else instance.status)
             return Refused("ended", f"{instance.address} {word}, and stays so: fork it")
         if event.after != instance.rewound:
             return Refused("refused", f"{instance.address} was rewound by somebody else meanwhile: look again")

@@ -181,6 +181,11 @@ class Behind:
                 return Point(place, now=False)
         return None
 
+    def locations(self) -> set[str]:
+        """Where something was done."""
+        noted = {note.partition(" ")[2] for item in self.items for note in item.decision.noted}
+        return noted | {effect.location for item in self.items for effect in item.decision.open}
+
     def rewind(self, to: str, point: Point, force: bool) -> Rewound:
         """Go back to a point. What came later did not happen."""
         same, now = self._until(point)

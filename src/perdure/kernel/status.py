@@ -37,3 +37,8 @@ def change(before: Status, after: Status) -> Status:
     if after not in LEGAL[before]:
         raise ValueError(f"no instance goes from {before} to {after}: see kernel/status.py")
     return after
+
+
+def ended(status: str) -> str:
+    """In a sentence, after the name of an instance that has ended so."""
+    return "was cancelled" if status == Status.CANCELLED else f"has {status}"

@@ -71,7 +71,8 @@ class Workflows(Generic[V]):
         """Why nothing can be started of this name, in this version if one is given."""
         if name not in self._newest:
             known = ", ".join(self.names()) or "none"
-            return Refused("unknown-workflow", f"no workflow is named {name!r} here; registered: {known}")
+            reason = f"no workflow is named {name!r} here; registered: {known}; register it: workflows=[...]"
+            return Refused("unknown-workflow", reason)
         if version and version not in self._versions[name]:
             known = ", ".join(map(repr, self.versions(name)))
             return Refused("unknown-version", f"workflow {name!r} has no version {version!r} here; registered: {known}")

@@ -51,7 +51,7 @@ from perdure.kernel.mailbox import Refused
 from perdure.kernel.past import Behind, Point
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
-from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.ports.store import Filter, Queries
@@ -237,22 +237,24 @@ class Client:
     async def instances(
         self,
         *,
-        workflow: str = "",
+        workflow: Startable[Any] | str = "",
         status: str = "",
         tags: Mapping[str, str] | None = None,
         parent: int = 0,
         before: int = 0,
         limit: int = 100,
     ) -> list[Summary]:
-        """What exists, newest first: with all of these tags, if any; children of `parent`, if given.
+        """What exists, newest first: of a workflow in all its versions, with all of these tags, if any; children of
+        `parent`, if given.
 
         `before` is the id of the last one of the page before.
         """
-        if workflow:
-            _checked_text(workflow, "the name of a workflow")
+        name: Any = workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow)
+        if name:
+            _checked_text(name, "the name of a workflow")
         if status and status not in list(Status):
-            raise CallerError(unknown("status", status, list(Status), "leave it out to see all"))
-        wanted = Filter(workflow, status, parent, _checked_tags(tags), before, limit)
+            raise CallerError(unknown("status", status, list(map(str, Status)), "leave it out to see all"))
+        wanted = Filter(name, status, parent, _checked_tags(tags), before, limit)
         rows = await self._door.queries.heads(wanted)
         return [summary(row) for row in rows]
 
@@ -425,7 +427,7 @@ class Handle(Generic[R]):
         """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
         reader = await self._read()
         if reader.state.ended:
-            raise InstanceEnded(f"{self.address} has {reader.state.status} and takes no more events{AFTER_THE_END}")
+            raise InstanceEnded(f"{self.address} {ended(reader.state.status)} and takes no more events{AFTER_THE_END}")
         sleeps = [open.location for open in reader.waiting() if open.kind == "timer" and is_sleep(open.location)]
         if not sleeps or (location and location not in sleeps):
             where = f" at {location!r}" if location else ""
@@ -498,7 +500,9 @@ class Handle(Generic[R]):
     def _point(self, behind: Behind, location: str) -> Point:
         point = behind.point_of(_checked_text(location, "a location"))
         if point is None:
-            raise UnknownLocation(f"{self.address} did nothing at {location!r}; `perdure history` shows where it did")
+            near = difflib.get_close_matches(location, behind.locations(), n=1)
+            meant = f"did you mean {near[0]!r}?" if near else "`perdure history` shows where it did"
+            raise UnknownLocation(f"{self.address} did nothing at {location!r}; {meant}")
         return point
 
     async def _rewind(self, event: Rewound) -> None:
@@ -524,7 +528,7 @@ class Handle(Generic[R]):
             raise CallerError("settle takes the value of a step, or its error, not both")
         stuck = (await self._read()).state.stuck
         if stuck is None:
-            raise NotStuck(f"{self.address} is {await self.status()}, not stuck")
+            raise NotStuck(f"{self.address} is {await self.status()}, not stuck: there is nothing to answer for")
         if stuck.kept:
             raise UnknownLocation(f"{self.address} is not stuck at {location!r}: its code stopped; retry or cancel it")
         if stuck.location != location:
@@ -649,6 +653,7 @@ def refusal(refused: Refused) -> CallerError:
     advice = {
         "key-in-use": '; use another key, or reuse="failed" if it failed, reuse="always" if it has ended in any way',
         "running": "; wait for it, or drop it with force=True",
+        "not-stuck": "; a retry is for what is stuck or has failed: rewind goes back, fork goes on in another one",
         "unknown-instance": "; `perdure ls` lists what exists",
         "unknown-version": "; register it too, or start the workflow by its name: that takes the newest",
         "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,

@@ -13,7 +13,7 @@ from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import HeadRow, InboxRow, WorkflowRow
 from perdure.kernel.events import Address, CancelAsked, Received, Retried, Rewound, Settled, Started
 from perdure.kernel.rows import offer_of
-from perdure.kernel.status import FINAL, TERMINAL, Status
+from perdure.kernel.status import FINAL, TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Posted
 
@@ -48,12 +48,12 @@ def judge(
         return None if stuck else Posted("not-stuck", f"{name} is {head.status}, not stuck")
     if isinstance(event, Rewound):
         final = head.status in FINAL
-        return Posted("ended", f"{name} has {head.status}, and stays so: fork it") if final else None
+        return Posted("ended", f"{name} {ended(head.status)}, and stays so: fork it") if final else None
     if head.status not in TERMINAL or (not row.instance and _pending_start(head, pending()) is not None):
         return None
     if isinstance(event, CancelAsked | Received):
         return TAKEN  # it has ended: there is nothing to cancel, and no intent to answer
-    return Posted("ended", f"{name} has {head.status} and takes no more events")
+    return Posted("ended", f"{name} {ended(head.status)} and takes no more events")
 
 
 def _judge_start(

@@ -24,6 +24,7 @@ from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, CrashTestFailed
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address, Message, Retried, Settled, Started
+from perdure.kernel.location import unescape
 from perdure.kernel.rows import decode_outcome
 from perdure.kernel.status import TERMINAL
 from perdure.runtime.history import Reader
@@ -57,8 +58,14 @@ class CrashReport(msgspec.Struct, frozen=True):
     repeated: tuple[str, ...]
 
     def __str__(self) -> str:
-        again = f"; ran again: {', '.join(self.repeated)}" if self.repeated else ""
+        again = f"; ran again: {', '.join(map(_told, self.repeated))}" if self.repeated else ""
         return f"{self.singles} single crashes, {self.pairs} pairs, {self.random} random schedules survived{again}"
+
+
+def _told(location: str) -> str:
+    """A location as people read it: an undo has the whole location of its step as its name."""
+    before, undo, step = location.partition("&undo/")
+    return f"the undo of {unescape(step)}" if undo else before
 
 
 # ---- schedules -----------------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ def command(console: Console, targets: tuple[str, ...]) -> None:
     counts = dict(Counter("unsafe" if each["divergence"] else "safe" for each in found))
     document = {"replayed": len(found), "safe": counts.get("safe", 0), "unsafe": unsafe}
     lines = [f"{click.style(each['id'], bold=True)}: {_shown(each['id'], each['divergence'])}" for each in unsafe]
-    lines.append(f"{len(found)} instances replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
+    instances = "1 instance" if len(found) == 1 else f"{len(found)} instances"
+    lines.append(f"{instances} replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
     console.answer(document, "\n".join(lines))
     sys.exit(Exit.FAILED if unsafe else Exit.OK)
 

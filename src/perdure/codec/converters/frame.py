@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, NoReturn
@@ -104,6 +104,8 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
 def described(value: Any) -> str:
     if value is None:
         return "None"
+    if isinstance(value, Coroutine):
+        return f"{type_name(value)}: an await is missing"
     text = repr(value) if isinstance(value, str | int | float | Decimal | UUID | date | enum.Enum) else ""
     return f"{type_name(value)} {text[:60]}".rstrip()
 
