@@ -65,10 +65,16 @@ def _judge_start(
 ) -> Posted | None:
     undelivered = _pending_start(head, pending())
     if undelivered is not None:
-        return TAKEN if input_hash(undelivered.input) == start else _key_in_use(row)
+        return TAKEN if input_hash(undelivered.input) == start and not _forks(row) else _key_in_use(row)
     if head is not None and not _may_follow(head, reuse):
-        return TAKEN if head.input_hash == start else _key_in_use(row)
+        return TAKEN if head.input_hash == start and not _forks(row) else _key_in_use(row)
     return None
+
+
+def _forks(row: InboxRow) -> bool:
+    """A fork has the input of its source: it may be another one all the same."""
+    event = offer_of(row).event
+    return type(event) is Started and event.forked is not None
 
 
 def _judge_workflow(row: InboxRow, workflows: Iterable[WorkflowRow]) -> Posted | None:
