@@ -91,11 +91,9 @@ class Said:
 
 
 class FlowMachine:
-    # What few instances ever have is not made for each of them.
-    lives: Lives | None = None
+    # What few instances ever have, and nobody looks at while all goes well, is not made for each of them.
     noted_before: Collection[str] = ()  # by operations that are now decided anew
     _life = 0  # the entry of the last rewind
-    _reliving: Reliving | None = None
     _fired = (0, "")  # the last timer of asyncio that was over, and in which entry
     _rollback_opened: tuple[str, ...] = ()
     _undone: tuple[str, ...] = ()
@@ -126,6 +124,8 @@ class FlowMachine:
         self._forced = False
         self._disposed = False
         self.passed_by = 0  # the last delivery in which a removed operation went on
+        self.lives: Lives | None = None
+        self._reliving: Reliving | None = None
         self._event: Event | None = None  # which is delivered now, for the log...
         self._location = ""  # ...and the operation that it belongs to
         self._asked: Operation | None = None
