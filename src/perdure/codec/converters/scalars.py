@@ -6,6 +6,7 @@ import binascii
 import enum
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -201,10 +202,10 @@ class EnumConverter(Converter):
         if member is not None:
             return member
         if issubclass(self.kind, enum.Flag) and type(plain) is int:
-            try:
-                return self.kind(plain)  # a combination of flags
-            except ValueError:
-                pass
+            with suppress(ValueError):
+                flags = self.kind(plain)
+                if flags.value == plain:  # before Python 3.11.4, bits that are no flags are left out silently
+                    return flags
         choices = ", ".join(repr(form) for form in self.forms.values())
         raise Mismatch(f"{self.label} (one of {choices})", described(plain))
 
