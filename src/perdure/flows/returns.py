@@ -7,32 +7,36 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import FunctionType, NoneType
 from typing import Any
 
-_hints: dict[object, Any] = {}
+_hints: dict[int, tuple[object, dict[str, Any]]] = {}  # by the id of code, which is kept so that no other gets its id
 _AWAITED = (Awaitable, Coroutine)
 
 
 def returns_of(function: Callable[..., Any]) -> Any:
     """The annotation of a function's result, or None when it has none."""
     if type(function) is FunctionType:
-        found = function.__annotations__.get("return")
-        if found is None or type(found) is type:  # the common cases
-            return None if found is object or found is NoneType else found
-    while isinstance(function, functools.partial):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    if not hasattr(function, "__code__") and not isinstance(function, type):
-        function = type(function).__call__  # an object that can be called
-    annotations = getattr(function, "__annotations__", None)
-    if not annotations:
-        return None
-    found = annotations.get("return")
-    if isinstance(found, str):
+        found: Any = function.__annotations__.get("return")
+    else:
+        function = _underlying(function)
+        found = getattr(function, "__annotations__", {}).get("return")
+    if type(found) is str:
         found = _resolved(function).get("return")
-    if found is Any or found is object or found is type(None):
+    if type(found) is type:  # the common case
+        return None if found is object or found is NoneType else found
+    if found is None or found is Any:
         return None
     if typing.get_origin(found) in _AWAITED:  # a plain function that gives an awaitable
         return typing.get_args(found)[-1]
     return found
+
+
+def _underlying(function: Any) -> Any:
+    """What bears the annotations of something that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if hasattr(function, "__code__") or isinstance(function, type):
+        return function
+    return type(function).__call__  # an object that can be called
 
 
 def takes_context(function: Any) -> bool:
@@ -78,10 +82,11 @@ def takes_argument(function: Callable[..., Any]) -> bool:
 def _resolved(function: Any) -> dict[str, Any]:
     """Annotations written as text. A name that cannot be found (a local class) counts as no annotation."""
     code = getattr(function, "__code__", function)
-    if code not in _hints:
+    known = _hints.get(id(code))
+    if known is None:
         try:
-            _hints[code] = typing.get_type_hints(function)
+            known = code, typing.get_type_hints(function)
         except (NameError, TypeError, AttributeError):
-            _hints[code] = {}
-    found: dict[str, Any] = _hints[code]
-    return found
+            known = code, {}
+        _hints[id(code)] = known
+    return known[1]
