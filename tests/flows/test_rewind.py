@@ -629,23 +629,23 @@ async def test_a_fork_of_a_waiting_flow_has_its_own_waits_timers_and_children(st
             await ctx.sleep("nap", 3600)
             return "slept"
 
-        async def work() -> Any:
+        async def waits() -> Any:
             await ctx.step("a", calls.call, "a")
             return (await ctx.receive("go")).body
 
-        return await ctx.join("all", {"kid": kid, "sleeps": sleeps, "work": work})
+        return await ctx.join("all", {"kid": kid, "sleeps": sleeps, "waits": waits})
 
     async with stage.open(parent, child) as engine:
         handle = await engine.start(parent, key="one")
         await until(lambda: calls.made == ["a"])
-        fork = await handle.fork("all/work/a", key="two")
+        fork = await handle.fork("all/waits/a", key="two")
         await until(lambda: calls.made == ["a", "a"])
         for each, name in ((handle, "one"), (fork, "two")):
             await each.send("go", name)
             await each.wake()
             (kid,) = [open.what.removeprefix("child/") for open in await each.waiting() if open.kind == "child"]
             await engine.handle(child, kid).send("child", name)
-            assert await each.result(timeout=20) == {"kid": name, "sleeps": "slept", "work": name}
+            assert await each.result(timeout=20) == {"kid": name, "sleeps": "slept", "waits": name}
 
 
 async def test_an_edit_where_nothing_was_answered_is_refused(stage: Stage) -> None:

@@ -282,7 +282,7 @@ def test_a_race_timeout_cuts_a_running_step(world):
     @perdure.flow
     async def race(ctx: Context) -> str:
         winner, _ = await ctx.race(
-            "race", {"work": lambda: ctx.step("call", slow), "nap": lambda: ctx.sleep("nap", 0.3)}
+            "race", {"slow": lambda: ctx.step("call", slow), "nap": lambda: ctx.sleep("nap", 0.3)}
         )
         return winner
 
@@ -290,7 +290,7 @@ def test_a_race_timeout_cuts_a_running_step(world):
     world.advance(0.3)
 
     assert handle.result() == "nap"
-    assert [(run.location, run.status) for run in world.runs()] == [("race/work/call", "cut")]
+    assert [(run.location, run.status) for run in world.runs()] == [("race/slow/call", "cut")]
     world.advance(10)
     assert done == []
 

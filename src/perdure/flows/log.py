@@ -21,9 +21,8 @@ from typing import Any
 import msgspec
 
 from perdure.kernel.decision import Decision
-from perdure.kernel.entry import Entry, decode, encode, pack
+from perdure.kernel.entry import decode_run, encode_run
 from perdure.kernel.events import Event, Message
-from perdure.kernel.location import Patterns
 
 
 class Mark(msgspec.Struct, array_like=True, gc=False):
@@ -128,14 +127,12 @@ class Log:
         if not self._pruned:
             return None
         self._compact()
-        patterns = Patterns()
         seeds = list(dict.fromkeys(item.seed for item in self.items))
-        items = []
-        for item in self.items:
-            packed, fresh = pack(item.decision.open, patterns)
-            entry = Entry(0, 0, item.number, item.at, item.event, item.decision, (), fresh)
-            items.append((encode(entry, packed), item.at, item.location, item.ghost, seeds.index(item.seed)))
-            patterns.learn(fresh)
+        bodies = encode_run((item.number, item.at, item.event, item.decision) for item in self.items)
+        items = [
+            (body, item.at, item.location, item.ghost, seeds.index(item.seed))
+            for item, body in zip(self.items, bodies, strict=True)
+        ]
         marks = {loop: list(marks) for loop, marks in self.marks.items()}
         self._pruned = False
         return msgspec.msgpack.encode(_Saved(seeds, marks, items))
@@ -147,9 +144,8 @@ class Log:
 
 
 def _items(saved: _Saved) -> Iterator[Item]:
-    patterns = Patterns()
-    for body, at, location, ghost, seed in saved.items:
-        entry = decode(0, 0, at, body, patterns)
+    entries = decode_run((at, body) for body, at, *_ in saved.items)
+    for entry, (_, at, location, ghost, seed) in zip(entries, saved.items, strict=True):
         yield Item(entry.number, at, entry.event, entry.decision, location, ghost, saved.seeds[seed])
 
 

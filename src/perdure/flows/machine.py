@@ -20,7 +20,7 @@ from perdure.codec import decode, encode, from_plain
 from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
 from perdure.kernel.decision import NOTHING, Decision, Outcome, Send, Stuck
 from perdure.kernel.difference import Difference
-from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of
+from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
 from perdure.kernel.events import (
     Address,
     CancelAsked,
@@ -778,9 +778,8 @@ class FlowMachine:
             if self.passed_by == item.number:
                 decision = in_order(decision, item.decision)
             if not same_operations(item.decision, decision):
-                raise self._diverged(
-                    item.number, Difference(item.decision, decision, tuple([later.decision for later in rest]))
-                )
+                later = tuple([each.decision for each in rest])
+                raise self._diverged(item.number, Difference(item.decision, decision, later))
         if type(event) is Message:
             location = self._taken.pop(item.number, "")
         if self.log is not None:
@@ -836,7 +835,7 @@ class FlowMachine:
     def _reopen(self, operation: Operation, event: Rewound, moment: Moment, family: str) -> None:
         effect = operation.effect
         assert self._identity is not None and self.lives is not None and self._reliving is not None
-        id = self._identity.intent(effect.location, effect.attempt if type(effect) is Call else 1)
+        id = self._identity.intent(effect.location, attempt_of(effect))
         opened_at = self._reliving.opened_at(effect)
         if type(effect) is Call:
             effect = msgspec.structs.replace(effect, life=self.lives.of(effect.location))
@@ -844,13 +843,9 @@ class FlowMachine:
             self._mailbox.waits_as(operation, effect, id)
         elif type(effect) is Child and effect.key.startswith(f"{family}/"):
             effect = msgspec.structs.replace(effect, key=self.family + effect.key[len(family) :])
-        if (
-            isinstance(effect, Timer | Wait)
-            and effect.due is not None
-            and opened_at is not None
-            and effect.location in event.again
-        ):
-            effect = msgspec.structs.replace(effect, due=min(TIME_MAX, effect.due - opened_at + moment.at))
+        due = due_of(effect)
+        if due is not None and opened_at is not None and effect.location in event.again:  # it waits as long as then
+            effect = msgspec.structs.replace(effect, due=min(TIME_MAX, due - opened_at + moment.at))
         operation.id, operation.effect = id, effect
         self._opened[id] = effect
 

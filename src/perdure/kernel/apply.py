@@ -84,9 +84,7 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
     if entry.decision.stuck is not None and entry.decision.stuck.kept:
         # The machine raised: the event counts as not yet delivered. A retry that raised again keeps the first one.
         if type(entry.event) is not Retried:
-            if (
-                type(instance.kept) is Received
-            ):  # only a rewind takes its place: the answer is gone, so it is asked anew
+            if type(instance.kept) is Received:  # a rewind takes its place: the answer is gone, so it is asked anew
                 _close(instance, instance.kept.intent, changed)
             instance.kept = entry.event
             instance.outcome = None

@@ -4,6 +4,7 @@
 are determined by the entry alone); values inside are canonical CBOR already. `codec.body` adds version and checksum.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -117,6 +118,22 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
         respond=raw.respond,
     )
     return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns)
+
+
+def encode_run(deliveries: Iterable[tuple[int, int, Event, Decision]]) -> Iterator[bytes]:
+    """Bodies of deliveries (number, time, event, decision) that are kept by themselves, outside of a journal."""
+    patterns = Patterns()
+    for number, at, event, decision in deliveries:
+        packed, fresh = pack(decision.open, patterns)
+        yield encode(Entry(0, 0, number, at, event, decision, (), fresh), packed)
+        patterns.learn(fresh)
+
+
+def decode_run(bodies: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
+    """What `encode_run` wrote, with the time of each."""
+    patterns = Patterns()
+    for at, body in bodies:
+        yield decode(0, 0, at, body, patterns)
 
 
 def _pack(effect: Effect, patterns: Patterns, fresh: dict[str, int]) -> Packed:

@@ -16,11 +16,12 @@ from .apply import apply
 from .batch import JournalRow, SnapshotRow
 from .decision import NOTHING, Decision
 from .effects import attempt_of
-from .entry import Entry, decode, encode, pack
-from .events import KERNEL_ONLY, Address, CancelAsked, Event, Received, Retried, Rewound, Started
+from .entry import Entry, decode, decode_run, encode_run
+from .events import Address, CancelAsked, Event, Received, Rewound, Started
 from .instance import Instance, Intent
 from .location import Patterns
 from .receipt import Receipt
+from .replay import deliveries
 from .snapshot import restore
 
 Way = Literal["same", "again", "now"]
@@ -59,26 +60,22 @@ class _Packed(msgspec.Struct, array_like=True):
 
 
 def write(past: Past) -> bytes:
-    patterns = Patterns()
     seeds = list(dict.fromkeys(item.seed for item in past.items))
-    items = []
-    for item in past.items:
-        packed, fresh = pack(item.decision.open, patterns)
-        entry = Entry(0, 0, item.number, item.at, item.event, item.decision, (), fresh)
-        way, seed = WAYS.index(item.way), seeds.index(item.seed)
-        items.append((encode(entry, packed), item.at, item.location, item.attempt, way, seed))
-        patterns.learn(fresh)
+    bodies = encode_run((item.number, item.at, item.event, item.decision) for item in past.items)
+    items = [
+        (body, item.at, item.location, item.attempt, WAYS.index(item.way), seeds.index(item.seed))
+        for item, body in zip(past.items, bodies, strict=True)
+    ]
     return msgspec.msgpack.encode(_Packed(seeds, items, past.noted, past.base, past.base_at))
 
 
 def read(data: bytes) -> Past:
     packed = msgspec.msgpack.decode(data, type=_Packed)
-    patterns = Patterns()
-    items = []
-    for body, at, location, attempt, way, seed in packed.items:
-        entry = decode(0, 0, at, body, patterns)
-        event, decision = entry.event, entry.decision
-        items.append(Item(entry.number, at, event, decision, location, attempt, WAYS[way], packed.seeds[seed]))
+    entries = decode_run((at, body) for body, at, *_ in packed.items)
+    items = [
+        Item(each.number, at, each.event, each.decision, location, attempt, WAYS[way], packed.seeds[seed])
+        for each, (_, at, location, attempt, way, seed) in zip(entries, packed.items, strict=True)
+    ]
     return Past(tuple(items), packed.noted, packed.base, packed.base_at)
 
 
@@ -101,17 +98,18 @@ class Behind:
         self._base = self.instance.snapshot_at or b""
         self._base_at = self.instance.version
         self._noted: tuple[str, ...] = ()
-        self._kept: Event | None = None
         self._names: dict[bytes, tuple[str, int]] = {}
         self._opened_in: dict[bytes, int] = {}
         for intent in self.instance.open.values():
             self._opened(intent, self.instance.version)
         patterns = Patterns(self.instance.patterns.texts())
-        for row in rows:
-            self._read(decode(row.seq, row.instance, row.at, row.body, patterns))
+        entries = [decode(row.seq, row.instance, row.at, row.body, patterns) for row in rows]
+        delivered = {entry.number: event for entry, event in deliveries(entries)}
+        for entry in entries:
+            self._read(entry, delivered.get(entry.number))
 
-    def _read(self, entry: Entry) -> None:
-        event = self._delivered(entry)
+    def _read(self, entry: Entry, event: Event | None) -> None:
+        """Take in an entry, and the event that it delivered to the machine, if any."""
         location, attempt = self._names.get(event.intent, ("", 0)) if type(event) is Received else ("", 0)
         for intent in apply(self.instance, entry).opened:
             self._opened(intent, entry.number)
@@ -132,9 +130,7 @@ class Behind:
             self._noted = (*past.noted, *entry.decision.noted)
         self.items = [*earlier, *[item for item in past.items if item.way != "now"]]
         decision = entry.decision
-        for now in [
-            item for item in past.items if item.way == "now"
-        ]:  # what was opened was opened by this, if there is one
+        for now in [item for item in past.items if item.way == "now"]:  # what was opened was opened by this, if by any
             decision = msgspec.structs.replace(decision, send=(*now.decision.send, *decision.send))
             here = Item(entry.number, entry.at, now.event, decision, now.location, now.attempt, "again", seed)
             self.items.append(here)
@@ -145,19 +141,6 @@ class Behind:
     def _opened(self, intent: Intent, number: int) -> None:
         self._names[intent.id] = intent.effect.location, attempt_of(intent.effect)
         self._opened_in[intent.id] = number
-
-    def _delivered(self, entry: Entry) -> Event | None:
-        """The event that an entry delivered; of a kept one, the entry of the retry that delivered it."""
-        event: Event = entry.event
-        stuck = entry.decision.stuck
-        if stuck is not None and stuck.kept:
-            self._kept = self._kept if type(event) is Retried and self._kept is not None else event
-            return None
-        if type(event) is Retried and self._kept is not None:
-            event, self._kept = self._kept, None
-        elif type(event) is Rewound:  # what was kept is gone with the rest
-            self._kept = None
-        return None if type(event) in KERNEL_ONLY else event
 
     @property
     def input(self) -> bytes:
@@ -175,9 +158,8 @@ class Behind:
             opened = [effect.location for effect in item.decision.open] + notes
             if location in opened or (not self._base and any(_within(each, location) for each in opened)):
                 return Point(place, now=type(item.event) is not Rewound)
-            if not self._base and _within(
-                item.location, location
-            ):  # what was decided anew, in a rewind, says only what was answered
+            # What was decided anew, in a rewind, says only what was answered.
+            if not self._base and _within(item.location, location):
                 return Point(place, now=False)
         return None
 

@@ -322,6 +322,19 @@ async def saga(ctx: Context, rounds: int) -> list[int]:
     raise RollBack("all of it")
 
 
+@step(retries=40, backoff=QUICK)
+async def keep(value: int) -> None:
+    raise Fatal(f"{value} cannot be taken back")
+
+
+@flow
+async def regretful(ctx: Context) -> None:
+    """What it did last can be undone, what it did first cannot: a person must say that it is done."""
+    await ctx.step.options(undo=keep)("first", double, 1)
+    await ctx.step.options(undo=double)("second", double, 2)
+    await ctx.step("third", hopeless)
+
+
 @flow
 async def picky(ctx: Context) -> int:
     """Fails when it hears something wrong."""
@@ -686,7 +699,7 @@ def _wake(world: Simulation) -> None:
 def _pays(world: Simulation) -> Expected:
     world.start(payer, key="a")
     world.start(prudent, key="b")
-    world.at(0.4, lambda: _settle(world))
+    world.at(0.4, lambda: _settle(world, 2))
 
     def paid_once(value: Any) -> bool:
         executed = Counter(each.key for each in world.auditor.executions if each.location.endswith(("pay", "pay#2")))
@@ -696,7 +709,7 @@ def _pays(world: Simulation) -> Expected:
     return {("payer", "a"): paid_once, ("prudent", "b"): _one_of(6, "looked up")}
 
 
-def _settle(world: Simulation) -> None:
+def _settle(world: Simulation, instances: int) -> None:
     """A person answers for what nobody else knows."""
     for head in list(world.database.heads.values()):
         pending = [r for r in world.requests if r.settled is None and isinstance(r.event, Settled)]
@@ -704,8 +717,8 @@ def _settle(world: Simulation) -> None:
             stuck = world.auditor.stuck(head.id)
             world.settle(head.workflow, head.key, stuck.location if stuck is not None else "", "settled")
     ended = [head for head in world.database.heads.values() if head.status in TERMINAL]
-    if len(ended) < 2:
-        world.at(0.1, lambda: _settle(world))
+    if len(ended) < instances:
+        world.at(0.1, lambda: _settle(world, instances))
 
 
 def _sketches(world: Simulation) -> Expected:
@@ -777,6 +790,37 @@ def _waits(instance: Instance, name: str) -> bool:
     return (name,) in [intent.effect.names for intent in instance.open.values() if type(intent.effect) is Wait]
 
 
+def _regrets(world: Simulation) -> Expected:
+    world.start(regretful, key="a")
+    world.at(0.2, lambda: _settle(world, 1))
+    return {("regretful", "a"): "failed"}
+
+
+def _forks(world: Simulation) -> Expected:
+    """A person forks what has completed, and forks the fork: each goes on from the past of the one before."""
+    world.start(looper, 9, key="a")
+    world.watched = True
+    _fork(world, ["a", "b", "c"])
+    return {("looper", key): 11 for key in "abc"}
+
+
+def _fork(world: Simulation, keys: list[str]) -> None:
+    source, *rest = keys
+    world.watched = bool(rest)
+    if not rest:
+        return
+    id = world.database.names.get(("looper", source), 0)
+    if id and world.database.heads[id].status == Status.COMPLETED:
+        behind = world.behind(Address("looper", source))
+        point = behind.point_of("rounds/~4")
+        assert point is not None
+        forked = behind.fork(rest[0], "rounds/~4", point, {})
+        start = Started("looper", rest[0], behind.input, world.clock.entropy(16), looper.version, forked=forked)
+        world.request(Address("looper", rest[0]), start, "fork")
+        keys = rest
+    world.at(0.05 + world.dice.random() * 0.1, lambda: _fork(world, keys))
+
+
 def _tries(world: Simulation) -> Expected:
     world.start(tries, key="a")
     kinds = ("exhausted", "unknown")  # too many crashes use up its few attempts as well
@@ -801,6 +845,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("sketches", lambda: [sketch], _sketches),
     Workload("tries", lambda: [tries], _tries),
     Workload("sagas", lambda: [saga], _sagas),
+    Workload("regrets", lambda: [regretful], _regrets),
+    Workload("forks", lambda: [looper], _forks),
     Workload("comebacks", lambda: [stubborn, picky, wanderer], _comebacks),
     Workload("ledgers", lambda: [Ledger("ledger"), Tally("tally")], _ledgers),
 )
