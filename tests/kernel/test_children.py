@@ -291,7 +291,7 @@ def test_a_fact_goes_to_its_subscribers_in_the_order_of_the_subscriptions():
 
 def test_an_unrouted_fact_is_recorded_and_counted():
     world = World(Told(subscriptions=(Subscription("paid", "id"),)))
-    world.start("a", ("announce", "unheard", 1), ("announce", "paid", {"id": 7}), ("announce", "paid", 3), *WAIT)
+    world.start("a", ("announce", "unheard", 1), ("announce", "paid", {"id": [7]}), ("announce", "paid", 3), *WAIT)
     world.run()
 
     assert world.kernel.counts["unrouted"] == 3

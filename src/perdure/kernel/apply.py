@@ -99,10 +99,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)
-        case Message(id=id) if id:
-            instance.seen[id] = None
-            if len(instance.seen) > SEEN_MAX:
-                del instance.seen[next(iter(instance.seen))]
+        case Message(id=id):
+            _seen(instance, id)
         case CancelAsked():
             instance.cancelled = True
         case Rewound(open=kept):
@@ -129,6 +127,13 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             pass
 
 
+def _seen(instance: Instance, message: str) -> None:
+    if message:
+        instance.seen[message] = None
+        if len(instance.seen) > SEEN_MAX:
+            del instance.seen[next(iter(instance.seen))]
+
+
 def _is_fork(instance: Instance, entry: Entry) -> bool:
     """A fork goes on counting where the past that it was given ends."""
     event = entry.event
@@ -149,6 +154,8 @@ def _started(instance: Instance, entry: Entry, event: Started) -> None:
     instance.started_at = entry.at
     instance.parent = event.parent
     instance.tags = event.tags
+    if event.first is not None:
+        _seen(instance, event.first.id)
 
 
 def input_hash(value: bytes) -> bytes:
@@ -161,7 +168,7 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
         _close(instance, id, changed)
     if decision.open and decision.outcome is None:  # what the last decision asks for never begins
         held = frozenset(entry.held) if entry.held else None
-        ids = entry.intents or [instance.intent_id(effect) for effect in decision.open]
+        ids = entry.intents or decision.ids or [instance.intent_id(effect) for effect in decision.open]
         for place, effect in enumerate(decision.open):
             id = ids[place]
             intent = Intent(id, effect)

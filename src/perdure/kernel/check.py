@@ -24,9 +24,11 @@ def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, 
     workflow = instance.workflow
     if workflow is not None and (len(opened) > workflow.limits.effects or decision.send or decision.announce):
         refuse_excess(decision, workflow.limits)
+    if decision.ids and len(decision.ids) != len(opened):
+        raise ValueError(f"{len(opened)} effects have {len(decision.ids)} ids")
     if not opened and not decision.withdraw:
         return ()
-    if len(opened) == 1 and not decision.withdraw:  # by far the most frequent
+    if len(opened) == 1 and not decision.withdraw and not decision.ids:  # by far the most frequent
         id = decision.intents[0] if len(decision.intents) == 1 else instance.intent_id(opened[0])
         if id in instance.open and not (type(event) is Received and event.intent == id):
             raise ValueError(f"two effects cannot be open at {opened[0].location!r}")
@@ -41,8 +43,8 @@ def _several(instance: Instance, event: Event, decision: Decision) -> tuple[byte
             raise ValueError(f"the decision withdraws {id.hex()}, which is not open")
         closed.add(id)
     opened: dict[bytes, None] = {}
-    for effect in decision.open:
-        id = instance.intent_id(effect)
+    ids = decision.ids or [instance.intent_id(effect) for effect in decision.open]
+    for id, effect in zip(ids, decision.open, strict=True):
         if id in opened or (id in instance.open and id not in closed):
             raise ValueError(f"two effects cannot be open at {effect.location!r}")
         opened[id] = None

@@ -41,6 +41,8 @@ class Fact(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     name: str
     body: bytes
+    id: str = ""  # whoever heard of it before does not hear it again
+    correlation: str = ""
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -69,6 +71,10 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """Answers to messages that came at any time before, by the message's id. Whoever asked may read them for ever."""
     reports: tuple[Report, ...] = ()
     """Which hooks hear of which problems once this is durable. Not recorded, and empty in a replay."""
+    ids: tuple[bytes, ...] = ()
+    """The ids of what `open` asks for, from a dialect that derives them by a rule of its own. Recorded."""
+    state: bytes = b""
+    """The digest of what the machine's state is now, from a dialect whose state is a value: replay compares it."""
 
 
 NOTHING = Decision()

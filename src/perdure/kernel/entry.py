@@ -51,6 +51,8 @@ class _Body(msgspec.Struct, array_like=True, gc=False):
     outcome: Outcome | None = None
     noted: tuple[str, ...] = ()
     respond: tuple[tuple[str, bytes], ...] = ()
+    ids: tuple[bytes, ...] = ()
+    state: bytes = b""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -88,10 +90,14 @@ def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
         decision.outcome,
         decision.noted,
     )
-    if rest == _NOTHING_MORE and not decision.respond:
+    last: tuple[object, ...] = ()
+    if decision.ids or decision.state:
+        last = (decision.respond, decision.ids, decision.state)
+    elif decision.respond:
+        last = (decision.respond,)
+    elif rest == _NOTHING_MORE:
         return seal(_encoder.encode((entry.number, entry.event, packed)))
-    responded = (decision.respond,) if decision.respond else ()
-    return seal(_encoder.encode((entry.number, entry.event, packed, *rest, *responded)))
+    return seal(_encoder.encode((entry.number, entry.event, packed, *rest, *last)))
 
 
 def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) -> Entry:
@@ -116,6 +122,8 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
         raw.outcome,
         raw.noted,
         respond=raw.respond,
+        ids=raw.ids,
+        state=raw.state,
     )
     return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns)
 

@@ -42,6 +42,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     generation: int = 1
     due: int = 0  # the work begins then and not before; 0: at once
     forked: "Rewound | None" = None  # it goes on from what another instance has behind it
+    first: "Message | None" = None  # it was made by this message, and has it to answer
 
 
 class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
@@ -56,6 +57,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="m"):
     body: bytes
     id: str = ""  # a message whose id was seen before is dropped; empty: never dropped
     sender: str = ""
+    correlation: str = ""  # what belongs together, in the words of whoever sent the first of it
 
 
 class CancelAsked(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="c"):

@@ -13,6 +13,7 @@ committed the batch.
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -54,6 +55,7 @@ from .identity import Identity
 from .instance import Instance, Intent
 from .machine import Machine, Rebuild, Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
+from .manifest import MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
 from .moment import Moment
 from .receipt import Failure, Receipt, failure_of
 from .replay import fold, rebuild
@@ -81,6 +83,10 @@ NEW_HEAD: Final = frozenset({Started, Rewound})
 """Events after which the head of an instance is written, also where its status is the one that it had."""
 
 
+NOT_HERE: Final = frozenset({"unknown-workflow", "unknown-version"})
+"""Refusals of this engine alone: another may have the code."""
+
+
 class Taken(msgspec.Struct, frozen=True, eq=False):
     """An event on its way through a round."""
 
@@ -100,13 +106,21 @@ class Written(msgspec.Struct, frozen=True, eq=False):
 
 class Kernel:
     def __init__(
-        self, workflows: Iterable[Workflow], gate: Gate, *, seq: int = 0, at: int = 0, salt: bytes = b""
+        self,
+        workflows: Iterable[Workflow],
+        gate: Gate,
+        *,
+        seq: int = 0,
+        at: int = 0,
+        salt: bytes = b"",
+        manifest: Manifest = NO_MANIFEST,
     ) -> None:
         self.workflows: Workflows[Workflow] = Workflows(workflows)
         self.router = Router()
         for workflow in self.workflows:
             if workflow is self.workflows.newest(workflow.name):  # a fact goes to a name, whatever version runs there
                 self.router.subscribe(workflow.name, workflow.subscriptions)
+        self.router.enforce(manifest)
         self.seq = seq
         self.at = at
         self._salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
@@ -216,7 +230,7 @@ class Kernel:
         self.at = max(self.at, now)
         while self._ready and not full(batch):
             round = self._take_round(batch)
-            decisions = [self._decide(taken) for taken in round]
+            decisions = [self._decide(taken, seq) for seq, taken in enumerate(round, self.seq + 1)]
             entries = [self._write(taken, decision) for taken, decision in zip(round, decisions, strict=True)]
             for taken, written in zip(round, entries, strict=True):
                 self._apply(taken, written, batch)
@@ -235,6 +249,8 @@ class Kernel:
             if taken is not None:
                 round.append(taken)
                 room -= _size(taken.event)
+                if type(taken.event) is Message and _may_rule(taken):
+                    room = 0  # nothing is decided beside it
             if taken is None or taken.instance is not instance:
                 self._done(instance)
             if room <= 0:
@@ -278,6 +294,8 @@ class Kernel:
                 if offer.caused:
                     offer.taken = True
                 return Taken(instance, offer, event, event)
+        if type(event) is Message and (instance.id == 0 or instance.ended):
+            event = self._made_by(instance, event)
         answer = self._refusal(instance, event, heard=offer.ticket is not None)
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
@@ -285,7 +303,7 @@ class Kernel:
             if instance.stuck is not None and type(event) not in FOR_STUCK:
                 self._shelve(instance, offer, batch)
                 return None
-        elif type(answer) is Refused and answer.code == "unknown-workflow" and self._leave(offer, batch):
+        elif type(answer) is Refused and answer.code in NOT_HERE and self._leave(offer, batch):
             return None
         offer.taken = True
         if offer.inbox is not None and batch.inbox_added.pop(offer.inbox, None) is None:
@@ -310,7 +328,8 @@ class Kernel:
         if type(event) is Started:
             # A start that was acknowledged before is no longer refused for its version, nor is a fork: it gets the
             # newest, as any instance does whose version is gone.
-            return self._start_refusal(instance, event, event.version if heard and event.forked is None else "")
+            asked = (heard and event.forked is None) or event.workflow in self.router.manifest.versions
+            return self._start_refusal(instance, event, event.version if asked else "")
         if instance.id == 0:
             self._let_go(instance)
             if type(event) in OF_AN_INTENT:
@@ -322,7 +341,9 @@ class Kernel:
                 return self._stale()
         elif (answer := self._control_refusal(instance, event)) is not None:
             return answer
-        return self.workflows.refusal(instance.address.workflow)
+        workflow = instance.address.workflow
+        governed = workflow in self.router.manifest.versions
+        return self.workflows.refusal(workflow, instance.definition if governed else "")
 
     def _control_refusal(self, instance: Instance, event: Event) -> Answer | None:
         """The same for what callers and other instances send."""
@@ -392,6 +413,17 @@ class Kernel:
             return Refused("key-in-use", f"{instance.address} exists already, with another input")
         return Accepted(instance.id, instance.address, fresh=False)
 
+    def _made_by(self, instance: Instance, message: Message) -> Event:
+        """A message to an instance of a governed workflow that does not exist, or no longer, makes it."""
+        workflow, key = instance.address.workflow, instance.address.key
+        version = self.router.manifest.versions.get(workflow)
+        if version is None:
+            return message
+        name = f"{self.seq}\x00{instance.address}".encode()
+        seed = blake2b(name, key=self._salt, digest_size=16).digest()
+        input = self.router.manifest.hash.encode()
+        return Started(workflow, key, input, seed, version, reuse="always", first=message)
+
     def _new_instance(self, before: Instance, event: Started) -> tuple[Instance, Started]:
         """A start of a terminal key is a new generation: another instance under the same name."""
         instance = before
@@ -429,12 +461,13 @@ class Kernel:
         self.slots.stop(intent.id, intent.effect)
         return Received(intent.id, Receipt("unknown", error=failure))
 
-    def _decide(self, taken: Taken) -> Decision:
+    def _decide(self, taken: Taken, seq: int) -> Decision:
         """The machine's decision, or the kernel's own where the machine is not asked."""
         instance, event, heard = taken.instance, taken.event, taken.heard
         if type(event) is Received and instance.machine is not None:  # nearly always
             try:
-                return instance.machine.deliver(event, Moment(self.at, instance.seed, instance.version + 1))
+                moment = Moment(self.at, instance.seed, instance.version + 1, None, None, seq)
+                return instance.machine.deliver(event, moment)
             except Exception as error:
                 return self._spoil(instance, error)
         if type(event) is CancelAsked and instance.kept is not None:
@@ -454,7 +487,7 @@ class Kernel:
             if type(heard) in KERNEL_ONLY:
                 return NOTHING
             seed = event.seed if type(event) is Started else instance.seed
-            return machine.deliver(heard, Moment(self.at, seed, instance.version + 1))
+            return machine.deliver(heard, Moment(self.at, seed, instance.version + 1, None, None, seq))
         except Exception as error:
             return self._spoil(instance, error)
 
@@ -597,6 +630,8 @@ class Kernel:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         for name, value in decision.publish:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
+            if name == MANIFEST and instance.address == WORLD:
+                self.router.enforce(decode_manifest(value))
         if decision.reports:
             batch.reports += decision.reports
         if instance.parent is not None:
@@ -617,7 +652,7 @@ class Kernel:
             addresses = self.router.route(fact)
             self.counts["unrouted"] += not addresses
             for address in addresses:
-                self._cause(address, Message(fact.name, fact.body, sender=sender))
+                self._cause(address, Message(fact.name, fact.body, fact.id, sender, fact.correlation))
 
     def _tell_parent(self, instance: Instance, parent: Parent, event: Event) -> None:
         """A detached child answers when it has started, any other when it has ended."""
@@ -848,6 +883,11 @@ def _is_light(entry: Entry, changed: Changed) -> bool:
     decision = entry.decision
     said = decision.send or decision.announce or decision.publish or decision.respond
     return type(closed[0]) is Call and closed[0].ephemeral and not said
+
+
+def _may_rule(taken: Taken) -> bool:
+    """Whether an event may change what is in force."""
+    return taken.instance.address == WORLD and taken.event.name.startswith(RULES)  # type: ignore[union-attr]
 
 
 def _comes_again(instance: Instance, event: Event) -> bool:

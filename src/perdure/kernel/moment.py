@@ -23,6 +23,7 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
     number: int  # of the entry within its instance, from 1
     recorded: Decision | None = None  # in a replay: what was decided then, for what stands for changed code
     recording: Recording | None = None  # in a replay: what came next, for a machine that goes ahead
+    seq: int = 0  # of the entry in the journal
 
     def entropy(self) -> bytes:
         return blake2b(self.number.to_bytes(8, "big"), key=self.seed[:64]).digest()

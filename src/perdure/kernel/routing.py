@@ -1,4 +1,7 @@
-"""Routing: which instances a domain event goes to. Subscriptions are asked in order and fan out in that order."""
+"""Routing: which instances a domain event goes to. Subscriptions are asked in order and fan out in that order.
+
+Those of the registered workflows come first, then those of the manifest in force.
+"""
 
 from collections.abc import Iterable
 
@@ -9,6 +12,7 @@ from perdure.errors import PerdureError
 
 from .decision import Fact
 from .events import Address
+from .manifest import NO_MANIFEST, Manifest, key_text
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -21,22 +25,31 @@ class Subscription(msgspec.Struct, frozen=True):
 class Router:
     def __init__(self) -> None:
         self._subscribers: dict[str, list[tuple[str, str]]] = {}
+        self._governed: dict[str, list[tuple[str, str]]] = {}
+        self.manifest = NO_MANIFEST
 
     def subscribe(self, workflow: str, subscriptions: Iterable[Subscription]) -> None:
         for subscription in subscriptions:
             self._subscribers.setdefault(subscription.fact, []).append((workflow, subscription.key_path))
 
+    def enforce(self, manifest: Manifest) -> None:
+        """From now on this is the manifest in force."""
+        self.manifest = manifest
+        self._governed = {}
+        for route in manifest.routes:
+            self._governed.setdefault(route.fact, []).append((route.workflow, route.key_path))
+
     def route(self, fact: Fact) -> list[Address]:
         """The addresses, in order. A body without the key is for nobody."""
-        subscribers = self._subscribers.get(fact.name)
+        subscribers = [*self._subscribers.get(fact.name, ()), *self._governed.get(fact.name, ())]
         if not subscribers:
             return []
         try:
             body = decode(fact.body)
         except (PerdureError, ValueError):
             return []
-        keys = [(workflow, _at(body, path)) for workflow, path in subscribers]
-        return [Address(workflow, key) for workflow, key in keys if isinstance(key, str)]
+        keys = [(workflow, key_text(_at(body, path)) if path else "") for workflow, path in subscribers]
+        return [Address(workflow, key) for workflow, key in keys if key is not None]
 
 
 def _at(value: object, path: str) -> object:

@@ -45,6 +45,7 @@ class Position(msgspec.Struct, frozen=True):
     seq: int
     at: int
     running: tuple[int, ...]
+    manifest: bytes | None = None  # in force, as the world published it
 
 
 class Posted(msgspec.Struct, frozen=True):

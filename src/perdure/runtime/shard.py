@@ -29,13 +29,14 @@ from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Answer, Offer
+from perdure.kernel.manifest import decode_manifest
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.kernel.rows import Record, offer_of
 from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import Executor
 from perdure.ports.frame import Frame
-from perdure.ports.store import Store
+from perdure.ports.store import Position, Store
 
 from . import collector
 from .suspects import Suspects
@@ -122,7 +123,7 @@ class Shard:
         self._listener = listener
         self._enclosure = enclosure
         self.counts: Counter[str] = Counter()
-        self.kernel = self._new_kernel(0, 0)
+        self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
         self._receipts: dict[bytes, Offer] = {}  # answered by an executor, not yet durable
         self._recovering: set[Ref] = set()
@@ -149,9 +150,16 @@ class Shard:
         for executor in self._executors.values():
             executor.listen(self._framed)
 
-    def _new_kernel(self, seq: int, at: int) -> Kernel:
+    def _new_kernel(self, position: Position) -> Kernel:
         slots = {name: executor.slots for name, executor in self._executors.items()}
-        return Kernel(self._workflows, Executors(slots), seq=seq, at=at, salt=self._clock.entropy(8))
+        return Kernel(
+            self._workflows,
+            Executors(slots),
+            seq=position.seq,
+            at=position.at,
+            salt=self._clock.entropy(8),
+            manifest=decode_manifest(position.manifest),
+        )
 
     # ---- opening and starting over -------------------------------------------------------------------------------
 
@@ -183,7 +191,7 @@ class Shard:
         position = self._store.position()
         self._life += 1
         self.kernel.dispose()
-        self.kernel = self._new_kernel(position.seq, position.at)
+        self.kernel = self._new_kernel(position)
         self._building = Batch()
         self._committing = None
         self._durable_seq = position.seq

@@ -20,6 +20,7 @@ from perdure.codec import unseal
 from perdure.errors import Fenced, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
+from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL, Status
 from perdure.ports.store import Filter, Lease, Owner, Position, Posted
@@ -87,7 +88,9 @@ class MemoryStore:
         open_calls = (Status.RUNNING, Status.STUCK)  # a stuck instance may have calls open too
         running = sorted(id for id, head in database.heads.items() if head.status in open_calls)
         last = database.journal[-1] if database.journal else None
-        return Position(last.seq if last else 0, last.at if last else 0, tuple(running))
+        world = self._head(WORLD)
+        manifest = None if world is None else database.published.get((world.id, MANIFEST))
+        return Position(last.seq if last else 0, last.at if last else 0, tuple(running), manifest)
 
     def register(self, workflows: Sequence[WorkflowRow]) -> None:
         if (fenced := self._fenced()) is not None:

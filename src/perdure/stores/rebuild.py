@@ -186,7 +186,7 @@ class _Fold:
             self._messages[send.to, Message(send.name, send.body, send.id, sender)] += 1
         for fact in entry.decision.announce if self._route is not None else ():
             for address in self._route(fact):  # type: ignore[misc]
-                self._messages[address, Message(fact.name, fact.body, sender=sender)] += 1
+                self._messages[address, Message(fact.name, fact.body, fact.id, sender, fact.correlation)] += 1
         self._tell_parent(instance, entry)
 
     def _recorded(self, instance: Instance, event: Event) -> None:
@@ -198,6 +198,8 @@ class _Fold:
                 self._receipts.pop((instance.id, intent), None)
             case Message() if self._messages[instance.address, event]:
                 self._messages[instance.address, event] -= 1
+            case Started(first=Message() as first) if self._messages[instance.address, first]:
+                self._messages[instance.address, first] -= 1
             case _:
                 pass
         if (instance.cancelled or instance.ended) and instance.parent is not None:

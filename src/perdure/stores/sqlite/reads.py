@@ -10,6 +10,7 @@ import msgspec
 from perdure.codec import unseal
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
+from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
 from perdure.ports.store import Filter, Owner, Position
@@ -70,7 +71,9 @@ _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow
 
 def position(connection: apsw.Connection) -> Position:
     seq, at = connection.execute(SQL.last_entry).fetchone() or (0, 0)
-    return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)))
+    world = head(connection, WORLD)
+    manifest = None if world is None else published(connection, world.id, MANIFEST)
+    return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
 
 
 def due(connection: apsw.Connection, before: int, limit: int) -> list[WorkRow]:
