@@ -13,6 +13,7 @@ __all__ = [
     "AskTimeout",
     "AuthorError",
     "BadCall",
+    "BadDefinition",
     "CallerError",
     "CannotOpen",
     "ChildFailed",
@@ -55,6 +56,7 @@ __all__ = [
     "RepeatedName",
     "ResultTimeout",
     "RollBack",
+    "SchemaMismatch",
     "StepFailed",
     "StepTimeout",
     "StillRunning",
@@ -138,6 +140,48 @@ class NotCanonical(CallerError):
 
     def __str__(self) -> str:
         return f"byte {self.offset}: {self.reason}"
+
+
+class SchemaMismatch(CallerError):
+    """This value is not of the type that its schema says.
+
+    `path` names the part of the value, `expected` its type, `found` what is there instead, `where` the name of the
+    schema if it has one. The `hint` says what to write. Nothing was recorded: correct the value and send it again.
+    """
+
+    def __init__(self, path: str, expected: str, found: str, hint: str = "", where: str = "") -> None:
+        super().__init__(path, expected, found, hint, where)
+        self.path = path
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+        self.where = where
+
+    def __str__(self) -> str:
+        prefix = f"{self.where}: " if self.where else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{prefix}{self.path}: expected {self.expected}, found {self.found}{hint}"
+
+
+class BadDefinition(AuthorError):
+    """A schema, a name or another definition of cells is not well formed.
+
+    `path` names the part of the definition, `expected` what may stand there, `found` what does, `where` the file and
+    line if it is Python code. The `hint` says what to write instead. Nothing was defined.
+    """
+
+    def __init__(self, path: str, expected: str, found: str, hint: str = "", where: str = "") -> None:
+        super().__init__(path, expected, found, hint, where)
+        self.path = path
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+        self.where = where
+
+    def __str__(self) -> str:
+        prefix = f"{self.where}: " if self.where else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{prefix}{self.path}: expected {self.expected}, found {self.found}{hint}"
 
 
 class TooLarge(CallerError):
