@@ -85,8 +85,12 @@ def _shape_of(annotation: Any) -> Shape:
 # ---- records --------------------------------------------------------------------------------------------
 
 
-class RecordMeta(type(msgspec.Struct)):  # type: ignore[misc]  # its class is not public in every msgspec
+class RecordMeta(msgspec.StructMeta):
     """Makes the classes of records: frozen structs that know their schema."""
+
+    __perdure_name__: str  # "" if it has none
+    __perdure_hints__: dict[str, Any]  # the annotations of its fields, resolved
+    __perdure_view__: _View
 
     def __new__(
         mcls, class_name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, *, name: str = ""
@@ -495,14 +499,16 @@ _ADVICE: Final[tuple[tuple[Any, str], ...]] = (
 # ---- the base, last because making it needs all of the above ----------------------------------------
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class Record(msgspec.Struct, metaclass=RecordMeta):
-    """The base of every class that is a schema."""
-
-    __perdure_name__: ClassVar[str] = ""
-    __perdure_hints__: ClassVar[dict[str, Any]] = {}
-    __perdure_view__: ClassVar[_View]
-
-    if TYPE_CHECKING:
+if TYPE_CHECKING:
+    # What a type checker needs to know. As a subclass of msgspec.Struct it would have to be told of two transforms.
+    @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+    class Record:
+        __perdure_name__: ClassVar[str]
+        __perdure_view__: ClassVar[_View]
 
         def __init_subclass__(cls, name: str = "") -> None: ...
+
+else:
+
+    class Record(msgspec.Struct, metaclass=RecordMeta):
+        """The base of every class that is a schema."""
