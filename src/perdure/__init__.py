@@ -10,6 +10,7 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
+    from perdure.codec.record import Duration, Hash, Nat, Record, Time
     from perdure.executors.frames import emit, progress
     from perdure.executors.info import step_info
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),
     "perdure.executors.frames": ("emit", "progress"),
     "perdure.executors.info": ("step_info",),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
@@ -38,15 +40,20 @@ __all__ = [  # noqa: PLE0604
     "Client",
     "Context",
     "Continue",
+    "Duration",
     "Engine",
     "Failed",
     "Flow",
     "Frame",
     "Handle",
+    "Hash",
+    "Nat",
     "Ok",
     "Problem",
     "Received",
+    "Record",
     "Status",
+    "Time",
     "connect",
     "emit",
     "flow",

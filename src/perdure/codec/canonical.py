@@ -77,6 +77,10 @@ class Form:
 
     def plain(self, value: Any) -> Any:
         """The canonical plain data of a value. Raises `SchemaMismatch` with the path of what does not fit."""
+        return self.judge(value)
+
+    def judge(self, value: Any) -> Any:
+        """`plain`, of plain data alone."""
         try:
             return self._plain(value)
         except Refusal as refusal:
@@ -93,7 +97,7 @@ class Form:
         another type, or of another spelling than the only one that this schema has for the value.
         """
         found = decode_strict(data)
-        plain = self.plain(found)
+        plain = self.judge(found)
         if encode(plain) != data:
             path = _difference(found, plain, "$")
             hint = "encode it again by its schema"
