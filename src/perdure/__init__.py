@@ -10,6 +10,9 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
+    from perdure.cells.author import Cell, CellContext, Datum, Effect, Next, ReceiptOf, Rejected, cell
+    from perdure.cells.bind import manifest
+    from perdure.cells.handlers import Call, effect_handler
     from perdure.codec.record import Duration, Hash, Nat, Record, Time
     from perdure.executors.frames import emit, progress
     from perdure.executors.info import step_info
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.cells.author": ("Cell", "CellContext", "Datum", "Effect", "Next", "ReceiptOf", "Rejected", "cell"),
+    "perdure.cells.bind": ("manifest",),
+    "perdure.cells.handlers": ("Call", "effect_handler"),
     "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),
     "perdure.executors.frames": ("emit", "progress"),
     "perdure.executors.info": ("step_info",),
@@ -37,10 +43,15 @@ _MODULES = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [  # noqa: PLE0604
     "Backoff",
     "Break",
+    "Call",
+    "Cell",
+    "CellContext",
     "Client",
     "Context",
     "Continue",
+    "Datum",
     "Duration",
+    "Effect",
     "Engine",
     "Failed",
     "Flow",
@@ -48,15 +59,21 @@ __all__ = [  # noqa: PLE0604
     "Handle",
     "Hash",
     "Nat",
+    "Next",
     "Ok",
     "Problem",
+    "ReceiptOf",
     "Received",
     "Record",
+    "Rejected",
     "Status",
     "Time",
+    "cell",
     "connect",
+    "effect_handler",
     "emit",
     "flow",
+    "manifest",
     "open",
     "progress",
     "run",

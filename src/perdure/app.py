@@ -9,14 +9,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from perdure.errors import CallerError, CannotOpen
+from perdure.cells.author import Cell
+from perdure.cells.bind import Bound, Catalog, manifest
+from perdure.cells.world import WorldWorkflow
+from perdure.codec import digest
+from perdure.errors import CallerError, CannotOpen, ManifestChanged, NoHandler
+from perdure.executors.effects import EffectsExecutor
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
 from perdure.executors.thread import ThreadExecutor
 from perdure.flows.author import Flow
 from perdure.flows.loop import Enclosure
+from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
+from perdure.kernel.manifest import DEFINITIONS, WORLD
 from perdure.kernel.workflows import Workflows
 from perdure.ports.executor import Executor
 from perdure.ports.store import Queries, Store
@@ -31,7 +38,7 @@ class Engine(Client):
     """A client of an engine that runs in this process. Made by `perdure.open`."""
 
     def __init__(self, door: LocalDoor, shard: Shard, workflows: Workflows[Startable[Any]]) -> None:
-        super().__init__(door, workflows)
+        super().__init__(door, workflows, Catalog.read)
         self._shard = shard
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
@@ -52,21 +59,30 @@ async def open(
     threads: int = 32,
     processes: int | None = None,
     drain: float = 5.0,
+    handlers: Iterable[Any] = (),
+    lenient: bool = False,
 ) -> AsyncIterator[Engine]:
     """Run workflows on a database: a path of a SQLite file, or ":memory:".
 
     workflows: also several versions of one name. New instances run on the newest, others on the one they started with.
+    handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
+    answered with an error when it is asked for.
     cache: how many instances stay in memory. inline, threads, processes: how many steps of each kind run at once
     (None: no bound for inline steps, one process per core). drain: seconds that running steps and hooks get to end when
     the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
-    known = _registered(workflows)
+    known, world = _registered(workflows)
     for workflow in known:
         if isinstance(workflow, Flow):
             workflow.registered()
+    performers = list(handlers)
+    if world is not None and not lenient:
+        _refuse_missing(world, performers)
     loop = asyncio.get_running_loop()
     store = _open_store(url, loop)
-    executors: list[Executor] = [InlineExecutor(inline), ThreadExecutor(threads), ProcessExecutor(processes)]
+    on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
+    effects = EffectsExecutor(performers, on_loop, in_threads)
+    executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes), effects]
     hooks = Hooks()
     try:
         door = LocalDoor(cast(Queries, store), hooks.tell)
@@ -86,6 +102,8 @@ async def open(
         shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
         await settled
         engine = Engine(door, shard, cast(Workflows[Startable[Any]], known))
+        if world is not None:
+            await _begin_world(engine, door, world)
         try:
             with collector.seldom():
                 yield engine
@@ -103,7 +121,8 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
     """Talk to the engine of another process: start, send, cancel, read. Needs no code; `workflows` converts types."""
     store = _connect_store(url)
     try:
-        yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], _registered(workflows)))
+        known, _ = _registered(workflows)
+        yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], known), Catalog.read)
     finally:
         store.close()
 
@@ -167,14 +186,43 @@ async def _drained(waited_for: asyncio.Future[None], drain: float, hurry: asynci
     waited_for.cancel()
 
 
-def _registered(workflows: Iterable[Any]) -> Workflows[Workflow]:
+async def _begin_world(engine: Engine, door: LocalDoor, world: Bound) -> None:
+    """A new database gets its first manifest; another manifest than the one in force is not applied by an open."""
+    head = await engine.queries.head(WORLD)
+    if head is None:
+        started = Started(WORLD.workflow, WORLD.key, world.manifest.bytes, door.entropy(), WorldWorkflow.version)
+        await door.put(WORLD, started)
+        return
+    now = await engine.queries.published(head.id, DEFINITIONS)
+    if now is not None and now != world.manifest.bytes:
+        raise ManifestChanged(digest(now), world.manifest.hash)
+
+
+def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:
+    known = {handler.effect for handler in handlers}
+    for cell in world.cells:
+        for effect in cell.effects.values():
+            if effect.performed and effect.definition.name not in known:
+                raise NoHandler(effect.definition.name, cell.cell.name)
+
+
+def _registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], Bound | None]:
     if hasattr(workflows, "machine") or isinstance(workflows, str):
         raise CallerError(f"workflows is a list of workflows, found {workflows!r}: write workflows=[...]")
-    found = list(workflows)
+    given = list(workflows)
+    cells = [workflow for workflow in given if isinstance(workflow, Cell)]
+    worlds = [workflow for workflow in given if isinstance(workflow, Bound)]
+    if cells:
+        worlds.append(manifest(*cells))
+    if len(worlds) > 1:
+        raise CallerError("a database has one world of cells: put all cells into one manifest, or list them all")
+    found = [workflow for workflow in given if not isinstance(workflow, Cell | Bound)]
     for workflow in found:
         if not hasattr(workflow, "machine") or not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
-    return Workflows(found)
+    for world in worlds:
+        found += [WorldWorkflow(), *world.cells]
+    return Workflows(found), worlds[0] if worlds else None
 
 
 def _open_store(url: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> Store:

@@ -7,13 +7,16 @@ attributes, so that programs need not read their text.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 __all__ = [
     "AskTimeout",
     "AuthorError",
     "BadCall",
+    "BadDecision",
     "BadDefinition",
+    "BadManifest",
     "CallerError",
     "CannotOpen",
     "ChildFailed",
@@ -33,8 +36,11 @@ __all__ = [
     "InstanceStuck",
     "JoinFailed",
     "KeyInUse",
+    "KeyMismatch",
+    "ManifestChanged",
     "NewerFormat",
     "NewerSchema",
+    "NoHandler",
     "NotADatabase",
     "NotAFlow",
     "NotAHistory",
@@ -63,6 +69,7 @@ __all__ = [
     "StoreError",
     "StoreFailed",
     "TooLarge",
+    "UnknownEvent",
     "UnknownInstance",
     "UnknownLocation",
     "UnknownVersion",
@@ -182,6 +189,113 @@ class BadDefinition(AuthorError):
         prefix = f"{self.where}: " if self.where else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{prefix}{self.path}: expected {self.expected}, found {self.found}{hint}"
+
+
+class BadManifest(AuthorError):
+    """The parts of a manifest do not fit together, or not to the code.
+
+    `code` says what is wrong: missing-reference, unknown-module, unknown-schema, unknown-effect, unknown-cell,
+    key-missing, key-unexpected, key-type, routing-mismatch, event-family, unsupported-runtime. `path` says where.
+    Nothing was registered or changed.
+    """
+
+    def __init__(self, code: str, path: str, text: str) -> None:
+        super().__init__(code, path, text)
+        self.code = code
+        self.path = path
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text} ({self.code})"
+
+
+class BadDecision(AuthorError):
+    """A reducer returned what a cell may not ask for: an effect that it has not declared, say.
+
+    Nothing of what it returned happened. The cell is stuck with its event kept: mend the reducer and retry.
+    """
+
+    def __init__(self, cell: str, text: str) -> None:
+        super().__init__(cell, text)
+        self.cell = cell
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.cell}: {self.text}"
+
+
+class KeyMismatch(CallerError):
+    """An event was sent to a key, and its own fields name another one.
+
+    Nothing was recorded. Leave the key out, or send the event that belongs to it.
+    """
+
+    def __init__(self, event: str, given: str, found: str) -> None:
+        super().__init__(event, given, found)
+        self.event = event
+        self.given = given
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"{self.event} was sent to the key {self.given!r}, and its fields say {self.found!r}"
+
+
+class ManifestChanged(CallerError):
+    """The database runs another manifest than the code that opened it.
+
+    An open does not change what is in force. Propose and apply the new manifest (`perdure manifest`), or open the
+    database with the code that it runs.
+    """
+
+    def __init__(self, recorded: str, current: str) -> None:
+        super().__init__(recorded, current)
+        self.recorded = recorded
+        self.current = current
+
+    def __str__(self) -> str:
+        return (
+            f"the manifest in force is {self.recorded[:19]}, the code has {self.current[:19]}: apply it with "
+            "`perdure manifest apply`, or open the database with the code that it runs"
+        )
+
+
+class NoHandler(CallerError):
+    """A cell declares an effect that nothing here performs.
+
+    Open the engine with a handler for it, or with `lenient=True`: then it starts, and the effect is answered with an
+    error when a cell asks for it.
+    """
+
+    def __init__(self, effect: str, cell: str) -> None:
+        super().__init__(effect, cell)
+        self.effect = effect
+        self.cell = cell
+
+    def __str__(self) -> str:
+        return (
+            f"the cell {self.cell} declares the effect {self.effect}, and no handler performs it: "
+            "perdure.open(..., handlers=[...]), or lenient=True to start without"
+        )
+
+
+class UnknownEvent(CallerError):
+    """The manifest in force has no event of this name, or the cell takes none.
+
+    The message names those that there are. Send one of them, or apply a manifest that has it.
+    """
+
+    def __init__(self, name: str, known: Iterable[str], text: str) -> None:
+        super().__init__(name, tuple(known), text)
+        self.name = name
+        self.known = tuple(known)
+        self.text = text
+
+    def __str__(self) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(self.name, self.known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(sorted(self.known)) or 'none'}"
+        return f"{self.name}: {self.text}; {hint}"
 
 
 class TooLarge(CallerError):

@@ -41,7 +41,9 @@ class Delivery(NamedTuple):
     def deliver(self) -> Decision:
         assert self.event is not None
         recorded = None if self.raised else self.entry.decision  # what raised did so live, when nothing was recorded
-        return self.machine.deliver(self.event, Moment(self.entry.at, self.seed, self.entry.number, recorded))
+        return self.machine.deliver(
+            self.event, Moment(self.entry.at, self.seed, self.entry.number, recorded, None, self.entry.seq)
+        )
 
     @property
     def raised(self) -> bool:
@@ -90,7 +92,7 @@ class History:
         """Deliver what the entries before one delivered, since the last rewind. The number of each, once it is done."""
         before = self._before(until)
         for entry, event in since_rewind(deliveries(before.tail or ())):
-            moment = Moment(entry.at, before.seed, entry.number, entry.decision)
+            moment = Moment(entry.at, before.seed, entry.number, entry.decision, None, entry.seq)
             try:
                 parted = self.flow.differs(entry.decision, machine.deliver(event, moment))
             except Exception as error:

@@ -33,6 +33,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     location: str
     names: tuple[str, ...] = ()
     due: int | None = None
+    params: bytes | None = None  # for somebody outside, who answers with a receipt
 
 
 class Child(msgspec.Struct, frozen=True, gc=False):

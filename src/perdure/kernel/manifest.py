@@ -17,6 +17,9 @@ WORLD: Final = Address("sys/world", "main")
 MANIFEST: Final = "manifest"
 """The name under which the world publishes what is in force. It holds from the next entry on."""
 
+DEFINITIONS: Final = "definitions"
+"""The name under which the world publishes the whole manifest, for those who have no code."""
+
 RULES: Final = "sys/"
 """Messages to the world whose names begin so may change what is in force: nothing is decided beside them."""
 

@@ -20,6 +20,20 @@ class Work(msgspec.Struct, frozen=True):
     returns: Any
 
 
+class Handler(Protocol):
+    """Performs the effects of one name."""
+
+    @property
+    def effect(self) -> str: ...
+
+    @property
+    def is_async(self) -> bool: ...
+
+    def work(self, params: Any, key: str, publication: Publication) -> Work:
+        """What is to be run. `key` is the idempotency key that was asked for; empty: the derived one."""
+        ...
+
+
 Answered = Callable[[bytes, Receipt], None]
 """Called with the intent and its receipt, on the thread of the engine's loop."""
 

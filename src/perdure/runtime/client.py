@@ -9,7 +9,7 @@ import asyncio
 import difflib
 import os
 import time
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
@@ -48,6 +48,7 @@ from perdure.kernel.events import (
 )
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.mailbox import Refused
+from perdure.kernel.manifest import DEFINITIONS, WORLD
 from perdure.kernel.past import Behind, Point
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
@@ -114,12 +115,30 @@ class Door(Protocol):
     def entropy(self) -> bytes: ...
 
 
-class Client:
-    """Starts instances and finds them again. See `perdure.open` and `perdure.connect`."""
+class Catalog(Protocol):
+    """The events that a world of cells takes, by the manifest with this hash."""
 
-    def __init__(self, door: Door, workflows: Workflows[Startable[Any]]) -> None:
+    @property
+    def hash(self) -> str: ...
+
+    def encode(self, event: Any, key: str | None = None) -> tuple[str, bytes]: ...
+
+    def encode_json(self, name: str, data: Any) -> tuple[str, bytes]: ...
+
+
+class Client:
+    """Starts instances and finds them again. See `perdure.open` and `perdure.connect`.
+
+    `catalog` reads the definitions of a world of cells.
+    """
+
+    def __init__(
+        self, door: Door, workflows: Workflows[Startable[Any]], catalog: Callable[[bytes], Catalog] | None = None
+    ) -> None:
         self._door = door
         self._workflows = workflows
+        self._read_catalog = catalog
+        self._catalog: tuple[bytes, Catalog] | None = None
 
     @property
     def queries(self) -> Queries:
@@ -257,6 +276,40 @@ class Client:
         wanted = Filter(name, status, parent, _checked_tags(tags), before, limit)
         rows = await self._door.queries.heads(wanted)
         return [summary(row) for row in rows]
+
+    async def send(self, event: Any, *, key: str | None = None, id: str | None = None, correlation: str = "") -> None:
+        """Send a domain event to the cells that subscribe to it; durable when this returns.
+
+        The same `id` twice is taken once. `correlation` is passed on to all that the event leads to. `key` is checked:
+        the key is in the event.
+        """
+        catalog = await self._world()
+        name, body = catalog.encode(event, key)
+        await self._send(catalog, name, body, id, correlation)
+
+    async def send_json(self, name: str, data: Any, *, id: str | None = None, correlation: str = "") -> None:
+        """Send a domain event that came as JSON, by its name."""
+        catalog = await self._world()
+        await self._send(catalog, *catalog.encode_json(name, data), id, correlation)
+
+    async def _send(self, catalog: Catalog, name: str, body: bytes, id: str | None, correlation: str) -> None:
+        if id is not None:
+            _checked_text(id, "the id of an event")
+        if correlation:
+            _checked_text(correlation, "a correlation")
+        _limited(body, f"event {name!r}")
+        message = Message(name, body, id or os.urandom(16).hex(), catalog.hash, correlation)
+        await self._door.put(WORLD, message)
+
+    async def _world(self) -> Catalog:
+        """What the world of this database takes, by the manifest in force now."""
+        head = await self._door.queries.head(WORLD)
+        data = None if head is None else await self._door.queries.published(head.id, DEFINITIONS)
+        if data is None or self._read_catalog is None:
+            raise CallerError("this database has no cells: open it with perdure.open(url, workflows=[a cell])")
+        if self._catalog is None or self._catalog[0] != data:
+            self._catalog = data, self._read_catalog(data)
+        return self._catalog[1]
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if not isinstance(workflow, str) and not hasattr(workflow, "encode_input"):

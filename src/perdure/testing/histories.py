@@ -179,7 +179,9 @@ def changed_mind(address: Address, rows: Sequence[JournalRow], workflow: Workflo
             if type(event) is Rewound:
                 machine.dispose()
                 machine = workflow.machine(str(address), None)
-            current = machine.deliver(event, Moment(entry.at, instance.seed, entry.number, entry.decision))
+            current = machine.deliver(
+                event, Moment(entry.at, instance.seed, entry.number, entry.decision, None, entry.seq)
+            )
             if _comparable(current) != _comparable(entry.decision):
                 rebuild(_folded(address, rows), workflow).dispose()  # another operation is told best by its Divergence
                 said = next(_differences(entry.decision, current), "it decides otherwise")

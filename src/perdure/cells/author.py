@@ -1,0 +1,395 @@
+"""What a person writes: effects, receipts, the reducer and what it returns. Definitions only: nothing runs here.
+
+    @perdure.cell("com.acme/order@1", key="order_id", effects=[Charge])
+    def order(state: Order | None, event: OrderCreated | perdure.ReceiptOf[Charge], ctx: perdure.CellContext): ...
+
+The annotations are the definition: from them come the schemas, and from the schemas the manifest.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+import msgspec
+
+from perdure.codec.record import Record, RecordMeta, Shape, Time, shape_of
+from perdure.codec.schema import Name, Ref, Schema, Variant, parse_name, resolve
+from perdure.codec.schema import Record as RecordSchema
+from perdure.errors import BadDefinition
+from perdure.kernel.receipt import Failure, ReceiptStatus
+
+from .manifest import CellDef, EffectDef, Manifest, Subscription
+
+E = TypeVar("E", bound="Effect")
+
+
+class EffectMeta(RecordMeta):
+    """Makes the classes of effects: records with options of their own."""
+
+    def __new__(  # type: ignore[no-untyped-def]
+        mcls, class_name, bases, namespace, /, *, name="", once=False, timeout=None, outside=""
+    ):
+        made = super().__new__(mcls, class_name, bases, namespace, name=name)
+        options = {"once": once, "timeout": timeout, "outside": outside}
+        type.__setattr__(made, "__perdure_options__", options)
+        return made
+
+
+class Effect(Record, metaclass=EffectMeta):
+    """A request for something outside: its fields are the parameters, its class `Receipt` is the answer.
+
+    once: it is handed out one time only; when the process dies under it, the receipt is `unknown`. timeout:
+    nanoseconds. outside: the name of an executor outside of this process, which answers with a signed receipt.
+    """
+
+    Receipt: ClassVar[Any] = None
+    __perdure_options__: ClassVar[dict[str, Any]]
+
+    if TYPE_CHECKING:
+
+        def __init_subclass__(
+            cls, name: str = "", once: bool = False, timeout: int | None = None, outside: str = ""
+        ) -> None: ...
+
+    def options(self, *, key: str = "", issuer: str = "", timeout: int | None = None) -> Request:
+        """The same effect, with an idempotency key of yours, a reference that the receipt echoes, a timeout (ns)."""
+        return Request(self, key, issuer, timeout)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """An effect with options. See `Effect.options`."""
+
+    effect: Any
+    key: str = ""
+    issuer: str = ""
+    timeout: int | None = None
+
+
+class Datum(msgspec.Struct, frozen=True):
+    """An event or an effect by the name of its definition, with plain data: for reducers without Python types."""
+
+    name: str
+    value: Any
+
+
+class ReceiptOf(Generic[E]):
+    """The answer to an effect that this cell asked for. `value` is there if it is ok, `error` if not."""
+
+    __slots__ = ("cell", "effect", "entry", "error", "intent", "issuer", "key", "params", "status", "value")
+    __match_args__ = ("effect", "value")
+
+    def __init__(
+        self,
+        *,
+        effect: Any,
+        status: ReceiptStatus,
+        value: Any = None,
+        error: Failure | None = None,
+        params: Any = None,
+        intent: str = "",
+        entry: int = 0,
+        issuer: str = "",
+        cell: str = "",
+        key: str = "",
+    ) -> None:
+        self.effect = effect
+        self.status: ReceiptStatus = status
+        self.value = value
+        self.error = error
+        self.params = params
+        self.intent = intent
+        self.entry = entry
+        self.issuer = issuer
+        self.cell = cell
+        self.key = key
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    def __repr__(self) -> str:
+        name = getattr(self.effect, "__name__", self.effect)
+        return f"ReceiptOf[{name}](status={self.status!r}, value={self.value!r}, params={self.params!r})"
+
+
+class Rejected(Record, name="sys/Rejected@1"):
+    """A receipt came that cannot be read. A cell whose event type has this hears of it; any other one fails."""
+
+    code: str
+    message: str
+    effect: str
+    intent: str
+    payload_hash: str
+    payload_size: int
+
+
+class Next(msgspec.Struct, frozen=True):
+    """What a reducer returns: the next state (None deletes the cell), domain events, effects."""
+
+    state: Any
+    events: Iterable[Any] = ()
+    effects: Iterable[Any] = ()
+    annotations: Any = None
+
+
+class CellContext(msgspec.Struct, frozen=True):
+    """What a reducer may know besides state and event. All of it is recorded, or derived from what is."""
+
+    now: Time  # nanoseconds since 1970; recorded, and never earlier than before
+    height: int  # the number of this entry in the journal
+    entropy: bytes  # 64 bytes
+    event_hash: str
+    manifest_hash: str  # of the manifest that was in force when this cell was made
+    cell: str
+    cell_hash: str
+    key: str
+    mode: Literal["keyed", "unkeyed"]
+    correlation: str = ""
+
+    @property
+    def logical_now(self) -> Time:
+        """The same: recorded time never goes back."""
+        return self.now
+
+
+class Cell:
+    """A reducer with its definition. Made by `@cell`; called, it is the plain function."""
+
+    def __init__(self, function: Callable[..., Any], name: Name, key: Any, effects: tuple[type[Effect], ...]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.__name__: str = function.__name__
+        self.name = str(name)
+        self.where = _where(function)
+        self.effects = {effect_name(effect, self.where): effect for effect in effects}
+        parameters = list(inspect.signature(function).parameters)
+        if len(parameters) not in (2, 3):
+            found = f"{len(parameters)} parameters"
+            raise BadDefinition(
+                function.__name__, "a reducer of (state, event) or (state, event, ctx)", found, "", self.where
+            )
+        self.context = len(parameters) == 3
+        hints = self._hints()
+        self.state = self._state(parameters[0], hints.get(parameters[0]))
+        self.events, receipts, self.takes_rejected = self._event(parameters[1], hints.get(parameters[1]))
+        self._check_receipts(receipts)
+        self.keys = self._keys(key)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<cell {self.name}>"
+
+    # ---- what its annotations say ----------------------------------------------------------------------------
+
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return typing.get_type_hints(self.function, include_extras=True)
+        except Exception as error:
+            hint = "define the classes before the cell, in the same module"
+            raise BadDefinition(
+                self.__name__, "annotations", f"what cannot be resolved: {error}", hint, self.where
+            ) from None
+
+    def _state(self, parameter: str, hint: Any) -> Shape:
+        arms = _members(hint)
+        if type(None) not in arms or len(arms) != 2:
+            found = "no annotation" if hint is None else str(hint)
+            raise BadDefinition(
+                parameter, "a record or None, such as `Order | None`", found, "None: there is no cell", self.where
+            )
+        return shape_of(next(arm for arm in arms if arm is not type(None)), self.where)
+
+    def _event(self, parameter: str, hint: Any) -> tuple[dict[str, type[Record]], set[type[Effect]], bool]:
+        events: dict[str, type[Record]] = {}
+        receipts: set[type[Effect]] = set()
+        rejected = False
+        for arm in _members(hint):
+            if typing.get_origin(arm) is ReceiptOf:
+                receipts.update(_members(typing.get_args(arm)[0]))
+            elif arm is Rejected:
+                rejected = True
+            elif isinstance(arm, type) and issubclass(arm, Record) and arm.__perdure_name__:
+                events[arm.__perdure_name__] = arm
+            else:
+                expected = "named records, ReceiptOf[...] and Rejected, joined by |"
+                found = "no annotation" if hint is None else str(arm)
+                raise BadDefinition(
+                    parameter, expected, found, 'name it: class X(perdure.Record, name="...@1")', self.where
+                )
+        if not events:
+            raise BadDefinition(parameter, "at least one event: a named record", str(hint), "", self.where)
+        return events, receipts, rejected
+
+    def _check_receipts(self, receipts: set[type[Effect]]) -> None:
+        """Each effect is answered, so each receipt must be taken; one of an effect that is not declared never comes."""
+        answered = {effect for effect in self.effects.values() if effect is not _publish()}
+        for effect in answered - receipts:
+            found = f"no ReceiptOf[{effect.__name__}]"
+            raise BadDefinition(
+                self.__name__, "an event type with the receipt of each declared effect", found, "", self.where
+            )
+        for effect in receipts - answered:
+            found = f"ReceiptOf[{effect.__name__}]"
+            raise BadDefinition(
+                self.__name__, "receipts of declared effects only", found, "add it to effects=[...]", self.where
+            )
+
+    def _keys(self, key: Any) -> dict[str, str]:
+        """For each event, the path of its key; nothing: there is one cell."""
+        if key is None:
+            return {}
+        if isinstance(key, str):
+            return dict.fromkeys(self.events, key)
+        if isinstance(key, dict) and {getattr(event, "__perdure_name__", "") for event in key} == set(self.events):
+            return {event.__perdure_name__: path for event, path in key.items()}
+        names = ", ".join(event.__name__ for event in self.events.values())
+        raise BadDefinition(self.__name__, f"key= as a path, or a dict of paths for {names}", repr(key), "", self.where)
+
+    def shape(self, event: str) -> Shape:
+        return shape_of(self.events[event], self.where)
+
+    # ---- as data ---------------------------------------------------------------------------------------------
+
+    def definition(self) -> CellDef:
+        event = shape_of(typing.Union[tuple(self.events.values())], self.where)  # noqa: UP007  # any number of them
+        schema = event.schema
+        if self.takes_rejected:
+            arms = {parse_name(schema.name).name: schema} if isinstance(schema, Ref) else dict(schema.arms)  # type: ignore[union-attr]
+            schema = Variant({**arms, "Rejected": Ref(Rejected.__perdure_name__)})
+        return CellDef(
+            self.name,
+            self.state.schema,
+            schema,
+            tuple(sorted(self.effects)),
+            impl_of(self.function),
+            self._key_schema(),
+            self.context,
+        )
+
+    def _key_schema(self) -> Schema | None:
+        found: Schema | None = None
+        for name, path in self.keys.items():
+            shape = shape_of(self.events[name])
+            schema = at_path(shape.schema, path, shape.refs)
+            if schema is None:
+                raise BadDefinition(self.__name__, f"the key field {path!r} in {name}", "no such field", "", self.where)
+            if found is not None and found != schema:
+                raise BadDefinition(self.__name__, f"keys of one type at {path!r}", "different types", "", self.where)
+            found = schema
+        return found
+
+    def subscriptions(self) -> list[Subscription]:
+        return [Subscription(event, self.name, self.keys.get(event, "")) for event in self.events]
+
+
+def cell(name: str, *, effects: Iterable[type[Effect]], key: Any = None) -> Callable[[Callable[..., Any]], Cell]:
+    """Make a reducer a cell.
+
+    name: `namespace/name@version`. effects: the only ones that it may emit; required, may be empty. key: the field of
+    its events that holds the key, as a dotted path; or a dict from event class to path; None: there is one cell.
+    """
+    parsed = parse_name(name, "$.name")
+    if parsed.reserved:
+        raise BadDefinition("$.name", "a name of yours", repr(name), "sys/* belongs to perdure")
+
+    return lambda function: Cell(function, parsed, key, tuple(effects))
+
+
+# ---- from Python to the manifest ---------------------------------------------------------------------------------
+
+
+def define(
+    *cells: Cell, events: Iterable[type[Record]] = (), routing: Iterable[Subscription] | None = None
+) -> Manifest:
+    """The world of these cells. `events`: those that no cell takes. Without a routing the cells say it, in order."""
+    refs: dict[str, Schema] = {}
+    effects: dict[str, EffectDef] = {}
+    for found in cells:
+        for shape in (found.state, *map(shape_of, found.events.values())):
+            refs.update(shape.refs)
+        for name, effect in found.effects.items():
+            if not parse_name(name).reserved:
+                effects[name] = effect_def(effect)
+                refs.update({ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name})
+                refs.update(receipt_shape(effect).refs)
+    for event in events:
+        refs.update(shape_of(event).refs)
+    return Manifest(
+        {name: schema for name, schema in refs.items() if not parse_name(name).reserved},
+        effects,
+        {found.name: found.definition() for found in cells},
+        tuple(routing if routing is not None else [each for found in cells for each in found.subscriptions()]),
+    )
+
+
+def effect_name(effect: Any, where: str = "") -> str:
+    if isinstance(effect, type) and issubclass(effect, Effect) and effect.__perdure_name__:
+        return effect.__perdure_name__
+    hint = 'class Charge(perdure.Effect, name="payment/charge@1")'
+    raise BadDefinition("effects", "named effects", repr(effect), hint, where)
+
+
+def effect_def(effect: type[Effect]) -> EffectDef:
+    name = effect_name(effect)
+    params = shape_of(effect).refs[name]
+    return EffectDef(name, params, receipt_shape(effect).schema, **effect.__perdure_options__)
+
+
+def receipt_shape(effect: type[Effect]) -> Shape:
+    return shape_of(effect.Receipt)
+
+
+def named(value: Any) -> str:
+    """The name of the definition that an event or an effect is of; empty: of none."""
+    if isinstance(value, Datum):
+        return value.name
+    name = getattr(type(value), "__perdure_name__", "")
+    return name if isinstance(name, str) else ""
+
+
+def at_path(schema: Schema, path: str, refs: Any) -> Schema | None:
+    """The schema of what stands at a dotted path inside of a value; None: not always something of one schema."""
+    schema = resolve(schema, refs)
+    if not path:
+        return schema
+    part, _, rest = path.partition(".")
+    if isinstance(schema, Variant) and part == "$value":
+        found = {at_path(arm, rest, refs) for arm in schema.arms.values()}
+        return found.pop() if len(found) == 1 else None
+    if isinstance(schema, RecordSchema) and part in schema.fields:
+        return at_path(schema.fields[part], rest, refs)
+    return None
+
+
+def impl_of(function: Callable[..., Any]) -> str:
+    """`module:function`. A script is the module that its file would be: run or imported, it is the same world."""
+    module = function.__module__
+    if module == "__main__":
+        module = Path(getattr(sys.modules[module], "__file__", None) or "__main__").stem
+    return f"{module}:{function.__qualname__}"
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.get_args(hint)
+    return (hint,)
+
+
+def _where(function: Any) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
+
+
+def _publish() -> type[Effect]:
+    from .effects import Publish
+
+    return Publish

@@ -1,0 +1,267 @@
+"""A manifest joined with its code: what the kernel runs. Binding finds every reducer, or says which is missing."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.codec import decode, encode
+from perdure.codec.canonical import Form
+from perdure.codec.record import Record, shape_of
+from perdure.codec.schema import Ref, Schema, parse_name
+from perdure.errors import BadManifest, CallerError, KeyMismatch, UnknownEvent
+from perdure.kernel.decision import Decision, Fact
+from perdure.kernel.difference import Difference, Explanation
+from perdure.kernel.limits import MEBIBYTE, Limits
+from perdure.kernel.machine import Machine
+from perdure.kernel.manifest import Manifest as InForce
+from perdure.kernel.manifest import Route
+from perdure.kernel.routing import Router
+from perdure.kernel.routing import Subscription as KernelSubscription
+
+from . import system
+from .author import Cell, Datum, define, named, receipt_shape
+from .check import check
+from .machine import CellMachine
+from .manifest import CellDef, EffectDef, Manifest, Subscription, read
+
+LIMITS = Limits(effects=64, messages=256, bytes=MEBIBYTE)
+
+
+class Data(Form):
+    """A schema without a Python type: its values are plain data."""
+
+    def build(self, plain: Any) -> Any:
+        return copy.deepcopy(plain)
+
+
+class BoundEffect(msgspec.Struct, frozen=True):
+    """`face`: what a reducer knows it by, its class or its name."""
+
+    definition: EffectDef
+    hash: str
+    short: str
+    params: Any
+    receipt: Any
+    face: Any
+
+    @property
+    def performed(self) -> bool:
+        """By a handler: not by the kernel, and not outside."""
+        return self.definition.name not in system.OF_THE_KERNEL and not self.definition.outside
+
+
+class Definition:
+    """One cell of a manifest: a workflow of the cell dialect."""
+
+    defaults = encode({})
+    subscriptions: tuple[KernelSubscription, ...] = ()  # they stand in the manifest
+
+    def __init__(self, manifest: Manifest, cell: CellDef, reducer: Any, limits: Limits = LIMITS) -> None:
+        name = parse_name(cell.name)
+        self.cell = cell
+        self.hash = manifest.cell_hash(cell.name)
+        self.name = f"{name.namespace}/{name.name}"
+        self.version = version_of(cell.name, self.hash)
+        self.limits = limits
+        self._reducer = reducer.function if isinstance(reducer, Cell) else reducer
+        typed = reducer if isinstance(reducer, Cell) else None
+        self.state: Any = typed.state if typed is not None else _data(manifest, cell.state)
+        arms = manifest.arms(cell)
+        self.takes_rejected = system.REJECTED in arms
+        self.events: dict[str, tuple[str, Any]] = {
+            event: (arm, typed.shape(event) if typed is not None else _data(manifest, Ref(event)))
+            for event, arm in arms.items()
+            if event != system.REJECTED
+        }
+        self._typed = typed is not None
+        self._facts = {event: _data(manifest, Ref(event)) for event in manifest.schemas}
+        self.effects = {
+            effect: _bind_effect(manifest, effect, typed.effects.get(effect) if typed is not None else None)
+            for effect in cell.effects
+        }
+
+    def __repr__(self) -> str:
+        return f"<cell {self.cell.name} {self.hash}>"
+
+    # ---- for the machine -----------------------------------------------------------------------------------------
+
+    def event(self, name: str, plain: Any) -> Any:
+        """The event as the reducer takes it."""
+        if name not in self.events:
+            raise UnknownEvent(name, self.events, f"the cell {self.cell.name} takes no such event")
+        _, form = self.events[name]
+        value = form.build(plain)
+        return value if self._typed else Datum(name, value)
+
+    def fact(self, event: Any) -> tuple[str, bytes]:
+        """The name and the canonical bytes of an event that the reducer emits."""
+        return encode_event(event, self._facts, self.cell.name)
+
+    def reduce(self, state: Any, event: Any, context: Any) -> Any:
+        return self._reducer(state, event, context) if self.cell.context else self._reducer(state, event)
+
+    def annotate(self, annotations: Any) -> bytes:
+        if self.cell.annotations is None:
+            raise BadManifest("annotations", f"$.cells[{self.cell.name!r}]", "it declares no annotations")
+        return encode(annotations)
+
+    # ---- what callers need ---------------------------------------------------------------------------------------
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        raise CallerError(f"{self.name} is a cell: the first event that is routed to it makes it: engine.send(...)")
+
+    def encode_plain_input(self, value: Any) -> bytes:
+        return self.encode_input((), {})
+
+    def decode_result(self, value: bytes) -> Any:
+        return decode(value)
+
+    # ---- what the kernel needs (perdure.kernel.machine.Workflow) -------------------------------------------------
+
+    def machine(self, address: str, snapshot: bytes | None) -> Machine:
+        return CellMachine(self, address[len(self.name) + 1 :], snapshot)
+
+    def differs(self, recorded: Decision, current: Decision) -> bool:
+        return recorded != current
+
+    def explain(self, machine: Machine, difference: Difference) -> Explanation:
+        then, now = difference.recorded, difference.current
+        code = self._reducer.__code__
+        source = f"{code.co_filename}:{code.co_firstlineno}"
+        advice = (
+            "A reducer decides the same whenever it gets the same. If it was meant to change, give the cell the next "
+            f"version instead of changing {self.cell.name}, and apply the manifest."
+        )
+        if then.state != now.state and (then.open, then.announce, then.outcome) == (
+            now.open,
+            now.announce,
+            now.outcome,
+        ):
+            return Explanation(f"state {then.state.hex()[:12]}", f"state {now.state.hex()[:12]}", "", source, advice)
+        return Explanation(source=source, advice=advice)
+
+
+class Catalog:
+    """The events of a manifest, for whoever sends them."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.hash = manifest.hash
+        self._events = {name: _data(manifest, Ref(name)) for name in manifest.schemas}
+        self._routes = in_force(manifest).routes
+
+    @classmethod
+    def read(cls, definitions: bytes) -> Catalog:
+        return cls(read(decode(definitions)))
+
+    def encode(self, event: Any, key: str | None = None) -> tuple[str, bytes]:
+        """The name and the canonical bytes of an event; `key`: of the cell that it is meant for."""
+        name, body = encode_event(event, self._events, "the manifest in force")
+        if key is not None:
+            self._check_key(name, body, key)
+        return name, body
+
+    def encode_json(self, name: str, data: Any) -> tuple[str, bytes]:
+        """The same for JSON data."""
+        if name not in self._events:
+            raise UnknownEvent(name, self._events, "the manifest in force knows no such event")
+        return name, encode(self._events[name].from_json(data))
+
+    def _check_key(self, name: str, body: bytes, key: str) -> None:
+        router = Router()
+        router.enforce(InForce("", {}, self._routes))
+        for address in router.route(Fact(name, body)):
+            if address.key != key:
+                raise KeyMismatch(name, key, address.key)
+
+
+class Bound:
+    """A manifest with its code. Registered in an engine, it is the cells and the instance that rules over them."""
+
+    def __init__(self, manifest: Manifest, reducers: Mapping[str, Any] | None = None, limits: Limits = LIMITS) -> None:
+        check(manifest)
+        self.manifest = manifest
+        found = reducers or {}
+        self.cells = [
+            Definition(manifest, cell, found.get(name) or load(cell.impl, name), limits)
+            for name, cell in manifest.cells.items()
+        ]
+        self.in_force = in_force(manifest)
+
+
+def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterable[Subscription] | None = None) -> Bound:
+    """The world of these cells, ready to run: `perdure.open(url, workflows=[perdure.manifest(order, stock)])`.
+
+    events: those that no cell takes, but some emit. routing: which event goes to which cell, by which field; without it
+    the cells say it, in the order in which they are given.
+    """
+    return Bound(define(*cells, events=events, routing=routing), {cell.name: cell for cell in cells})
+
+
+def encode_event(event: Any, known: Mapping[str, Form], who: str) -> tuple[str, bytes]:
+    """The name and the canonical bytes of an event: a record, or its name with plain data."""
+    name = named(event)
+    form = known.get(name)
+    if form is None:
+        raise UnknownEvent(name or repr(event)[:100], known, f"{who} knows no such event")
+    if isinstance(event, Datum):
+        return name, form.encode(event.value)
+    shape = shape_of(type(event))
+    if shape.refs.get(name) == form.refs[name]:
+        return name, shape.encode(event)
+    return name, form.encode(shape.plain(event))  # another version of the class than the manifest's
+
+
+def in_force(manifest: Manifest) -> InForce:
+    """What the kernel needs to know of a manifest."""
+    versions: dict[str, str] = {}
+    for name in manifest.cells:
+        parsed = parse_name(name)
+        versions[f"{parsed.namespace}/{parsed.name}"] = version_of(name, manifest.cell_hash(name))
+    routes = []
+    for found in manifest.routing:
+        parsed = parse_name(found.cell)
+        routes.append(Route(found.event, f"{parsed.namespace}/{parsed.name}", found.key_field))
+    return InForce(manifest.hash, versions, tuple(routes))
+
+
+def version_of(name: str, hash: str) -> str:
+    """What the journal records of a definition: its version and, because a version can be edited, its hash."""
+    return f"{parse_name(name).version}-{hash[7:19]}"
+
+
+def load(impl: str, cell: str) -> Callable[..., Any]:
+    """The reducer that a manifest names."""
+    module_name, _, function_name = impl.partition(":")
+    path = f"$.cells[{cell!r}].impl"
+    try:
+        module: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise BadManifest("unknown-module", path, f"{impl!r} cannot be imported: {error}") from None
+    found = module
+    for part in function_name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise BadManifest("unknown-module", path, f"the module {module_name!r} has no function {function_name!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def _data(manifest: Manifest, schema: Schema) -> Data:
+    return Data(schema, manifest.known_schemas)
+
+
+def _bind_effect(manifest: Manifest, name: str, kind: Any) -> BoundEffect:
+    definition = manifest.known_effects[name]
+    kind = kind or system.CLASSES.get(name)
+    return BoundEffect(
+        definition,
+        manifest.effect_hash(name),
+        parse_name(name).name,
+        _data(manifest, definition.params) if kind is None else shape_of(kind),
+        _data(manifest, definition.receipt) if kind is None else receipt_shape(kind),
+        name if kind is None else kind,
+    )

@@ -1,0 +1,79 @@
+"""Handlers: the code that performs an effect. What it returns is the payload of the receipt."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from perdure.codec.record import shape_of
+from perdure.errors import BadDefinition
+from perdure.kernel.batch import Publication
+from perdure.ports.executor import Work
+
+from .author import Effect, effect_name, receipt_shape
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a handler may know of the call it performs, besides the parameters.
+
+    `idempotency_key` is equal however often the effect is handed out; `delivery` grows when a crash ran it again.
+    """
+
+    cell: str
+    key: str
+    intent: str
+    idempotency_key: str
+    delivery: int = 1
+
+
+class EffectHandler:
+    """See `effect_handler`. Called, it is the plain function."""
+
+    def __init__(self, effect: type[Effect], function: Callable[..., Any]) -> None:
+        self.effect = effect_name(effect)
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._params = shape_of(effect)
+        self._receipt = receipt_shape(effect)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<handler of {self.effect}>"
+
+    def work(self, params: Any, key: str, publication: Publication) -> Work:
+        """What an executor runs. `key` is the idempotency key that the cell asked for; empty: the derived one."""
+        call = Call(
+            publication.address.workflow,
+            publication.address.key,
+            publication.intent.hex(),
+            key or publication.identity.idempotency_key(publication.effect.location),
+            publication.delivery,
+        )
+        function = self._perform if self.is_async else self._perform_sync
+        return Work(function, (self._params.build(params), call), {}, Any)
+
+    async def _perform(self, params: Any, call: Call) -> Any:
+        return self._receipt.plain(await self.function(params, call))
+
+    def _perform_sync(self, params: Any, call: Call) -> Any:
+        return self._receipt.plain(self.function(params, call))
+
+
+def effect_handler(effect: type[Effect]) -> Callable[[Callable[..., Any]], EffectHandler]:
+    """Make a function `(params, call)` the one that performs an effect. A plain `def` runs in a thread.
+
+    Give it to the engine: `perdure.open(url, workflows=[...], handlers=[charge])`.
+    """
+    effect_name(effect)
+
+    def define(function: Callable[..., Any]) -> EffectHandler:
+        if len(inspect.signature(function).parameters) != 2:
+            raise BadDefinition(repr(function), "a function of (params, call)", "another signature")
+        return EffectHandler(effect, function)
+
+    return define

@@ -1,0 +1,261 @@
+"""The machine of one cell: an event goes to the reducer, and what it returns becomes a decision.
+
+The state is kept as canonical bytes. The reducer gets objects made from them each time: whatever it does to those, the
+state is what it returned. Every state is in its entry by its digest, so a reducer that changed its mind is noticed
+by the first replay.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from perdure.codec import decode, digest, encode
+from perdure.errors import BadDecision, PerdureError
+from perdure.kernel.decision import Decision, Fact, Outcome
+from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
+from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
+from perdure.kernel.location import escape
+from perdure.kernel.moment import Moment
+from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.status import Status
+
+from . import effects as system
+from .author import CellContext, Next, ReceiptOf, Rejected, Request, named
+from .manifest import DELIVERIES
+
+if TYPE_CHECKING:
+    from .bind import BoundEffect, Definition
+
+EXECUTOR: Final = "effects"
+"""The executor that performs the effects of cells."""
+
+
+class Asked(msgspec.Struct, array_like=True):
+    """An effect that has no receipt yet, as far as its receipt needs it."""
+
+    effect: str
+    entry: int
+    params: bytes
+    issuer: str = ""
+
+
+class _Snapshot(msgspec.Struct, array_like=True):
+    state: bytes
+    manifest: str
+    open: dict[bytes, Asked]
+
+
+_snapshot_decoder = msgspec.msgpack.Decoder(_Snapshot)
+
+
+class CellMachine:
+    def __init__(self, definition: Definition, key: str, snapshot: bytes | None) -> None:
+        self._definition = definition
+        self._key = key
+        self._open: dict[bytes, Asked] = {}
+        self._manifest = ""
+        self._state = b""
+        self._digest = b""
+        if snapshot is not None:
+            kept = _snapshot_decoder.decode(snapshot)
+            self._manifest, self._open = kept.manifest, kept.open
+            self._keep(kept.state)
+
+    @property
+    def state(self) -> bytes:
+        """Canonical bytes; empty: there is no cell."""
+        return self._state
+
+    def deliver(self, event: Event, moment: Moment) -> Decision:
+        match event:
+            case Started(first=Message() as message, input=manifest):
+                self._manifest = manifest.decode()
+                return self._hear(message, moment)
+            case Message():
+                return self._hear(event, moment)
+            case Received(intent=intent, receipt=receipt):
+                return self._answered(intent, receipt, moment)
+            case CancelAsked(reason=reason):
+                return Decision(outcome=Outcome(Status.CANCELLED, error=Failure("Cancelled", reason)))
+            case _:
+                return Decision(state=self._digest)
+
+    def work(self, intent: bytes) -> object:
+        return None  # an effect carries its parameters with it
+
+    def snapshot(self) -> bytes | None:
+        return msgspec.msgpack.encode(_Snapshot(self._state, self._manifest, self._open))
+
+    def dispose(self) -> None:
+        pass
+
+    # ---- what comes ----------------------------------------------------------------------------------------------
+
+    def _hear(self, message: Message, moment: Moment) -> Decision:
+        event = self._definition.event(message.name, decode(message.body))
+        return self._reduce(event, message.body, moment, message.correlation)
+
+    def _answered(self, intent: bytes, receipt: Receipt, moment: Moment) -> Decision:
+        asked = self._open.pop(intent)
+        effect = self._definition.effects[asked.effect]
+        value = None
+        if receipt.status == "ok":
+            try:
+                value = effect.receipt.build(effect.receipt.decode(receipt.value or NOTHING))
+            except PerdureError as error:
+                return self._rejected(intent, asked, receipt, error, moment)
+        answer: ReceiptOf[Any] = ReceiptOf(
+            effect=effect.face,
+            status=receipt.status,
+            value=value,
+            error=receipt.error,
+            params=effect.params.build(decode(asked.params)),
+            intent=intent.hex(),
+            entry=asked.entry,
+            issuer=asked.issuer,
+            cell=self._definition.cell.name,
+            key=self._key,
+        )
+        return self._reduce(answer, receipt.value or NOTHING, moment, "")
+
+    def _rejected(self, intent: bytes, asked: Asked, receipt: Receipt, error: PerdureError, moment: Moment) -> Decision:
+        """The payload is no receipt of this effect. The intent is settled all the same: nobody will answer it again."""
+        payload = receipt.value or NOTHING
+        if not self._definition.takes_rejected:
+            text = f"the receipt of {asked.effect} cannot be read: {error}"
+            return Decision(outcome=Outcome(Status.FAILED, error=Failure(type(error).__name__, text, retry=False)))
+        rejected = Rejected(
+            code=type(error).__name__,
+            message=str(error),
+            effect=asked.effect,
+            intent=intent.hex(),
+            payload_hash=digest(payload),
+            payload_size=len(payload),
+        )
+        return self._reduce(rejected, payload, moment, "")
+
+    # ---- what is decided -----------------------------------------------------------------------------------------
+
+    def _reduce(self, event: Any, body: bytes, moment: Moment, correlation: str) -> Decision:
+        definition = self._definition
+        state = definition.state.build(decode(self._state)) if self._state else None
+        context = CellContext(
+            now=moment.at,
+            height=moment.seq,
+            entropy=moment.entropy(),
+            event_hash=digest(body),
+            manifest_hash=self._manifest,
+            cell=definition.cell.name,
+            cell_hash=definition.hash,
+            key=self._key,
+            mode="keyed" if definition.cell.key is not None else "unkeyed",
+            correlation=correlation,
+        )
+        given = definition.reduce(state, event, context)
+        if not isinstance(given, Next):
+            raise BadDecision(definition.cell.name, f"a cell returns perdure.Next(...), found {given!r:.200}")
+        return self._decision(given, moment, correlation)
+
+    def _decision(self, given: Next, moment: Moment, correlation: str) -> Decision:
+        """All of what the reducer returned, or nothing: whatever is wrong with a part of it raises."""
+        definition = self._definition
+        facts = tuple([self._fact(event, correlation) for event in given.events])
+        emission = Emission(self, moment)
+        for effect in given.effects:
+            emission.add(effect)
+        publish = emission.publish
+        if given.annotations is not None:
+            publish = (*publish, ("annotations", definition.annotate(given.annotations)))
+        if given.state is None:
+            if emission.open:
+                raise BadDecision(definition.cell.name, "a deleted cell cannot ask for effects: it would never hear")
+            self._keep(b"")
+            return Decision(announce=facts, publish=publish, outcome=Outcome(Status.COMPLETED))
+        self._keep(definition.state.encode(given.state))
+        self._open.update(emission.asked)
+        return Decision(
+            open=emission.open,
+            announce=facts,
+            publish=publish,
+            ids=tuple(emission.asked),
+            state=self._digest,
+        )
+
+    def _keep(self, state: bytes) -> None:
+        self._state = state
+        self._digest = sha256(state).digest() if state else b""
+
+    def _fact(self, event: Any, correlation: str) -> Fact:
+        name, body = self._definition.fact(event)
+        return Fact(name, body, "", correlation)
+
+
+class Emission:
+    """The effects of one decision, on their way to the kernel."""
+
+    def __init__(self, machine: CellMachine, moment: Moment) -> None:
+        self._machine = machine
+        self._definition = machine._definition
+        self._moment = moment
+        self._index = 0
+        self.open: tuple[Effect, ...] = ()
+        self.asked: dict[bytes, Asked] = {}
+        self.publish: tuple[tuple[str, bytes], ...] = ()
+
+    def add(self, given: Any) -> None:
+        request = given if isinstance(given, Request) else Request(given)
+        name = named(request.effect)
+        effect = self._definition.effects.get(name)
+        if effect is None:
+            declared = ", ".join(sorted(self._definition.effects)) or "none"
+            text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}"
+            raise BadDecision(self._definition.cell.name, f"{text}; name it in effects=[...]")
+        plain = effect.params.plain(request.effect)
+        self._index += 1
+        if name == system.PUBLISH:
+            self.publish = (*self.publish, (plain["name"], plain["value"]))
+            return
+        params = encode(plain)
+        id = self._id(name, effect, params, request.key)
+        location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
+        self.open = (*self.open, self._effect(location, effect, plain, request))
+        self.asked[id] = Asked(name, self._moment.number, params, request.issuer)
+
+    def _id(self, name: str, effect: BoundEffect, params: bytes, key: str) -> bytes:
+        definition = self._definition
+        return sha256(
+            encode(
+                {
+                    "cell": definition.cell.name,
+                    "cell_hash": definition.hash,
+                    "key": self._machine._key,
+                    "effect": name,
+                    "effect_hash": effect.hash,
+                    "params": params,
+                    "idempotency_key": key,
+                    "index": self._index,
+                    "entry": self._moment.seq,
+                }
+            )
+        ).digest()
+
+    def _effect(self, location: str, effect: BoundEffect, plain: Any, request: Request) -> Effect:
+        at = self._moment.at
+        timeout = request.timeout if request.timeout is not None else effect.definition.timeout
+        name = effect.definition.name
+        if name == system.TIMER:
+            return Timer(location, plain["at"] if plain["at"] is not None else at + (plain["after"] or 0))
+        if name == system.CHILD:
+            return Child(location, plain["workflow"], plain["key"], plain["input"], plain["detached"])
+        params = encode({"effect": name, "params": plain, "key": request.key})
+        if effect.definition.outside:
+            return Wait(location, (name,), None if timeout is None else at + timeout, params)
+        deliveries = 1 if effect.definition.once else DELIVERIES
+        return Call(location, 1, EXECUTOR, timeout, deliveries, params)
+
+
+NOTHING: Final = encode(None)
+"""The payload of a receipt that says no more than its status."""
