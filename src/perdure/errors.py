@@ -62,7 +62,9 @@ __all__ = [
     "RepeatedName",
     "ResultTimeout",
     "RollBack",
+    "RuleRefused",
     "SchemaMismatch",
+    "StalePatch",
     "StepFailed",
     "StepTimeout",
     "StillRunning",
@@ -276,6 +278,42 @@ class NoHandler(CallerError):
             f"the cell {self.cell} declares the effect {self.effect}, and no handler performs it: "
             "perdure.open(..., handlers=[...]), or lenient=True to start without"
         )
+
+
+class RuleRefused(CallerError):
+    """The world refuses what was asked of its manifest.
+
+    `code` says why: unknown-proposal, wrong-state, stale-patch, shadow-failed, blocked, migrating, no-migration,
+    no-code, unknown-mode, or the code of a `BadManifest`. The manifest in force is what it was.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.code})"
+
+
+class StalePatch(CallerError):
+    """A patch was made for another manifest than the one in force.
+
+    `path` names the change, `expected` the hash that it replaces, `found` the hash that is there now. Nothing was
+    changed: make the patch again.
+    """
+
+    def __init__(self, path: str, name: str, expected: str, found: str) -> None:
+        super().__init__(path, name, expected, found)
+        self.path = path
+        self.name = name
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        now = f"is {self.found[:19]} now" if self.found else "is not there now"
+        then = f"replaces {self.expected[:19]}" if self.expected else "adds it"
+        return f"{self.path}: the patch {then}, and {self.name} {now}: make the patch again"
 
 
 class UnknownEvent(CallerError):

@@ -48,6 +48,14 @@ class Position(msgspec.Struct, frozen=True):
     manifest: bytes | None = None  # in force, as the world published it
 
 
+class Census(msgspec.Struct, frozen=True):
+    """How much there is: instances that have not ended by workflow, version and status; open work; inbox rows."""
+
+    instances: tuple[tuple[str, str, str, int], ...]
+    work: int
+    inbox: int
+
+
 class Posted(msgspec.Struct, frozen=True):
     """The answer to `Queries.post`: written (or the same event was there already), or why not."""
 
@@ -93,6 +101,10 @@ class Store(Protocol):
 
         Of an instance that has ended for good the record is the head alone. One that failed may be retried.
         """
+        ...
+
+    def census(self) -> Census:
+        """Count what is durable. It reads every head that has not ended."""
         ...
 
     def due(self, before: int, limit: int) -> list[WorkRow]:
@@ -163,4 +175,4 @@ class Queries(Protocol):
         ...
 
 
-__all__ = ["Address", "Filter", "Lease", "Owner", "Position", "Posted", "Queries", "Record", "Ref", "Store"]
+__all__ = ["Address", "Census", "Filter", "Lease", "Owner", "Position", "Posted", "Queries", "Record", "Ref", "Store"]

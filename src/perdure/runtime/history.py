@@ -19,6 +19,7 @@ from perdure.kernel.events import (
     CancelAsked,
     Event,
     Message,
+    Migrated,
     Parked,
     Received,
     Redelivered,
@@ -168,6 +169,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "retry", "", "", None, None
         case Rewound(to=to):
             return "rewound" if to else "retry", to, "", None, None
+        case Migrated(version=version):
+            return "migrated", "", "", version, None
         case Settled(location=at, receipt=receipt):
             return (
                 "settled",

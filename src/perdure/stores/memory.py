@@ -10,6 +10,7 @@ commits are `Fenced`.
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
@@ -22,8 +23,8 @@ from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotR
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.rows import Record
-from perdure.kernel.status import FINAL, Status
-from perdure.ports.store import Filter, Lease, Owner, Position, Posted
+from perdure.kernel.status import FINAL, TERMINAL, Status
+from perdure.ports.store import Census, Filter, Lease, Owner, Position, Posted
 
 from .posting import TAKEN, judge
 from .rebuild import Indexes, differences, rebuild
@@ -108,6 +109,12 @@ class MemoryStore:
         for ref in refs:
             head = self._head(ref)
             done(ref, self._record(head) if head is not None else None)
+
+    def census(self) -> Census:
+        live = (head for head in self.database.heads.values() if head.status not in TERMINAL)
+        counts = Counter((head.workflow, head.version, head.status) for head in live)
+        rows = sorted((*place, count) for place, count in counts.items())
+        return Census(tuple(rows), len(self.database.work), len(self.database.inbox))
 
     def due(self, before: int, limit: int) -> list[WorkRow]:
         database = self.database

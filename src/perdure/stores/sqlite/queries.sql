@@ -23,6 +23,16 @@ SELECT seq, at FROM journal ORDER BY seq DESC LIMIT 1
 -- Instances that may have calls open, stuck ones too: they are loaded and their calls handed out again when an engine starts.
 SELECT id FROM instances WHERE status IN ('running', 'stuck') ORDER BY id
 
+-- name: live_instances
+SELECT workflow, version, status, count(*) FROM instances WHERE status IN ('running', 'waiting', 'stuck')
+GROUP BY workflow, version, status ORDER BY workflow, version, status
+
+-- name: count_work
+SELECT count(*) FROM open_work
+
+-- name: count_inbox
+SELECT count(*) FROM inbox
+
 -- name: insert_journal
 INSERT INTO journal (seq, instance, at, body) VALUES (?, ?, ?, ?)
 
@@ -42,7 +52,8 @@ SELECT body FROM blobs WHERE digest = ?
 INSERT INTO instances
     (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET status = excluded.status, changed_at = excluded.changed_at, outcome = excluded.outcome
+ON CONFLICT (id) DO UPDATE SET
+    version = excluded.version, status = excluded.status, changed_at = excluded.changed_at, outcome = excluded.outcome
 
 -- name: insert_work
 INSERT INTO open_work (intent, instance, kind, due) VALUES (?, ?, ?, ?)

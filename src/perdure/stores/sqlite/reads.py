@@ -13,7 +13,7 @@ from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
-from perdure.ports.store import Filter, Owner, Position
+from perdure.ports.store import Census, Filter, Owner, Position
 
 from . import blobs, schema
 from .statements import SQL
@@ -74,6 +74,12 @@ def position(connection: apsw.Connection) -> Position:
     world = head(connection, WORLD)
     manifest = None if world is None else published(connection, world.id, MANIFEST)
     return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
+
+
+def census(connection: apsw.Connection) -> Census:
+    ((work,),) = connection.execute(SQL.count_work)
+    ((inbox,),) = connection.execute(SQL.count_inbox)
+    return Census(tuple(connection.execute(SQL.live_instances)), work, inbox)
 
 
 def due(connection: apsw.Connection, before: int, limit: int) -> list[WorkRow]:

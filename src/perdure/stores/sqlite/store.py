@@ -24,7 +24,7 @@ from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
-from perdure.ports.store import Lease, Position
+from perdure.ports.store import Census, Lease, Position
 
 from . import blobs, reads, schema
 from .connection import connect, enter_wal, open_error
@@ -306,6 +306,9 @@ class SqliteStore(SqliteQueries):
             found = [(ref, self._ask(reads.record, ref)) for ref in refs]
         for ref, record in found:  # only now: `done` may commit, and that must not happen within a read
             done(ref, record)
+
+    def census(self) -> Census:
+        return self._ask(reads.census)
 
     def due(self, before: int, limit: int) -> list[WorkRow]:
         return self._ask(reads.due, before, limit)
