@@ -13,21 +13,26 @@ It works for `perdure.connect` as well: the engine of another process takes the 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
 
 from perdure.cells.bind import Bound, in_force
 from perdure.cells.manifest import Manifest, read
-from perdure.cells.patch import Change, data_of, diff
-from perdure.cells.world import PROPOSALS
-from perdure.codec import decode, encode
+from perdure.cells.patch import Change, data_of, diff, patched
+from perdure.cells.world import PROPOSALS, WorldWorkflow
+from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, RuleRefused
 from perdure.kernel.events import Message, Migrated
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, RULES, WORLD, decode_manifest
 from perdure.kernel.manifest import Manifest as InForce
 from perdure.ports.store import Filter
 from perdure.runtime.client import Client
+from perdure.shadow import Shadow, ShadowReport, receipt_of
+from perdure.stores.copy import copied
 
 Mode = Literal["strict", "pinned", "migrate"]
 PAGE = 500
@@ -69,6 +74,42 @@ class Governance:
         """Propose a manifest, or the changes that lead to it."""
         changes = wanted if isinstance(wanted, tuple) else diff(await self.manifest(), _data(wanted))
         return _proposal(await self._ask("propose", {"patch": data_of(changes)}))
+
+    async def shadow(
+        self,
+        wanted: int | Bound | Manifest,
+        *,
+        mode: Mode = "pinned",
+        receipts: Mapping[str, Any] | None = None,
+        recorded: bool = False,
+        horizon: timedelta | float = 3600,
+    ) -> ShadowReport:
+        """What a manifest would do to the world as it is now, on a copy. A proposal keeps the report.
+
+        `receipts` answers effects by their name (a value: ok; an exception: error), `recorded` as they were answered
+        before for the same parameters; all others stay open. Time passes up to `horizon` (seconds).
+        """
+        now = await self.manifest()
+        after = _data(wanted) if not isinstance(wanted, int) else await self._proposed(wanted, now)
+        seconds = horizon.total_seconds() if isinstance(horizon, timedelta) else horizon
+        database = await copied(self._client.queries)
+        shadow = Shadow(
+            database,
+            _workflows(self._client, wanted),
+            now=time.time_ns(),
+            receipts={name: receipt_of(given) for name, given in (receipts or {}).items()},
+            recorded=recorded,
+        )
+        report = shadow.run(now, after, mode, round(seconds * 1e9))
+        if isinstance(wanted, int):
+            await self._ask("shadow", {"proposal": wanted, "report": to_plain(report)})
+        return report
+
+    async def _proposed(self, number: int, now: Manifest) -> Manifest:
+        for proposal in await self.proposals():
+            if proposal.number == number:
+                return patched(now, proposal.changes)
+        raise RuleRefused("unknown-proposal", f"there is no proposal {number}")
 
     async def approve(self, number: int) -> Proposal:
         return _proposal(await self._ask("approve", {"proposal": number}))
@@ -135,6 +176,15 @@ class Governance:
                 f"the engine has no code for {', '.join(sorted(missing))} as the manifest defines it: deploy it first"
             )
             raise RuleRefused("no-code", text)
+
+
+def _workflows(client: Client, wanted: object) -> list[Any]:
+    """The code that the run has: what the client knows, and what comes with a manifest."""
+    known: dict[tuple[str, str], Any] = {(found.name, found.version): found for found in client._workflows}
+    if isinstance(wanted, Bound):
+        known |= {(found.name, found.version): found for found in wanted.cells}
+    known.setdefault((WorldWorkflow.name, WorldWorkflow.version), WorldWorkflow())
+    return list(known.values())
 
 
 def _data(wanted: Bound | Manifest) -> Manifest:

@@ -154,8 +154,8 @@ class Queries(Protocol):
         """
         ...
 
-    async def undelivered(self, address: Address) -> list[InboxRow]:
-        """What was posted to a name and no engine has recorded yet, in the order of its arrival."""
+    async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
+        """What was posted to a name (None: to any) and no engine has recorded yet, in the order of its arrival."""
         ...
 
     async def owner(self) -> Owner | None:

@@ -260,9 +260,9 @@ class MemoryStore:
         database.written += 1
         return TAKEN
 
-    async def undelivered(self, address: Address) -> list[InboxRow]:
-        rows = (row for _, row in self.database.inbox.values())
-        return [row for row in rows if (row.workflow, row.key) == (address.workflow, address.key)]
+    async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
+        rows = [row for _, row in self.database.inbox.values()]
+        return [row for row in rows if address is None or (row.workflow, row.key) == (address.workflow, address.key)]
 
     async def owner(self) -> Owner | None:
         return Owner(self.database.owner) if self.database.owner else None

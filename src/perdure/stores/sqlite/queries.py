@@ -75,7 +75,7 @@ class SqliteQueries:
     async def workflows(self) -> list[WorkflowRow]:
         return self._ask(reads.workflows)
 
-    async def undelivered(self, address: Address) -> list[InboxRow]:
+    async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
         return self._ask(reads.undelivered, address)
 
     async def owner(self) -> Owner | None:

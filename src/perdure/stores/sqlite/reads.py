@@ -95,7 +95,9 @@ def workflows(connection: apsw.Connection) -> list[WorkflowRow]:
     return [WorkflowRow(*row) for row in connection.execute(SQL.workflows)]
 
 
-def undelivered(connection: apsw.Connection, address: Address) -> list[InboxRow]:
+def undelivered(connection: apsw.Connection, address: Address | None) -> list[InboxRow]:
+    if address is None:
+        return [InboxRow(*row) for _, *row in connection.execute(SQL.inbox, (0, NO_LIMIT))]
     rows = connection.execute(SQL.inbox_by_name, (address.workflow, address.key))
     return list(starmap(InboxRow, rows))
 
