@@ -47,6 +47,7 @@ from perdure.kernel.events import (
     Woken,
 )
 from perdure.kernel.limits import VALUE_MAX
+from perdure.kernel.location import is_sleep
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.past import Behind, Point
 from perdure.kernel.receipt import Failure, Receipt
@@ -56,7 +57,7 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.ports.store import Filter, Queries
 
-from .history import Line, Reader, Summary, Waiting, is_sleep, summary
+from .history import Line, Reader, Summary, Waiting, summary
 from .streams import Streams
 
 R = TypeVar("R")
