@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.cli.world import World
+from tests.cli.world import World, eventually
 
 
 @pytest.fixture
@@ -68,6 +70,37 @@ def test_what_cannot_be_is_said_and_nothing_is_recorded(
     assert kind in ("", error["type"])
     assert failed.json("history", "p") == before
     assert len(failed.json("ls")["instances"]) == 1
+
+
+def test_what_is_running_is_dropped_only_by_force(world: World) -> None:
+    engine = world.process("run", "flows:three", "--key", "k", "--db", "shop.db")
+    eventually(lambda: world.evidence() == ["first", "second"])
+    before = world.json("history", "k")
+
+    refused = world.json("rewind", "k", "first", exit=4)["error"]
+
+    assert refused["type"] == "StillRunning"
+    assert (
+        "three/k: what would be dropped is running: second; wait for it, or drop it with --force" in refused["message"]
+    )
+    assert world.json("history", "k") == before
+    world.perdure("rewind", "k", "second", "--force")
+    eventually(lambda: world.evidence() == ["first", "second", "second"])
+    (world.directory / "go").touch()
+    code, out = world.ended(engine)
+    assert (code, json.loads(out)) == (0, ["FIRST", "THIRD"])
+
+
+def test_a_rewind_that_waits_for_an_engine_is_not_followed_by_another(failed: World) -> None:
+    failed.perdure("rewind", "p", "frame")
+    again = failed.json("rewind", "p", "frame")
+    other = failed.json("rewind", "p", "wheel", exit=2)["error"]["message"]
+
+    assert again == {"id": "parts/p", "rewind": "frame"}
+    assert other == "parts/p was asked to go back to 'frame' and has not done so yet; wait until it has"
+    assert failed.perdure("run", "flows:parts", "--key", "p").exit_code == 0
+    assert evidence(failed) == ["wheel", "frame", "bell"]
+    assert [line["event"] for line in failed.json("history", "p")["history"]].count("rewound") == 1
 
 
 def test_what_has_completed_stays_so(failed: World) -> None:
