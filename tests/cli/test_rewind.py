@@ -157,6 +157,7 @@ def test_killed_in_a_rewind_and_in_a_fork_only_what_was_dropped_or_in_flight_is_
         "order/f:c": [2],
     }
     assert world.perdure("doctor").exit_code == 0
+    assert "- rewind b" in world.perdure("diff", "k", "f").stdout
     for key in "kf":
         assert "The code does what it did." in world.perdure("debug", key, "--against", "held", input="c\n").stdout
 
@@ -203,3 +204,14 @@ def test_diff_aligns_a_fork_with_its_source(failed: World) -> None:
 
     assert result.exit_code == 1
     assert "frame" in result.stdout
+
+
+def test_diff_tells_of_a_rewind_and_of_what_it_dropped(failed: World) -> None:
+    failed.perdure("fork", "p", "wheel", "--key", "q")
+    failed.perdure("rewind", "p", "wheel")
+    for key in "pq":
+        failed.perdure("run", "flows:parts", "--key", key)
+
+    told = failed.json("diff", "p", "q", exit=1)
+
+    assert [(each["what"], each["location"]) for each in told["differences"]] == [("rewind", "wheel")]

@@ -119,7 +119,8 @@ def _may_follow(head: HeadRow, reuse: str) -> bool:
 
 
 def _key_in_use(row: InboxRow) -> Posted:
-    return Posted("key-in-use", f"{_name(row)} exists already, with another input")
+    other = "; a fork needs a key of its own" if _forks(row) else ", with another input"
+    return Posted("key-in-use", f"{_name(row)} exists already{other}")
 
 
 def _name(row: InboxRow) -> str:
