@@ -50,7 +50,7 @@ from .context import Context as FlowContext
 from .log import Item, Log, Mark
 from .loop import TIME_MAX, Evicted, FlowFuture, FlowLoop, FlowTask, source_of
 from .mailbox import Mail, Mailbox
-from .operation import AGAIN, Operation
+from .operation import AGAIN, SLEEP, Operation
 from .relive import Anew, Lives, Reliving, failed_at
 from .scope import Scope
 from .undo import Undos, roll_back
@@ -63,9 +63,6 @@ CLEANUP: Final = "&cleanup"
 
 START: Final = "&start"
 """The timer of a flow that was started for later."""
-
-SLEEP: Final = "sleep"
-"""The work of a timer that the author knows as a sleep: it can be woken."""
 
 
 class Held(msgspec.Struct, eq=False):

@@ -58,6 +58,7 @@ from .machine import Governed, Machine, Rebuild, Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .manifest import MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
 from .moment import Moment
+from .past import still_running
 from .receipt import Failure, Receipt, failure_of
 from .replay import fold, rebuild
 from .routing import Router
@@ -381,15 +382,7 @@ class Kernel:
             return Refused("ended", f"{instance.address} {word}, and stays so: fork it")
         if event.after != instance.rewound:
             return Refused("refused", f"{instance.address} was rewound by somebody else meanwhile: look again")
-        running = [
-            intent.effect.location
-            for intent in instance.open.values()
-            if intent.id not in event.open and isinstance(intent.effect, Call | Child)
-        ]
-        if running and not event.force:
-            text = f"{instance.address}: what would be dropped is running: {', '.join(running)}"
-            return Refused("running", text)
-        return None
+        return still_running(instance, event)
 
     def _rewind(self, instance: Instance, event: Rewound) -> Rewound:
         """What stays open: all of the past that nobody answered. A receipt that is kept will not be delivered."""

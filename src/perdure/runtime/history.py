@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -37,14 +36,6 @@ from perdure.kernel.rows import offer_of
 from perdure.ports.frame import Frame
 
 Opened = Mapping[bytes, tuple[str, int]]
-
-
-_OTHER_TIMERS: Final = re.compile(r"(/backoff#\d+|&timer(#\d+)?|&cleanup)$")
-
-
-def is_sleep(location: str) -> bool:
-    """Whether a timer is a sleep that people know as one; others are pauses before retries and timers of asyncio."""
-    return _OTHER_TIMERS.search(location) is None
 
 
 class Line(msgspec.Struct, frozen=True):
