@@ -34,6 +34,7 @@ SHARED: dict[str, s.Schema] = {
     "test/Point@1": s.Record({"x": s.Int(), "y": s.Int()}),
     "test/Id@1": s.Uuid(),
 }
+MAP_KEYS: list[s.Schema] = [s.Int(), s.Nat(), s.Text(), s.Uuid(), s.Hash(), s.Ref("test/Id@1")]
 JUNK: list[Any] = [
     *(None, True, False, 0, -1, 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**5000, 0.0, 1.5),
     *(float("nan"), float("inf"), "", "a", "0", "-0", "007", "1e5", "\ud800", "AA==", "AB=="),
