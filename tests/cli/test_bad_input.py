@@ -42,7 +42,7 @@ async def refunding(ctx: perdure.Context) -> None:
     raise KeyError("nobody wants it")
 """
 
-TABLES = ("journal", "instances", "inbox", "open_work", "published", "snapshots", "blobs")
+TABLES = ("journal", "instances", "inbox", "open_work", "published", "snapshots", "large_bodies", "blobs")
 
 
 class Case(NamedTuple):

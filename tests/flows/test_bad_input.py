@@ -293,7 +293,7 @@ def rows(disk: Stage) -> dict[str, int]:
     """How many there are of what a caller could have caused."""
     connection = sqlite3.connect(disk.url)
     try:
-        tables = ("journal", "inbox", "instances", "blobs")
+        tables = ("journal", "inbox", "instances", "large_bodies")
         return {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
     finally:
         connection.close()

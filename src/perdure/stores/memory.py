@@ -9,6 +9,7 @@ SQLite raises `EngineRunning`. That is how a simulation makes a zombie: the firs
 commits are `Fenced`.
 """
 
+import heapq
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,9 @@ from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL, TERMINAL, Status
-from perdure.ports.store import Census, Filter, Lease, Owner, Position, Posted
+from perdure.ports.store import BlobRow, Census, Filter, Lease, Owner, Position, Posted
 
+from .content import checked, digest_of, problem_of
 from .posting import TAKEN, judge
 from .rebuild import Indexes, differences, rebuild
 
@@ -51,6 +53,7 @@ class MemoryDatabase:
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], bytes] = {}
         self.workflows: list[WorkflowRow] = []
+        self.blobs: dict[bytes, tuple[int, bytes]] = {}  # when it was last put, and the body
 
 
 class MemoryStore:
@@ -264,6 +267,32 @@ class MemoryStore:
         rows = [row for _, row in self.database.inbox.values()]
         return [row for row in rows if address is None or (row.workflow, row.key) == (address.workflow, address.key)]
 
+    async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
+        database = self.database
+        digests = [digest_of(body) for body in bodies]
+        for digest, body in zip(digests, bodies, strict=True):
+            put_at, kept = database.blobs.get(digest, (at, body))
+            database.blobs[digest] = (max(put_at, at), kept)
+        database.written += 1
+        return digests
+
+    async def blob(self, digest: bytes) -> bytes | None:
+        found = self.database.blobs.get(digest)
+        return None if found is None else checked(digest, found[1])
+
+    async def blobs(self, after: bytes = b"", limit: int = 1000) -> list[BlobRow]:
+        blobs = self.database.blobs
+        digests = heapq.nsmallest(limit, (digest for digest in blobs if digest > after))
+        return [BlobRow(digest, blobs[digest][0], len(blobs[digest][1])) for digest in digests]
+
+    async def delete_blobs(self, digests: Sequence[bytes], before: int) -> int:
+        blobs = self.database.blobs
+        old = {digest for digest in digests if digest in blobs and blobs[digest][0] < before}
+        for digest in old:
+            del blobs[digest]
+        self.database.written += 1
+        return len(old)
+
     async def owner(self) -> Owner | None:
         return Owner(self.database.owner) if self.database.owner else None
 
@@ -283,6 +312,7 @@ class MemoryStore:
                 unseal(body)
             except PerdureError as error:
                 problems.append(f"{what}: {error}")
+        problems += [found for digest, (_, body) in database.blobs.items() if (found := problem_of(digest, body))]
         rebuilt = rebuild(database.journal)
         stored = Indexes(database.heads, database.work, database.published, [row for _, row in database.inbox.values()])
         return problems + rebuilt.problems + differences(rebuilt, stored)

@@ -40,12 +40,31 @@ INSERT INTO journal (seq, instance, at, body) VALUES (?, ?, ?, ?)
 -- A whole transaction in one statement, fence included: it changes nothing when the epoch is another.
 INSERT INTO journal (seq, instance, at, body) SELECT ?, ?, ?, ? FROM shards WHERE shard = 0 AND epoch = ?
 
--- name: insert_blob
+-- name: insert_large_body
 -- By content: the same bytes are stored once.
-INSERT INTO blobs (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING
+INSERT INTO large_bodies (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING
+
+-- name: large_body
+SELECT body FROM large_bodies WHERE digest = ?
+
+-- name: put_blob
+-- The same bytes are stored once; putting them again makes them young, so that nobody deletes them meanwhile.
+INSERT INTO blobs (digest, at, body) VALUES (?, ?, ?)
+ON CONFLICT (digest) DO UPDATE SET at = excluded.at WHERE excluded.at > at
 
 -- name: blob
 SELECT body FROM blobs WHERE digest = ?
+
+-- name: blobs
+-- In the order of their digests. The length of a body is known without reading it.
+SELECT digest, at, length(body) FROM blobs WHERE digest > ? ORDER BY digest LIMIT ?
+
+-- name: all_blobs
+SELECT digest, body FROM blobs
+
+-- name: delete_blob
+-- Unless it was put again since.
+DELETE FROM blobs WHERE digest = ? AND at < ?
 
 -- name: write_head
 -- Only what can change is updated, so that the indexes by name and by parent are left alone.
