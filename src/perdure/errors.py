@@ -636,7 +636,7 @@ class BadRequest(CallerError):
 
 
 class AddressRefused(CallerError):
-    """A request would have gone to an address that is not public. Nothing was sent.
+    """A request would have gone to an address that is not public. Nothing was sent there.
 
     `host` is what the url or the redirect names, `address` where it leads, `rule` why it is refused. A request must
     not reach what only this machine may reach: its own services, its network, the keys that its platform
