@@ -32,6 +32,7 @@ class Site:
         self._answers = answers
         self._tls = tls
         self.asked: list[Asked] = []
+        self._writers: list[asyncio.StreamWriter] = []
         self.left = asyncio.Event()
         """Set when the other side has gone."""
 
@@ -42,11 +43,14 @@ class Site:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}{path}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         with suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             line, *rest = head.rstrip().split("\r\n")
