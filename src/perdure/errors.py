@@ -722,7 +722,10 @@ class BadSignature(PerdureError):
 
     def __str__(self) -> str:
         named = f", key {self.key!a:.80}" if self.key else ""
-        return f"the signature of a receipt is refused ({self.reason}{named}): executor {self.executor}, {self.intent}"
+        return (
+            f"the signature of a receipt is refused ({self.reason}{named}): "
+            f"executor {self.executor}, intent {self.intent}"
+        )
 
 
 class SecretMissing(CallerError):
