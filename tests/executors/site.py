@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -32,7 +32,7 @@ class Site:
         self._answers = answers
         self._tls = tls
         self.asked: list[Asked] = []
-        self._writers: list[asyncio.StreamWriter] = []
+        self._serving: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
         self.left = asyncio.Event()
         """Set when the other side has gone."""
 
@@ -43,26 +43,34 @@ class Site:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        for writer in self._writers:
+        for task, writer in self._serving.items():
             writer.transport.abort()
+            task.cancel()
+        await asyncio.gather(*self._serving)
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}{path}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.append(writer)
-        with suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            line, *rest = head.rstrip().split("\r\n")
-            headers = dict(each.split(": ", 1) for each in rest)
-            asked = Asked(line, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
-            self.asked.append(asked)
-            await self._answers[line.split(" ")[1].partition("?")[0]](asked, writer)
-            await writer.drain()
-        writer.close()
-        with suppress(ConnectionError):
-            await reader.read()
-        self.left.set()
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving[task] = writer
+        with suppress(asyncio.CancelledError):
+            with suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+                await self._answer(reader, writer)
+            writer.close()
+            with suppress(ConnectionError):
+                await reader.read()
+            self.left.set()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        line, *rest = head.rstrip().split("\r\n")
+        headers = dict(each.split(": ", 1) for each in rest)
+        asked = Asked(line, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
+        self.asked.append(asked)
+        await self._answers[line.split(" ")[1].partition("?")[0]](asked, writer)
+        await writer.drain()
 
 
 def says(body: bytes, status: str = "200 OK", **headers: str) -> Answer:
