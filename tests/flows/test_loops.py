@@ -296,22 +296,36 @@ def test_a_loop_that_talks_to_the_outside_is_rebuilt_from_the_whole_journal() ->
     assert rig.result == list(range(30))
 
 
-async def up_to_400(ctx: Context) -> int:
+async def count_up(ctx: Context, to: int = 400, keep: int = 2, prune_every: int = 2) -> int:
+    """It waits in its last iteration."""
+
     async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
-        if n == 400:
+        if n == to:
             await ctx.receive("go")
             return Break(n)
         return Continue(n + await ctx.step("one", echo, 1))
 
-    return await ctx.loop("loop", body, 0, keep=2, prune_every=2)
+    return await ctx.loop("loop", body, 0, keep=keep, prune_every=prune_every)
 
 
 async def through_a_helper(ctx: Context) -> int:
     """Nothing in this code tells that there is a loop: that is found out when it begins."""
-    return await up_to_400(ctx)
+    return await count_up(ctx)
 
 
-@pytest.mark.parametrize("body", [up_to_400, through_a_helper])
+counts = perdure.flow(name="flow")(count_up)
+
+
+async def loaded(engine: perdure.Engine) -> tuple[bytes | None, int]:
+    """What the instance flow/k would be rebuilt from: its snapshot, and how many rows after it."""
+    store: Any = engine.queries
+    found: list[Any] = []
+    store.load([Address("flow", "k")], lambda ref, record: found.append(record))
+    await until(lambda: bool(found))
+    return found[0].snapshot, len(found[0].rows)
+
+
+@pytest.mark.parametrize("body", [count_up, through_a_helper])
 async def test_prune_bounds_rows(
     disk: Stage, monkeypatch: pytest.MonkeyPatch, body: Callable[[Context], Coroutine[Any, Any, int]]
 ) -> None:
@@ -321,17 +335,29 @@ async def test_prune_bounds_rows(
     async with disk.open(flow) as engine:
         handle = await engine.start(flow, key="k")
         await becomes(handle, "waiting")
-        store: Any = engine.queries
-        loaded: list[Any] = []
-        store.load([Address("flow", "k")], lambda ref, record: loaded.append(record))
-        assert loaded[0].snapshot is not None
-        assert len(loaded[0].rows) < 150, "of 402 rows"
+        snapshot, rows = await loaded(engine)
+        assert snapshot is not None
+        assert rows < 150, "of 401"
         assert len(await handle.history()) == 401
         disk.crash()
     async with disk.open(flow) as engine:
         handle = engine.handle(flow, "k")
         await handle.send("go")
         assert await handle.result(5) == 400
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+async def test_interval_of_one_in_an_engine(stage: Stage, monkeypatch: pytest.MonkeyPatch, keep: int) -> None:
+    monkeypatch.setattr("perdure.kernel.snapshot.SIZE_MIN", 100)
+
+    async with stage.open(counts) as engine:
+        handle = await engine.start(counts, 60, keep, 1, key="k")
+        await becomes(handle, "waiting")
+        snapshot, rows = await loaded(engine)
+        assert snapshot is not None
+        assert rows < 20, "of 61"
+        await handle.send("go")
+        assert await handle.result(5) == 60
 
 
 async def test_snapshots_are_used_by_an_engine_that_forgets_everything(
@@ -357,6 +383,11 @@ def test_a_flow_without_loops_keeps_no_log() -> None:
     assert rig.machine.log is None
 
 
+def held(machine: Any) -> int:
+    """How many things a machine remembers of what was."""
+    return len(machine.log.items) + sum(map(len, machine.log.marks.values())) + len(machine.log._messages)
+
+
 @pytest.mark.slow
 def test_100_000_iterations_in_bounded_memory() -> None:
     rig = Rig(sums, 100_000)
@@ -364,13 +395,28 @@ def test_100_000_iterations_in_bounded_memory() -> None:
 
     while rig.outcome is None:
         rig.run_some(1000)
-        log = rig.machine.log
-        sizes.append(len(log.items) + sum(map(len, log.marks.values())) + len(log._messages))
+        sizes.append(held(rig.machine))
         sizes.append(len(rig.machine.snapshot() or b"") // 100)
 
     assert rig.result == sum(range(100_000))
     assert max(sizes) < 300
     assert len(rig.machine.loop._tasks) < 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["memory", "sqlite"], indirect=True)
+async def test_thousands_of_iterations_in_bounded_memory_in_an_engine(stage: Stage) -> None:
+    async with stage.open(counts) as engine:
+        handle = await engine.start(counts, 2500, 20, 20, key="k")
+        await becomes(handle, "waiting")
+
+        [instance] = engine._shard.kernel.instances().values()
+        machine: Any = instance.machine
+        assert held(machine) < 300
+        assert len(machine.loop._tasks) < 100
+        assert (await loaded(engine))[1] < 1000, "rows, of 2501"
+        await handle.send("go")
+        assert await handle.result(5) == 2500
 
 
 def test_dice_are_equal_after_a_restore_and_differ_between_scopes() -> None:

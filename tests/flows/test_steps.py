@@ -463,7 +463,11 @@ async def test_strict_names_refuse(stage: Stage) -> None:
         await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)
         refused: list[str] = []
-        for repeat in (lambda: ctx.step("charge", charge), lambda: ctx.sleep("charge", 1), lambda: ctx.join("both", {})):
+        for repeat in (
+            lambda: ctx.step("charge", charge),
+            lambda: ctx.sleep("charge", 1),
+            lambda: ctx.join("both", {}),
+        ):
             try:
                 await repeat()
             except perdure.RepeatedName as error:
