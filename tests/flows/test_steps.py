@@ -129,10 +129,12 @@ async def test_a_void_step_runs_once_in_every_scope_in_an_engine(stage: Stage) -
 
 async def test_retries_then_succeeds(stage: Stage) -> None:
     attempts: list[int] = []
+    keys: set[str] = set()
 
     @perdure.step(retries=3, backoff=AT_ONCE)
     async def flaky() -> str:
         attempts.append(perdure.step_info().attempt)
+        keys.add(perdure.step_info().idempotency_key)
         if len(attempts) < 3:
             raise ValueError("not yet")
         return "done"
@@ -144,6 +146,7 @@ async def test_retries_then_succeeds(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         assert await (await engine.start(flow)).result(5) == "done"
         assert attempts == [1, 2, 3]
+        assert len(keys) == 1
 
 
 async def test_exhausts_and_reports_all_attempts(stage: Stage) -> None:
