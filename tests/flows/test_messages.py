@@ -14,7 +14,7 @@ from perdure import Context, ReceiveTimeout
 
 from .conftest import Stage, becomes, until
 from .cost import calls
-from .rig import Rig, same_in_every_rebuild
+from .rig import SECOND, Rig, same_in_every_rebuild
 
 
 async def echo(value: Any) -> Any:
@@ -134,6 +134,19 @@ async def test_arrived_before_deadline_wins(disk: Stage) -> None:
     await until(lambda: waiting.due is not None and datetime.now(UTC) > waiting.due)
     async with disk.open(listens) as engine:
         assert await engine.handle(listens, "k").result(5) == ["in time"]
+
+
+async def test_arrived_before_deadline_wins_though_nobody_looked_until_then(
+    disk: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.runtime.shard.POLL", 60 * SECOND)
+
+    async with disk.open(listens) as engine:
+        handle = await engine.start(listens, 0.5, key="k")
+        async with perdure.connect(disk.url) as client:
+            await client.handle("listens", "k").send("a", "in time")
+
+        assert await handle.result(5) == ["in time"]
 
 
 async def test_dedupe_by_id(stage: Stage) -> None:
