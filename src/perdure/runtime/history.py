@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -31,6 +31,7 @@ from perdure.kernel.events import (
 )
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
+from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
 from perdure.kernel.rows import offer_of
 from perdure.ports.frame import Frame
@@ -231,7 +232,3 @@ def summary(head: HeadRow) -> Summary:
         head.parent,
         msgspec.json.decode(head.tags, type=dict[str, str]) if head.tags else {},
     )
-
-
-def when(at: int) -> datetime:
-    return datetime.fromtimestamp(at / 1e9, UTC)

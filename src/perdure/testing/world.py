@@ -26,13 +26,14 @@ from perdure.errors import CallerError, NotAnswered, NotYet
 from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Event, Ref
 from perdure.kernel.mailbox import Accepted, Refused
+from perdure.kernel.moment import when
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 from perdure.runtime.client import Client, Handle, Reuse, Startable, refusal
 from perdure.runtime.doors import look
-from perdure.runtime.history import Line, Reader, Waiting, when
+from perdure.runtime.history import Line, Reader, Waiting
 from perdure.runtime.streams import Streams
 from perdure.stores.memory import MemoryStore
 
