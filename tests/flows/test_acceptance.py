@@ -13,7 +13,7 @@ NAMED = re.compile(r"`([\w./]+\.py)::(\w+)`")
 STORES = {"stage", "disk"}
 
 NOT_ON_STORES = {
-    "input: each of these, typed by people (no command takes a version)": "commands have a real file and a real process",
+    "input: each of these, typed by people (no command takes a version)": "commands have a file and a process",
 }
 """Sentences that no test with `stage` or `disk` holds, each with the reason."""
 
