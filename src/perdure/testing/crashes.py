@@ -30,9 +30,10 @@ from perdure.kernel.status import TERMINAL
 from perdure.runtime.history import Reader
 
 from .auditor import Violation
+from .disks import Disk, at_once
 from .faults import Faults
 from .histories import changed_mind, without_advice, without_places, words
-from .simulation import at_once, quiet_log
+from .simulation import quiet_log
 from .stage import Stage
 from .steps import Run, Script
 from .world import WorldDoor, nanoseconds
@@ -175,6 +176,7 @@ class Trial:
         reset: Callable[[], object] | None,
         observe: Callable[[], Any] | None,
         cache: int,
+        disk: Callable[[], Disk] = Disk,
     ) -> None:
         if not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
@@ -186,6 +188,7 @@ class Trial:
         self.reset = reset
         self.observe = observe
         self.cache = cache
+        self.disk = disk
 
     def run(self, schedule: Schedule, *, variant: int = 0, story: list[str] | None = None) -> Ending:
         faults = schedule.faults(self.cache)
@@ -194,7 +197,7 @@ class Trial:
         if self.reset is not None:
             self.reset()
         tell = None if story is None else story.append
-        stage = Stage(self.workflow, seed=variant, faults=faults, story=tell)
+        stage = Stage(self.workflow, seed=variant, faults=faults, story=tell, disk=self.disk())
         stage.dice.seed(variant or schedule.random or 0)  # of trouble alone: the dice of the workflow stay the same
         try:
             stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
