@@ -176,7 +176,6 @@ class Trial:
         reset: Callable[[], object] | None,
         observe: Callable[[], Any] | None,
         cache: int,
-        disk: Callable[[], Disk] = Disk,
     ) -> None:
         if not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
@@ -188,16 +187,17 @@ class Trial:
         self.reset = reset
         self.observe = observe
         self.cache = cache
-        self.disk = disk
 
-    def run(self, schedule: Schedule, *, variant: int = 0, story: list[str] | None = None) -> Ending:
+    def run(
+        self, schedule: Schedule, *, variant: int = 0, story: list[str] | None = None, disk: Disk | None = None
+    ) -> Ending:
         faults = schedule.faults(self.cache)
         if variant:
             faults.delay = 0.5
         if self.reset is not None:
             self.reset()
         tell = None if story is None else story.append
-        stage = Stage(self.workflow, seed=variant, faults=faults, story=tell, disk=self.disk())
+        stage = Stage(self.workflow, seed=variant, faults=faults, story=tell, disk=disk)
         stage.dice.seed(variant or schedule.random or 0)  # of trouble alone: the dice of the workflow stay the same
         try:
             stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
@@ -419,8 +419,8 @@ class Search:
         if only is not None:
             self._try(only)
             return self._report(len(only.points) == 1, len(only.points) == 2, only.random is not None)
-        singles = {point: self._try(Schedule((point,))) for point in _points(self._calm)}
-        possible = [(first, then) for first, ending in singles.items() for then in _points(ending, after=True)]
+        singles = {point: self._try(Schedule((point,))) for point in points_of(self._calm)}
+        possible = [(first, then) for first, ending in singles.items() for then in points_of(ending, after=True)]
         chosen = possible if len(possible) <= pairs else dice.Random(seed).sample(possible, pairs)
         for pair in chosen:
             self._try(Schedule(pair))
@@ -486,7 +486,7 @@ class Search:
         return text + "".join(f"\n  in its source: {each}" for each in source)
 
 
-def _points(ending: Ending, *, after: bool = False) -> list[Point]:
+def points_of(ending: Ending, *, after: bool = False) -> list[Point]:
     """Where a run could crash (once more, `after` its last crash), in the order in which it would."""
     commits, executions = ending.deaths[-1] if after and ending.deaths else (0, 0)
     found = [Point(when, number + 1) for number in range(commits, ending.commits) for when in FATES]

@@ -47,14 +47,13 @@ class Disk:
 class SqliteDisk(Disk):
     """One file, and the store as it is, with every commit on the thread of the world: virtual time stands meanwhile.
 
-    A process that dies loses its connections, and nobody puts the file in order: the reader here has it open too, so
-    SQLite leaves the WAL as it stands.
+    A process that dies leaves the file as a kill does: its WAL stands beside it, and the next one recovers from that.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
         self.path = os.path.realpath(path)
-        self._stores: list[tuple[SqliteStore, Life]] = []
+        self._stores: list[tuple[ReadBack, Life]] = []
         self._reader: apsw.Connection | None = None
 
     def connect(self, life: Life) -> Store:
@@ -68,10 +67,12 @@ class SqliteDisk(Disk):
         return store
 
     def _drop_the_dead(self) -> None:
+        """Only now: a process may die deep inside a call of its store."""
         for store, life in self._stores:
             if not life.alive:
-                store.close()
+                store.drop()
         self._stores = [pair for pair in self._stores if pair[1].alive]
+        self._stop_reading()
 
     def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
         client = SqliteStore.open_client(self.path)
@@ -84,13 +85,15 @@ class SqliteDisk(Disk):
     def close(self) -> None:
         for store, _ in self._stores:
             store.close()
-        if self._reader is not None:
-            self._reader.close()
+        self._stop_reading()
+
+    # ---- reading back ------------------------------------------------------------------------------------
 
     def read_back(self) -> None:
         """Make `rows` what the file holds. The journal only grows, so only its end is read."""
         if self._reader is None:
             self._reader = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)
+            leave_the_wal(self._reader)
         connection, rows = self._reader, self.rows
         with connection:  # one state of the file
             rows.epoch = connection.execute(SQL.epoch).get
@@ -108,6 +111,12 @@ class SqliteDisk(Disk):
             published = connection.execute(SQL.all_published)
             rows.published = {(instance, name): unseal(value) for instance, name, value in published}
             rows.workflows = reads.workflows(connection)
+
+    def _stop_reading(self) -> None:
+        """As long as anybody has the file open, nobody need recover it."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 class ReadBack(SqliteStore):
@@ -128,6 +137,16 @@ class ReadBack(SqliteStore):
             done(error)
 
         super().commit(batch, heard)
+
+    def drop(self) -> None:
+        """What the system does with the connections of a process that was killed."""
+        leave_the_wal(self._connection)
+        self.close()
+
+
+def leave_the_wal(connection: apsw.Connection) -> None:
+    """Else the last connection that is closed moves the WAL into the file and deletes it."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
