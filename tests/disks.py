@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
+from perdure.stores.memory import MemoryDatabase
 from perdure.testing.disks import Disk, SqliteDisk
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -24,7 +25,7 @@ def sqlite_disk() -> Iterator[SqliteDisk]:
 
 def held(disk: Disk) -> dict[str, object]:
     """Every durable row. Places in the inbox are numbers of the store's own; their order counts."""
-    rows = disk.rows
+    rows = _read_anew(disk) if isinstance(disk, SqliteDisk) else disk.rows
     return {
         "journal": list(rows.journal),
         "heads": rows.heads,
@@ -35,3 +36,10 @@ def held(disk: Disk) -> dict[str, object]:
         "workflows": rows.workflows,
         "epoch": rows.epoch,
     }
+
+
+def _read_anew(disk: SqliteDisk) -> MemoryDatabase:
+    again = SqliteDisk(disk.path)
+    again.read_back()
+    again.close()
+    return again.rows

@@ -1,7 +1,7 @@
 """One small flow for each group of operations, with a crash before and after everything that it does durably.
 
-Each runs hot, and evicted after every entry, in memory and on a SQLite file. What its steps do outside is kept by idempotency key, so it must look the
-same after any crash.
+Each runs hot, and evicted after every entry, in memory and on a SQLite file. What its steps do outside is kept by
+idempotency key, so it must look the same after any crash.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ class SqliteDisk(Disk):
             rows.names = {(head.workflow, head.key): head.id for head in rows.heads.values()}
             rows.work = {work.intent: work for work in reads.due(connection, reads.LARGEST, reads.NO_LIMIT)}
             rows.work_order = [(work.due, work.intent) for work in rows.work.values()]
-            rows.inbox = {id: (n, InboxRow(id, *rest)) for n, id, *rest in connection.execute(SQL.inbox, (0, -1))}
+            inbox = connection.execute(SQL.inbox, (0, reads.NO_LIMIT))
+            rows.inbox = {row[1]: (row[0], InboxRow(*row[1:])) for row in inbox}
             snapshots = connection.execute("SELECT instance, seq, body FROM snapshots")
             rows.snapshots = {row[0]: SnapshotRow(*row) for row in snapshots}
             published = connection.execute(SQL.all_published)
