@@ -17,6 +17,7 @@ from typing import Any, Final
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
 
+from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults
 from .simulation import Process, Request, Simulation
@@ -39,6 +40,7 @@ class Stage(Simulation):
         seed: int = 0,
         faults: Faults | None = None,
         story: Callable[[str], None] | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.scripts: dict[str, Script] = {}
         self.runs: list[Run] = []
@@ -48,7 +50,7 @@ class Stage(Simulation):
         given = list(workflows)
         found = {(near.name, near.version): near for workflow in given for near in _taken_up(workflow)}
         found |= {(workflow.name, workflow.version): workflow for workflow in given}
-        super().__init__(found.values(), seed=seed, faults=faults, slots=slots, story=story, ours=False)
+        super().__init__(found.values(), seed=seed, faults=faults, slots=slots, story=story, ours=False, disk=disk)
         self._alone()
 
     # ---- workflows -------------------------------------------------------------------------------------

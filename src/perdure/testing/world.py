@@ -38,9 +38,9 @@ from perdure.runtime.streams import Streams
 from perdure.stores.memory import MemoryStore
 
 from .clock import SECOND
+from .disks import at_once
 from .faults import Faults
 from .histories import write
-from .simulation import at_once
 from .stage import Stage
 from .steps import Run, Script
 
