@@ -96,15 +96,18 @@ class CellMachine:
 
     def _hear(self, message: Message, moment: Moment) -> Decision:
         event = self._definition.event(message.name, decode(message.body))
-        return self._reduce(event, message.body, moment, message.correlation)
+        return self.reduce(event, message.body, moment, message.correlation)
 
     def _answered(self, intent: bytes, receipt: Receipt, moment: Moment) -> Decision:
         asked = self._open.pop(intent)
         effect = self._definition.effects[asked.effect]
+        payload = receipt.value or NOTHING
+        if asked.effect == system.CHILD:  # the kernel's answer is the result itself
+            payload = encode({"result": payload})
         value = None
         if receipt.status == "ok":
             try:
-                value = effect.receipt.build(effect.receipt.decode(receipt.value or NOTHING))
+                value = effect.receipt.build(effect.receipt.decode(payload))
             except PerdureError as error:
                 return self._rejected(intent, asked, receipt, error, moment)
         answer: ReceiptOf[Any] = ReceiptOf(
@@ -119,7 +122,7 @@ class CellMachine:
             cell=self._definition.cell.name,
             key=self._key,
         )
-        return self._reduce(answer, receipt.value or NOTHING, moment, "")
+        return self.reduce(answer, payload, moment, "")
 
     def _rejected(self, intent: bytes, asked: Asked, receipt: Receipt, error: PerdureError, moment: Moment) -> Decision:
         """The payload is no receipt of this effect. The intent is settled all the same: nobody will answer it again."""
@@ -135,11 +138,12 @@ class CellMachine:
             payload_hash=digest(payload),
             payload_size=len(payload),
         )
-        return self._reduce(rejected, payload, moment, "")
+        return self.reduce(rejected, payload, moment, "")
 
     # ---- what is decided -----------------------------------------------------------------------------------------
 
-    def _reduce(self, event: Any, body: bytes, moment: Moment, correlation: str) -> Decision:
+    def reduce(self, event: Any, body: bytes, moment: Moment, correlation: str) -> Decision:
+        """What the reducer makes of an event that it takes. `body`: the bytes by which the event is known."""
         definition = self._definition
         state = definition.state.build(decode(self._state)) if self._state else None
         context = CellContext(
