@@ -40,6 +40,7 @@ class Asked(msgspec.Struct, array_like=True):
     entry: int
     params: bytes
     issuer: str = ""
+    correlation: str = ""
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
@@ -122,7 +123,7 @@ class CellMachine:
             cell=self._definition.cell.name,
             key=self._key,
         )
-        return self.reduce(answer, payload, moment, "")
+        return self.reduce(answer, payload, moment, asked.correlation)
 
     def _rejected(self, intent: bytes, asked: Asked, receipt: Receipt, error: PerdureError, moment: Moment) -> Decision:
         """The payload is no receipt of this effect. The intent is settled all the same: nobody will answer it again."""
@@ -138,7 +139,7 @@ class CellMachine:
             payload_hash=digest(payload),
             payload_size=len(payload),
         )
-        return self.reduce(rejected, payload, moment, "")
+        return self.reduce(rejected, payload, moment, asked.correlation)
 
     # ---- what is decided -----------------------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class CellMachine:
         """All of what the reducer returned, or nothing: whatever is wrong with a part of it raises."""
         definition = self._definition
         facts = tuple([self._fact(event, correlation) for event in given.events])
-        emission = Emission(self, moment)
+        emission = Emission(self, moment, correlation)
         for effect in given.effects:
             emission.add(effect)
         publish = emission.publish
@@ -200,8 +201,9 @@ class CellMachine:
 class Emission:
     """The effects of one decision, on their way to the kernel."""
 
-    def __init__(self, machine: CellMachine, moment: Moment) -> None:
+    def __init__(self, machine: CellMachine, moment: Moment, correlation: str) -> None:
         self._machine = machine
+        self._correlation = correlation
         self._definition = machine._definition
         self._moment = moment
         self._index = 0
@@ -226,7 +228,7 @@ class Emission:
         id = self._id(name, effect, params, request.key)
         location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
         self.open = (*self.open, self._effect(location, effect, plain, request))
-        self.asked[id] = Asked(name, self._moment.number, params, request.issuer)
+        self.asked[id] = Asked(name, self._moment.number, params, request.issuer, self._correlation)
 
     def _id(self, name: str, effect: BoundEffect, params: bytes, key: str) -> bytes:
         definition = self._definition
