@@ -1,7 +1,5 @@
 """The world that most tests of cells run: orders that are paid by somebody outside, and a book of what was paid."""
 
-from typing import Literal
-
 import perdure
 from perdure import Next, ReceiptOf, Rejected
 
@@ -58,6 +56,3 @@ class Book(perdure.Record, name="com.acme/Book@1"):
 @perdure.cell("com.acme/book@1", effects=[])
 def book(state: Book | None, event: Paid) -> Next:
     return Next(Book([*(state.paid if state else []), event.order]))
-
-
-Kind = Literal["ok", "error", "timeout", "cancelled", "unknown"]

@@ -260,5 +260,3 @@ async def test_an_alarm_is_answered_at_its_time(stage):
     async with stage.open(alarms) as live:
         await live.send(Go("g"))
         await live.until(alarms, "g", Order("rung", ["ok", "ok"]))
-
-

@@ -11,7 +11,7 @@ from perdure.codec import encode
 from perdure.kernel.events import Received
 from perdure.kernel.receipt import Receipt
 from perdure.testing import World
-from tests.cells.shop import Book, Charge, Order, Placed, book, order
+from tests.cells.shop import Book, Charge, Dropped, Order, Placed, book, order
 
 
 @pytest.mark.parametrize("status", ["error", "timeout", "cancelled", "unknown"])
@@ -98,8 +98,6 @@ async def test_duplicate(stage, again):
 
 async def test_stale(stage):
     """Of an earlier generation: the cell was deleted meanwhile, and made anew."""
-    from tests.cells.shop import Dropped
-
     async with stage.open(order, book) as live:
         await live.send(Placed("o-1"))
         first, old = await live.head(order, "o-1"), (await live.open(order, "o-1"))[0].id
