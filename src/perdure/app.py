@@ -215,6 +215,12 @@ def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:
 
 
 def _registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], Bound | None]:
+    found, world = gather(workflows)
+    return Workflows(found), world
+
+
+def gather(workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
+    """All that the kernel runs of what was given, and the world that its cells are."""
     if hasattr(workflows, "machine") or isinstance(workflows, str):
         raise CallerError(f"workflows is a list of workflows, found {workflows!r}: write workflows=[...]")
     given = list(workflows)
@@ -230,7 +236,7 @@ def _registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], Bound | 
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
     for world in worlds:
         found += [WorldWorkflow(), *world.cells, *world.earlier]
-    return Workflows(found), worlds[0] if worlds else None
+    return found, worlds[0] if worlds else None
 
 
 def _open_store(url: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> Store:

@@ -69,7 +69,7 @@ class Definition:
         self.name = f"{name.namespace}/{name.name}"
         self.version = version_of(cell.name, self.hash)
         self.limits = limits
-        self._reducer = reducer.function if isinstance(reducer, Cell) else reducer
+        self.function = reducer.function if isinstance(reducer, Cell) else reducer
         typed = reducer if isinstance(reducer, Cell) else None
         self.state: Any = typed.state if typed is not None else _data(manifest, cell.state)
         arms = manifest.arms(cell)
@@ -108,7 +108,7 @@ class Definition:
         return encode_event(event, self._facts, self.cell.name)
 
     def reduce(self, state: Any, event: Any, context: Any) -> Any:
-        return self._reducer(state, event, context) if self.cell.context else self._reducer(state, event)
+        return self.function(state, event, context) if self.cell.context else self.function(state, event)
 
     def annotate(self, annotations: Any) -> bytes:
         if self._annotations is None:
@@ -144,7 +144,7 @@ class Definition:
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
         then, now = difference.recorded, difference.current
-        code = self._reducer.__code__
+        code = self.function.__code__
         source = f"{code.co_filename}:{code.co_firstlineno}"
         advice = (
             "A reducer decides the same whenever it gets the same. If it was meant to change, give the cell the next "

@@ -253,7 +253,9 @@ class Client:
         name = _checked_text(found.name, "the name of a workflow")
         if not isinstance(key, str):
             raise CallerError(f"a handle needs the key of an instance, found {key!r}")
-        return Handle(self._door, Address(name, _checked_key(key)), found, None, self._workflows)
+        if key or "/" not in name:  # the only cell of a definition without keys has the empty one
+            key = _checked_key(key)
+        return Handle(self._door, Address(name, key), found, None, self._workflows)
 
     async def instances(
         self,

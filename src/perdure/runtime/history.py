@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.codec import decode as decode_value
+from perdure.errors import PerdureError
 from perdure.kernel.apply import apply
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
@@ -146,13 +147,15 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
         return opened[intent][0] if intent in opened else ""
 
     match event:
+        case Started(first=Message(name=name, body=body)):
+            return "started", name, "", value_of(body), None
         case Started(input=given):
-            return "started", "", "", decode_value(given), None
+            return "started", "", "", value_of(given), None
         case Received(intent=id, receipt=receipt):
-            value = decode_value(receipt.value) if receipt.value is not None else None
+            value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
         case Message(name=name, body=body):
-            return "message", name, "", decode_value(body), None
+            return "message", name, "", value_of(body), None
         case CancelAsked(reason=reason):
             return "cancel", "", "", reason, None
         case Woken(location=at):
@@ -177,6 +180,14 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "parked", place(id), "", None, None
         case Released(intent=id):
             return "released", place(id), "", None, None
+
+
+def value_of(data: bytes) -> Any:
+    """What recorded bytes say. Those that are no value, such as a payload that an executor got wrong, as they are."""
+    try:
+        return decode_value(data)
+    except PerdureError:
+        return data
 
 
 def word_of(effect: Effect) -> str:
