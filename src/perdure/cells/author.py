@@ -188,6 +188,11 @@ class Cell:
     def __repr__(self) -> str:
         return f"<cell {self.name}>"
 
+    @property
+    def workflow(self) -> str:
+        """The name of its instances: that of the definition, without the version."""
+        return self.name.partition("@")[0]
+
     # ---- what its annotations say ----------------------------------------------------------------------------
 
     def _hints(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from perdure.codec import decode, encode
 from perdure.codec.canonical import Form
 from perdure.codec.record import Record, shape_of
 from perdure.codec.schema import Ref, Schema, parse_name
-from perdure.errors import BadManifest, CallerError, KeyMismatch, UnknownEvent
+from perdure.errors import BadDecision, BadManifest, CallerError, KeyMismatch, UnknownEvent
 from perdure.kernel.decision import Decision, Fact
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.limits import MEBIBYTE, Limits
@@ -26,6 +26,7 @@ from perdure.kernel.routing import Subscription as KernelSubscription
 from . import system
 from .author import Cell, Datum, define, named, receipt_shape
 from .check import check
+from .compare import changes
 from .machine import CellMachine
 from .manifest import CellDef, EffectDef, Manifest, Subscription, read
 
@@ -79,6 +80,7 @@ class Definition:
             if event != system.REJECTED
         }
         self._typed = typed is not None
+        self._annotations = None if cell.annotations is None else _data(manifest, cell.annotations)
         self._facts = {event: _data(manifest, Ref(event)) for event in manifest.schemas}
         self.effects = {
             effect: _bind_effect(manifest, effect, typed.effects.get(effect) if typed is not None else None)
@@ -106,9 +108,14 @@ class Definition:
         return self._reducer(state, event, context) if self.cell.context else self._reducer(state, event)
 
     def annotate(self, annotations: Any) -> bytes:
-        if self.cell.annotations is None:
-            raise BadManifest("annotations", f"$.cells[{self.cell.name!r}]", "it declares no annotations")
-        return encode(annotations)
+        if self._annotations is None:
+            raise BadDecision(self.cell.name, "it returned annotations, and declares none")
+        return self._annotations.encode(annotations)
+
+    def read_state(self, machine: Machine) -> Any:
+        """The state of a cell as its reducer takes it; None: there is no cell."""
+        assert isinstance(machine, CellMachine)
+        return self.state.build(decode(machine.state)) if machine.state else None
 
     # ---- what callers need ---------------------------------------------------------------------------------------
 
@@ -187,7 +194,7 @@ class Bound:
         self.manifest = manifest
         found = reducers or {}
         self.cells = [
-            Definition(manifest, cell, found.get(name) or load(cell.impl, name), limits)
+            Definition(manifest, cell, found.get(name) or _agreed(manifest, name, load(cell.impl, name)), limits)
             for name, cell in manifest.cells.items()
         ]
         self.in_force = in_force(manifest)
@@ -248,6 +255,25 @@ def load(impl: str, cell: str) -> Callable[..., Any]:
     if not callable(found):
         raise BadManifest("unknown-module", path, f"the module {module_name!r} has no function {function_name!r}")
     return found  # type: ignore[no-any-return]
+
+
+def _agreed(manifest: Manifest, name: str, reducer: Any) -> Any:
+    """The reducer, if it is a plain function or the very cell that the manifest describes."""
+    if not isinstance(reducer, Cell):
+        return reducer
+    own, path = define(reducer), f"$.cells[{name!r}]"
+    if reducer.name != name:
+        raise BadManifest("code-mismatch", f"{path}.impl", f"this is the cell {reducer.name} in the code")
+    if own.cell_hash(name) == manifest.cell_hash(name):
+        return reducer
+    described = Manifest(
+        {each: schema for each, schema in manifest.schemas.items() if each in own.schemas},
+        {each: effect for each, effect in manifest.effects.items() if each in own.effects},
+        {name: manifest.cells[name]},
+    )
+    found = changes(described, msgspec.structs.replace(own, routing=()))
+    words = [f"{each.path} is {each.before!r:.80} here and {each.after!r:.80} in the code" for each in found]
+    raise BadManifest("code-mismatch", path, "; ".join(words[:3]) + ("; and more" if words[3:] else ""))
 
 
 def _data(manifest: Manifest, schema: Schema) -> Data:

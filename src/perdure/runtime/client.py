@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import (
@@ -47,11 +47,13 @@ from perdure.kernel.events import (
     Woken,
 )
 from perdure.kernel.limits import VALUE_MAX
+from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.manifest import DEFINITIONS, WORLD
 from perdure.kernel.past import Behind, Point
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.kernel.rows import response_name
+from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rows import Record, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
@@ -84,6 +86,23 @@ class Startable(Protocol[R_co]):
     def decode_result(self, value: bytes) -> R_co: ...
 
 
+@runtime_checkable
+class Keyed(Protocol):
+    """A cell: its instances are made by events that are routed to them. `workflow` names what the kernel runs."""
+
+    @property
+    def workflow(self) -> str: ...
+
+    def definition(self) -> Any: ...
+
+
+@runtime_checkable
+class Stateful(Workflow, Protocol):
+    """A workflow whose state is a value, which callers may read."""
+
+    def read_state(self, machine: Machine) -> Any: ...
+
+
 class Door(Protocol):
     """How events get to an engine and outcomes come back. Refusals are raised as typed errors."""
 
@@ -98,6 +117,10 @@ class Door(Protocol):
         ...
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome: ...
+
+    async def reached(self, seq: int) -> None:
+        """Wait until the journal has this entry."""
+        ...
 
     def changes(self, instance: int) -> AsyncGenerator[None, None]:
         """Yields at once, and again whenever the instance may have published something or ended."""
@@ -243,20 +266,74 @@ class Client:
     def handle(self, workflow: Startable[R], key: str) -> Handle[R]: ...
 
     @overload
-    def handle(self, workflow: str, key: str) -> Handle[Any]: ...
+    def handle(self, workflow: Keyed | str, key: str) -> Handle[Any]: ...
 
-    def handle(self, workflow: Startable[Any] | str, key: str) -> Handle[Any]:
-        """The handle of an instance that was started before, by anybody."""
+    def handle(self, workflow: Startable[Any] | Keyed | str, key: str) -> Handle[Any]:
+        """The handle of an instance that was started before, by anybody. A cell without keys has the key ""."""
+        if isinstance(workflow, Keyed):
+            workflow = workflow.workflow
         found = self._known(workflow) or (Named(workflow) if isinstance(workflow, str) else workflow)
         name = _checked_text(found.name, "the name of a workflow")
         if not isinstance(key, str):
             raise CallerError(f"a handle needs the key of an instance, found {key!r}")
-        return Handle(self._door, Address(name, _checked_key(key)), found, None, self._workflows)
+        return Handle(self._door, Address(name, key and _checked_key(key)), found, None, self._workflows)
+
+    async def state(
+        self, cell: Keyed | str, key: str = "", *, at: int | None = None, at_least: int | None = None
+    ) -> Any:
+        """The state of a cell, as the object that its reducer takes; None: there is no such cell.
+
+        It is that of now, or as of an entry of the journal (`at`). `at_least` waits until the journal has that entry.
+        The code of the cell is needed: `perdure.connect(url, workflows=[...])`.
+        """
+        if not isinstance(cell, Keyed | str):
+            raise CallerError(f"{cell!r} is not a cell; did you forget @perdure.cell?")
+        name = _checked_text(cell if isinstance(cell, str) else cell.workflow, "the name of a cell")
+        address = Address(name, key and _checked_key(key))
+        if at_least is not None:
+            await self._door.reached(_checked_entry(at_least, "at_least"))
+        if at is None:
+            return await self._state(await self._door.queries.record(address))
+        height = await self._door.queries.height()
+        if _checked_entry(at, "at") > height:
+            raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")
+        return await self._state(await self._record_at(address, at))
+
+    async def _record_at(self, address: Address, at: int) -> Record | None:
+        """What was known of an instance when the journal ended with an entry: of the generation that there was."""
+        before = at + 1  # the id of an instance is that of its first entry
+        heads = await self._door.queries.heads(Filter(address.workflow, key=address.key, before=before, limit=1))
+        if not heads:
+            return None
+        rows = await self._door.queries.history(heads[0].id)
+        return Record(heads[0], None, tuple([row for row in rows if row.seq <= at]))
+
+    async def _state(self, record: Record | None) -> Any:
+        if record is None or (not record.rows and record.snapshot is None):
+            return None
+        head = record.head
+        instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
+        if instance.ended:
+            return None
+        workflow = self._workflows.exactly(head.workflow, head.version)
+        if workflow is None:
+            known = ", ".join(self._workflows.versions(head.workflow)) or "none"
+            raise UnknownVersion(
+                f"the state of {instance.address} can be read with its code, version {head.version}; here is {known}: "
+                "register it, workflows=[...]"
+            )
+        if not isinstance(workflow, Stateful):
+            raise CallerError(f"{instance.address} is not a cell: it has a history, and no state to read")
+        machine = rebuild(instance, workflow)
+        try:
+            return workflow.read_state(machine)
+        finally:
+            machine.dispose()
 
     async def instances(
         self,
         *,
-        workflow: Startable[Any] | str = "",
+        workflow: Startable[Any] | Keyed | str = "",
         status: str = "",
         tags: Mapping[str, str] | None = None,
         parent: int = 0,
@@ -268,6 +345,8 @@ class Client:
 
         `before` is the id of the last one of the page before.
         """
+        if isinstance(workflow, Keyed):
+            workflow = workflow.workflow
         name: Any = workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow)
         if name:
             _checked_text(name, "the name of a workflow")
@@ -312,6 +391,10 @@ class Client:
         return self._catalog[1]
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
+        if isinstance(workflow, Keyed):
+            raise CallerError(
+                f"{workflow!r} is a cell: the first event that is routed to it makes it: engine.send(...)"
+            )
         if not isinstance(workflow, str) and not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
         if isinstance(workflow, str):
@@ -712,6 +795,12 @@ def refusal(refused: Refused) -> CallerError:
         "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,
     }
     return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))
+
+
+def _checked_entry(seq: int, what: str) -> int:
+    if type(seq) is not int or seq < 0:
+        raise CallerError(f"{what}={seq!r}: an entry of the journal is a number from 0")
+    return seq
 
 
 def _limited(value: bytes, what: str) -> bytes:

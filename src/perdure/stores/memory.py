@@ -257,6 +257,9 @@ class MemoryStore:
         rows = (row for _, row in self.database.inbox.values())
         return [row for row in rows if (row.workflow, row.key) == (address.workflow, address.key)]
 
+    async def height(self) -> int:
+        return self.database.journal[-1].seq if self.database.journal else 0
+
     async def owner(self) -> Owner | None:
         return Owner(self.database.owner) if self.database.owner else None
 

@@ -76,6 +76,11 @@ def position(connection: apsw.Connection) -> Position:
     return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
 
 
+def height(connection: apsw.Connection) -> int:
+    seq, _ = connection.execute(SQL.last_entry).fetchone() or (0, 0)
+    return int(seq)
+
+
 def due(connection: apsw.Connection, before: int, limit: int) -> list[WorkRow]:
     return list(starmap(WorkRow, connection.execute(SQL.due, (min(before, LARGEST), limit))))
 
