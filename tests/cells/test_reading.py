@@ -1,6 +1,7 @@
 """Reading cells: their state now, at an entry and at least at one; their handles and histories."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -111,7 +112,7 @@ def test_a_reducer_that_changed_its_mind_is_a_divergence_for_readers_too(tmp_pat
             with pytest.raises(perdure.Divergence):
                 await client.state(order, "o-1")
 
-    order.function = lambda state, event, ctx: perdure.Next(Order("failed"))
+    order.function = functools.wraps(honest)(lambda state, event, ctx: perdure.Next(Order("failed")))
     try:
         asyncio.run(main())
     finally:
@@ -175,9 +176,16 @@ def test_a_cell_is_not_started_and_does_not_go_back():
             await engine.start(order)  # type: ignore[call-overload]
         await one_paid_order(engine)
         handle = engine.handle(order, "o-1")
-        for asked in (handle.rewind("charge/~1#1"), handle.fork("charge/~1#1"), handle.wake()):
-            with pytest.raises(perdure.CallerError, match="is a cell"):
-                await asked
+        for ask in (
+            lambda: handle.rewind("charge/~1#1"),
+            lambda: handle.fork("charge/~1#1"),
+            handle.wake,
+            lambda: handle.send("com.acme/OrderCancelled@1", {"order_id": "o-1"}),
+            lambda: engine.handle(order, "o-2").send("x"),
+            lambda: engine.start("com.acme/order", order_id="o-2"),
+        ):
+            with pytest.raises(perdure.CallerError, match="com.acme/order is a cell"):
+                await ask()
         await engine.state(order, at_least=5)
         assert await engine.state(order, "o-1") == Order("paid", "auth-o-1")
 

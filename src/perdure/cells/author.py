@@ -167,7 +167,7 @@ class Cell:
         self.function = function
         self.__name__: str = function.__name__
         self.name = str(name)
-        self.where = _where(function)
+        self.where = where(function)
         self.effects = {effect_name(effect, self.where): effect for effect in effects}
         parameters = list(inspect.signature(function).parameters)
         if len(parameters) not in (2, 3):
@@ -389,7 +389,7 @@ def _members(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
-def _where(function: Any) -> str:
+def where(function: Any) -> str:
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
 

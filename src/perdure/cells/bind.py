@@ -24,7 +24,7 @@ from perdure.kernel.routing import Router
 from perdure.kernel.routing import Subscription as KernelSubscription
 
 from . import system
-from .author import Cell, Datum, define, named, receipt_shape
+from .author import Cell, Datum, define, named, receipt_shape, where
 from .check import check
 from .compare import changes
 from .machine import CellMachine
@@ -138,8 +138,7 @@ class Definition:
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
         then, now = difference.recorded, difference.current
-        code = self._reducer.__code__
-        source = f"{code.co_filename}:{code.co_firstlineno}"
+        source = where(self._reducer)
         advice = (
             "A reducer decides the same whenever it gets the same. If it was meant to change, give the cell the next "
             f"version instead of changing {self.cell.name}, and apply the manifest."

@@ -49,7 +49,7 @@ from perdure.kernel.events import (
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.mailbox import Refused
-from perdure.kernel.manifest import DEFINITIONS, WORLD
+from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
 from perdure.kernel.past import Behind, Point
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
@@ -65,6 +65,8 @@ from .streams import Streams
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 AFTER_THE_END = '; start another instance, or this key again with reuse="always"'
+MADE_BY_EVENTS = "the first event that is routed to it makes it: client.send(event), or `perdure cells send`"
+NEVER_BACK = "its state is what its events made of it; it does not go back"
 TEXT_MAX = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
 
 Reuse = Literal["failed", "always"]
@@ -218,6 +220,7 @@ class Client:
         `ls --parent`: the parent neither waits nor cancels.
         """
         found = self._known(workflow) or await self._find(workflow)
+        await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
         due = _due(at, delay) if at is not None or delay is not None else 0
         if parent is not None and not isinstance(parent, Handle):
             raise CallerError(f"parent={parent!r}: a parent is given by its handle")
@@ -238,6 +241,7 @@ class Client:
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
+        await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
         due = _due(at, delay) if at is not None or delay is not None else 0
         version = "" if isinstance(workflow, str) else workflow.version
         return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None)
@@ -392,9 +396,8 @@ class Client:
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if isinstance(workflow, Keyed):
-            raise CallerError(
-                f"{workflow!r} is a cell: the first event that is routed to it makes it: engine.send(...)"
-            )
+            raise CallerError(f"{workflow!r} is a cell: {MADE_BY_EVENTS}")
+
         if not isinstance(workflow, str) and not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
         if isinstance(workflow, str):
@@ -496,6 +499,7 @@ class Handle(Generic[R]):
 
     async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
         """Send a message; durable when this returns. The same `id` twice is delivered once."""
+        await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
         value = _limited(encode(to_plain(body)), f"message {name!r}")
         if id is not None:
             _checked_text(id, "the id of a message")
@@ -561,6 +565,7 @@ class Handle(Generic[R]):
 
     async def wake(self, location: str = "") -> None:
         """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
+        await self._refuse_cell("what it asked for is answered when it is due, and not before")
         reader = await self._read()
         if reader.state.ended:
             raise InstanceEnded(f"{self.address} {ended(reader.state.status)} and takes no more events{AFTER_THE_END}")
@@ -592,6 +597,7 @@ class Handle(Generic[R]):
         if head is None or head.status != Status.FAILED:
             await self._door.put(self._to(), Retried())
         else:
+            await self._refuse_cell("one that has failed is made anew by the next event that is routed to it")
             event = (await self._behind()).retry() or (await self._behind(whole=True)).retry()
             assert event is not None, "the whole past has all that was done"
             await self._rewind(event)
@@ -602,6 +608,7 @@ class Handle(Generic[R]):
         What came before is kept: answers, messages, sleeps, versions. Raises `StillRunning` while a step runs that
         would be dropped; `force` cancels it. Values that were published stay readable.
         """
+        await self._refuse_cell(NEVER_BACK)
         behind = await self._behind()
         if behind.point_of(_checked_text(to, "a location")) is None:
             behind = await self._behind(whole=True)
@@ -612,6 +619,7 @@ class Handle(Generic[R]):
 
         `edit` has other values for steps that were answered before, by location. This instance goes on as it was.
         """
+        await self._refuse_cell(NEVER_BACK)
         behind = await self._behind(whole=True)
         point = self._point(behind, at)
         if behind.cancelled(point):
@@ -747,6 +755,9 @@ class Handle(Generic[R]):
                         break
         return await self._id()
 
+    async def _refuse_cell(self, advice: str) -> None:
+        await _refuse_cell(self._door.queries, self.workflow, advice)
+
     def _to(self) -> Ref:
         return self._instance or self.address
 
@@ -759,6 +770,16 @@ class Handle(Generic[R]):
                 raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
             self._instance = head.id
         return self._instance
+
+
+async def _refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
+    """For what is done with other instances only."""
+    if "/" not in workflow:
+        return  # the name of a cell has a namespace
+    world = await queries.head(WORLD)
+    data = None if world is None else await queries.published(world.id, MANIFEST)
+    if workflow in decode_manifest(data).versions:
+        raise CallerError(f"{workflow} is a cell: {advice}")
 
 
 def _bounded(event: Rewound) -> Rewound:
