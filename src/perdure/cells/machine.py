@@ -23,7 +23,7 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.status import Status
 
 from . import effects as system
-from .author import CellContext, Next, ReceiptOf, Rejected, Request, named
+from .author import CellContext, Datum, Next, ReceiptOf, Rejected, Request, named
 from .manifest import DELIVERIES
 
 if TYPE_CHECKING:
@@ -234,7 +234,8 @@ class Emission:
             declared = ", ".join(sorted(self._definition.effects)) or "none"
             text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}"
             raise BadDecision(self._definition.cell.name, f"{text}; name it in effects=[...]")
-        plain = effect.params.plain(request.effect)
+        asked = request.effect
+        plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
         self._index += 1
         if name == system.PUBLISH:
             self.publish = (*self.publish, (plain["name"], plain["value"]))

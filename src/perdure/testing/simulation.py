@@ -149,6 +149,9 @@ class Process:
     def published(self, instance: int) -> None:
         self.tell(f"says that instance {instance} has published something")
 
+    def committed(self, seq: int) -> None:
+        pass  # the auditor reads the journal itself
+
     def failed(self, report: Report) -> None:
         self.tell(f"says that {report.problem}")
 

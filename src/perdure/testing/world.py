@@ -404,6 +404,11 @@ class WorldDoor:
     def entropy(self) -> bytes:
         return self._stage.clock.entropy(16)
 
+    async def reached(self, seq: int) -> None:
+        height = await self.queries.height()
+        if height < seq:
+            raise CallerError(f"in a world nothing happens while you wait: its journal ends with entry {height}")
+
     def changes(self, instance: int) -> AsyncGenerator[None, None]:
         raise CallerError("in a world nothing changes while you wait: look, advance(...), and look again")
 
