@@ -327,8 +327,8 @@ class Client:
         if workflow is None:
             known = ", ".join(self._workflows.versions(head.workflow)) or "none"
             raise UnknownVersion(
-                f"the state of {instance.address} can be read with its code, version {instance.definition}; here is {known}: "
-                "register it, workflows=[...]"
+                f"the state of {instance.address} can be read with its code, version {instance.definition}; "
+                f"here is {known}: register it, workflows=[...]"
             )
         if not isinstance(workflow, Stateful):
             raise CallerError(f"{instance.address} is not a cell: it has a history, and no state to read")
