@@ -9,7 +9,9 @@ import json
 import logging
 import re
 from dataclasses import dataclass
+from logging.handlers import QueueHandler
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -282,6 +284,13 @@ def test_no_text_around_a_value_keeps_it_from_being_hidden(value: str, before: b
     assert "<secret any>" in redaction.text(inside)
 
 
+@pytest.mark.parametrize("encoded", [base64.b64encode, base64.urlsafe_b64encode])
+def test_nothing_is_left_of_a_value_that_is_base64_as_a_whole(encoded: Any):
+    whole = encoded(VALUE.encode()).decode()
+
+    assert HIDDEN.text(f"{whole} {whole.rstrip('=')}.") == "<secret stripe-key> <secret stripe-key>."
+
+
 def test_other_text_is_left_alone():
     text = "card declined: insufficient funds (sk/test)"
 
@@ -350,6 +359,13 @@ def test_a_receipt_of_a_call_without_secrets_is_the_same_object():
     assert inject({"a": 1}, SECRETS)[1].receipt(receipt) is receipt
 
 
+class Keeping(QueueHandler):
+    """Keeps records as they come."""
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        return record
+
+
 def test_logs_have_no_value_in_their_text_arguments_errors_or_extras():
     params, redaction = inject(Login("me", KEY), SECRETS)
     out = io.StringIO()
@@ -358,6 +374,8 @@ def test_logs_have_no_value_in_their_text_arguments_errors_or_extras():
     logger = logging.Logger("executor")
     logger.addHandler(handler)
     logger.addFilter(redaction)
+    queue: SimpleQueue[logging.LogRecord] = SimpleQueue()
+    logger.addHandler(Keeping(queue))
 
     try:
         fails(params)
@@ -370,6 +388,7 @@ def test_logs_have_no_value_in_their_text_arguments_errors_or_extras():
     assert "calling with Login(user='me', password=" in text
     assert "Traceback" in text
     assert "does not fit" in text
+    assert queue.get().exc_info is None  # there are handlers that format errors themselves
 
 
 async def test_a_request_with_a_secret_leaves_nothing_of_it_in_a_database(tmp_path: Path):
