@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from perdure.errors import AddressRefused, BadCall
@@ -98,6 +98,7 @@ def test_an_ipv6_form_of_a_public_ipv4_address_is_public(address: str):
     Guard().check("api.example", address)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(some.ip_addresses())
 @example(ip_address("192.88.99.1"))
 @example(ip_address("2002::1"))
