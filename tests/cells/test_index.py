@@ -348,6 +348,8 @@ def test_a_proof_that_is_too_short_too_long_or_of_another_key_is_refused():
     assert not verify(index.root, key(7), None, proof[:-1])
     assert not verify(index.root, key(7), entry(7), [*proof, proof[-1]])
     assert not verify(index.root, key(8), None, proof)
+    one = made([1])
+    assert not verify(one.root, key(1), entry(1), one.proof(key(1)) * 2)
 
 
 def test_bytes_that_are_no_node_prove_nothing():

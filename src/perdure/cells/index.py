@@ -111,7 +111,11 @@ class CellIndex:
         return [body for body, _ in self._down(_path(key))]
 
     def update(self, changes: Iterable[tuple[bytes, Entry | None]]) -> CellIndex:
-        """The index with these entries set and, where None is given, removed. The last change of a key counts."""
+        """The index with these entries set and, where None is given, removed. The last change of a key counts.
+
+        Nodes that stay as they are are not put again: keep the old root until the new one is recorded, or garbage
+        collection may take what they share.
+        """
         asked = {key: _Change(_path(key), key, entry) for key, entry in changes}
         assert all(change.entry is None or len(change.entry.state) == 32 for change in asked.values()), "not a SHA-256"
         root = _Child(self.root, 0)  # how many entries a root has stands in its node

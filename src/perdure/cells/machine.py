@@ -70,6 +70,21 @@ class CellMachine:
         """Canonical bytes; empty: there is no cell."""
         return self._state
 
+    @property
+    def digest(self) -> bytes:
+        return self._digest
+
+    def moved_to(self, definition: Definition, state: bytes) -> CellMachine:
+        """The same cell under another definition, with the state that its own became."""
+        for asked in self._open.values():
+            if asked.effect not in definition.effects:
+                text = f"an answer to {asked.effect} is due, and {definition.cell.name} does not declare that effect"
+                raise BadDecision(definition.cell.name, text)
+        machine = CellMachine(definition, self._key, None)
+        machine._open, machine._manifest = self._open, self._manifest
+        machine._keep(state)
+        return machine
+
     def deliver(self, event: Event, moment: Moment) -> Decision:
         match event:
             case Started(first=Message() as message, input=manifest):

@@ -172,8 +172,6 @@ class Refusal(Exception):
 
 def found(value: Any) -> str:
     """How a refusal names a value: short, whatever it is."""
-    if isinstance(value, int) and not -(2**128) < value < 2**128:
-        return f"an int of {int.bit_length(value)} bits"  # its digits may be too many to be written
     if isinstance(value, bytes | list | tuple | dict | set | frozenset):
         return f"{described(value)} of length {len(value)}"
     return described(value)

@@ -14,7 +14,7 @@ import msgspec
 from .decision import Decision
 from .effects import Call, Effect
 from .entry import Entry
-from .events import CancelAsked, Message, Parked, Received, Redelivered, Released, Retried, Rewound, Started
+from .events import CancelAsked, Message, Migrated, Parked, Received, Redelivered, Released, Retried, Rewound, Started
 from .instance import Instance, Intent
 from .status import Status, change
 
@@ -108,6 +108,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
                 _close(instance, id, changed)
             instance.rewound = entry.number
             instance._identity = instance.kept = instance.outcome = None
+        case Migrated(version=version):
+            instance.definition = version
         case Redelivered(intent=id, alone=alone):
             intent = instance.open[id]
             intent.delivery += 1

@@ -47,9 +47,10 @@ from perdure.kernel.events import (
     Woken,
 )
 from perdure.kernel.limits import VALUE_MAX
+from perdure.kernel.location import is_sleep
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.manifest import DEFINITIONS, WORLD
-from perdure.kernel.past import Behind, Point
+from perdure.kernel.past import Behind, Point, still_running
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status, ended
@@ -57,12 +58,13 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.ports.store import Filter, Queries
 
-from .history import Line, Reader, Summary, Waiting, is_sleep, summary
+from .history import Line, Reader, Summary, Waiting, summary
 from .streams import Streams
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 AFTER_THE_END = '; start another instance, or this key again with reuse="always"'
+NEAR_MAX = 3  # so many locations are proposed
 TEXT_MAX = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
 
 Reuse = Literal["failed", "always"]
@@ -524,7 +526,11 @@ class Handle(Generic[R]):
         behind = await self._behind()
         if behind.point_of(_checked_text(to, "a location")) is None:
             behind = await self._behind(whole=True)
-        await self._rewind(behind.rewind(to, self._point(behind, to), force))
+        event = behind.rewind(to, self._point(behind, to), force)
+        running = still_running(behind.instance, event)
+        if running is not None:  # an engine in another process would refuse it, and nobody would hear that
+            raise refusal(running)
+        await self._rewind(event)
 
     async def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> Handle[R]:
         """Start another instance that has the same behind it, up to the operation at a location, and goes on there.
@@ -555,8 +561,10 @@ class Handle(Generic[R]):
     def _point(self, behind: Behind, location: str) -> Point:
         point = behind.point_of(_checked_text(location, "a location"))
         if point is None:
-            near = difflib.get_close_matches(location, behind.locations(), n=1)
-            meant = f"did you mean {near[0]!r}?" if near else "`perdure history` shows where it did"
+            known = sorted(behind.locations())
+            near = [each for each in known if each.endswith(f"/{location}")][:NEAR_MAX]
+            near = near or difflib.get_close_matches(location, known, n=1)
+            meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "`perdure history` shows where it did"
             raise UnknownLocation(f"{self.address} did nothing at {location!r}; {meant}")
         return point
 

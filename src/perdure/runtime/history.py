@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any, Final
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -20,6 +19,7 @@ from perdure.kernel.events import (
     CancelAsked,
     Event,
     Message,
+    Migrated,
     Parked,
     Received,
     Redelivered,
@@ -32,19 +32,12 @@ from perdure.kernel.events import (
 )
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
+from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
 from perdure.kernel.rows import offer_of
 from perdure.ports.frame import Frame
 
 Opened = Mapping[bytes, tuple[str, int]]
-
-
-_OTHER_TIMERS: Final = re.compile(r"(/backoff#\d+|&timer(#\d+)?|&cleanup)$")
-
-
-def is_sleep(location: str) -> bool:
-    """Whether a timer is a sleep that people know as one; others are pauses before retries and timers of asyncio."""
-    return _OTHER_TIMERS.search(location) is None
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -171,6 +164,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "retry", "", "", None, None
         case Rewound(to=to):
             return "rewound" if to else "retry", to, "", None, None
+        case Migrated(version=version):
+            return "migrated", "", "", version, None
         case Settled(location=at, receipt=receipt):
             return (
                 "settled",
@@ -248,7 +243,3 @@ def summary(head: HeadRow) -> Summary:
         head.parent,
         msgspec.json.decode(head.tags, type=dict[str, str]) if head.tags else {},
     )
-
-
-def when(at: int) -> datetime:
-    return datetime.fromtimestamp(at / 1e9, UTC)

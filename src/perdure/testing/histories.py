@@ -25,10 +25,10 @@ from perdure.kernel.events import Address, CancelAsked, Rewound, Started
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Workflow
-from perdure.kernel.moment import Moment
+from perdure.kernel.moment import Moment, when
 from perdure.kernel.replay import deliveries, fold, rebuild
 from perdure.runtime.client import unknown
-from perdure.runtime.history import Line, Reader, when
+from perdure.runtime.history import Line, Reader
 
 FORMAT: Final = "perdure history 1"
 VALUE_MAX: Final = 200

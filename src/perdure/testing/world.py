@@ -29,6 +29,7 @@ from perdure.executors import info
 from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Event, Ref
 from perdure.kernel.mailbox import Accepted, Refused
+from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
@@ -36,7 +37,7 @@ from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 from perdure.runtime.client import Client, Handle, Reuse, Startable, refusal, unknown
 from perdure.runtime.doors import look
-from perdure.runtime.history import Line, Reader, Waiting, when
+from perdure.runtime.history import Line, Reader, Waiting
 from perdure.runtime.streams import Streams
 from perdure.stores.memory import MemoryStore
 
