@@ -1,6 +1,5 @@
 """Effects: what a cell may ask for, the ids of what it asked, and what performs it."""
 
-import asyncio
 import re
 from hashlib import sha256
 
@@ -230,11 +229,8 @@ async def test_a_handler_that_returns_something_else_is_an_error(stage):
 
     async with stage.open(asks, book, handlers=[answer]) as live:
         await live.send(Go("g"))
-        async with asyncio.timeout(20):
-            while await live.state(asks, "g") == Order("asked"):
-                await asyncio.sleep(0.001)
 
-        assert (await live.state(asks, "g")).status.startswith("SchemaMismatch: ")
+        await live.until(asks, "g", lambda state: state.status.startswith("SchemaMismatch: "))
 
 
 async def test_a_published_value_is_there_with_its_entry_and_has_no_receipt(stage):

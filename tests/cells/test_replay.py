@@ -141,7 +141,7 @@ def test_an_exported_history_finds_a_changed_reducer(tmp_path):
         world.handle(fickle, "o-1").export(tmp_path / "fickle.json")
     changed[:] = ["state"]
 
-    with pytest.raises(perdure.Divergence, match="recorded is state .* but the code now asks for state"):
+    with pytest.raises(perdure.Divergence, match=r"recorded is state .* but the code now asks for state"):
         replay(tmp_path / "fickle.json", FICKLE)
     changed[:] = [""]
 
