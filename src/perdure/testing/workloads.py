@@ -980,16 +980,15 @@ def _shops(world: Simulation) -> Expected:
 
 def _attend(world: Simulation, done: set[str]) -> None:
     """A person mends the code of what is stuck, and orders again what was delivered."""
-    glass_now = _seen(world, Address("sim/glass", "g"))
-    if glass_now is not None and glass_now.status is Status.STUCK and not world.asks("retry"):
+    heads = world.database.heads.values()
+    if any(head.workflow == "sim/glass" and head.status == Status.STUCK for head in heads) and not world.asks("retry"):
         Code.broken = False
         world.retry("sim/glass", "g")
-    heads = world.database.heads
-    ended = [head for head in heads.values() if head.workflow == "sim/purchase" and head.status == Status.COMPLETED]
-    if any(head.key == "o0" for head in ended) and "again" not in done:
+    ended = [head.key for head in heads if head.workflow in ("sim/purchase", "sim/glass") and head.status in TERMINAL]
+    if "o0" in ended and "again" not in done:
         done.add("again")
         world.announce(Bought("o0", "pen"), id="again")
-    world.watched = len(ended) < 4 or glass_now is None or glass_now.status is Status.STUCK
+    world.watched = len(ended) < 5
     if world.watched:
         world.at(0.05 + world.dice.random() * 0.1, lambda: _attend(world, done))
 
