@@ -30,8 +30,7 @@ class Ask(perdure.Effect, name="com.acme/ask@1"):
 @perdure.cell("com.acme/asks@1", key="id", effects=[Ask])
 def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellContext) -> Next:
     if isinstance(event, ReceiptOf):
-        text = event.value.text if event.ok else f"{event.error.type}: {event.error.message}"
-        return Next(Order(text))
+        return Next(Order(event.value.text if event.ok else str(event.error)))
     match event.what:
         case "undeclared":
             return Next(Order("never"), [Paid("o", "a")], [Ask("one"), Charge("o", 1)])

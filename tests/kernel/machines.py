@@ -136,7 +136,7 @@ class ToldMachine:
                 self._add(decision, "publish", (MANIFEST, manifest.encode()))
             case ["ids", *ids]:
                 decision["ids"] = tuple(id.encode() for id in ids)
-            case ["state", value]:
+            case ["state", str(value)]:
                 decision["state"] = self.workflow.renamed.get(value, value).encode()
             case ["reply", refused]:
                 decision["reply"] = Reply(refused)

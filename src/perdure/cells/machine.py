@@ -23,7 +23,7 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.status import Status
 
 from . import effects as system
-from .author import CellContext, Next, ReceiptOf, Rejected, Request, named
+from .author import CellContext, Datum, Next, ReceiptOf, Rejected, Request, named
 from .manifest import DELIVERIES
 
 if TYPE_CHECKING:
@@ -226,15 +226,16 @@ class Emission:
         self.asked: dict[bytes, Asked] = {}
         self.publish: tuple[tuple[str, bytes], ...] = ()
 
-    def add(self, given: Any) -> None:
-        request = given if isinstance(given, Request) else Request(given)
+    def add(self, wanted: Any) -> None:
+        request = wanted if isinstance(wanted, Request) else Request(wanted)
         name = named(request.effect)
         effect = self._definition.effects.get(name)
         if effect is None:
             declared = ", ".join(sorted(self._definition.effects)) or "none"
             text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}"
             raise BadDecision(self._definition.cell.name, f"{text}; name it in effects=[...]")
-        plain = effect.params.plain(request.effect)
+        given = request.effect.value if isinstance(request.effect, Datum) else request.effect
+        plain = effect.params.plain(given)
         self._index += 1
         if name == system.PUBLISH:
             self.publish = (*self.publish, (plain["name"], plain["value"]))
