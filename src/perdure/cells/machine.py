@@ -234,8 +234,8 @@ class Emission:
             declared = ", ".join(sorted(self._definition.effects)) or "none"
             text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}"
             raise BadDecision(self._definition.cell.name, f"{text}; name it in effects=[...]")
-        given = request.effect.value if isinstance(request.effect, Datum) else request.effect
-        plain = effect.params.plain(given)
+        asked = request.effect
+        plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
         self._index += 1
         if name == system.PUBLISH:
             self.publish = (*self.publish, (plain["name"], plain["value"]))

@@ -122,6 +122,7 @@ def line_document(line: Line, values: bool) -> dict[str, Any]:
         "value": line.value,
         "error": error_document(line.error),
         "opened": line.opened,
+        "announced": line.announced,
         "outcome": line.outcome,
     }
     if not values:

@@ -7,6 +7,7 @@ the same state is tested after every entry of every simulated world. Nothing her
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -18,8 +19,10 @@ from .events import CancelAsked, Message, Migrated, Parked, Received, Redelivere
 from .instance import Instance, Intent
 from .status import Status, change
 
-SEEN_MAX: Final = 4096
-"""How many message ids an instance remembers; the oldest are forgotten first."""
+SEEN_MIN: Final = 4096
+SEEN_MAX: Final = 4608
+"""How many message ids an instance remembers: never fewer than the last so many. Above the maximum the oldest are
+forgotten together, because to find the oldest of a dict costs as much as were deleted before it."""
 
 
 class Changed(msgspec.Struct, eq=False, gc=False):
@@ -133,7 +136,8 @@ def _seen(instance: Instance, message: str) -> None:
     if message:
         instance.seen[message] = None
         if len(instance.seen) > SEEN_MAX:
-            del instance.seen[next(iter(instance.seen))]
+            for old in list(islice(instance.seen, len(instance.seen) - SEEN_MIN)):
+                del instance.seen[old]
 
 
 def _is_fork(instance: Instance, entry: Entry) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -40,8 +40,15 @@ from perdure.ports.frame import Frame
 Opened = Mapping[bytes, tuple[str, int]]
 
 
+EFFECTS: Final = "effects"
+"""The executor of effects that are defined in a manifest."""
+
+
 class Line(msgspec.Struct, frozen=True):
-    """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`."""
+    """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
+
+    `announced` has the names of the domain events that it led to; `seq` is its place in the journal.
+    """
 
     number: int
     at: datetime
@@ -52,6 +59,8 @@ class Line(msgspec.Struct, frozen=True):
     error: Failure | None = None
     opened: tuple[str, ...] = ()
     outcome: str = ""
+    announced: tuple[str, ...] = ()
+    seq: int = 0
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -137,7 +146,8 @@ def _line(entry: Entry, opened: Opened) -> Line:
     elif decision.stuck is not None:
         outcome, error = "stuck", decision.stuck.error
     led_to = tuple(in_words(effect) for effect in decision.open)
-    return Line(entry.number, when(entry.at), event, location, status, value, error, led_to, outcome)
+    facts = tuple(fact.name for fact in decision.announce)
+    return Line(entry.number, when(entry.at), event, location, status, value, error, led_to, outcome, facts, entry.seq)
 
 
 def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:
@@ -148,7 +158,7 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
 
     match event:
         case Started(first=Message(name=name, body=body)):
-            return "started", name, "", value_of(body), None
+            return "made", name, "", value_of(body), None
         case Started(input=given):
             return "started", "", "", value_of(given), None
         case Received(intent=id, receipt=receipt):
@@ -194,8 +204,18 @@ def word_of(effect: Effect) -> str:
     return {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
 
 
+def effect_of(effect: Effect) -> str:
+    """The name of an effect that is known by one, because its definition stands in a manifest; else nothing."""
+    params = effect.params if type(effect) is Wait or (type(effect) is Call and effect.executor == EFFECTS) else None
+    asked = None if params is None else decode_value(params)
+    return str(asked.get("effect", "")) if isinstance(asked, dict) else ""
+
+
 def in_words(effect: Effect) -> str:
     """What a decision asks for."""
+    name = effect_of(effect)
+    if name:
+        return f"effect {name} at {effect.location}"
     word = word_of(effect)
     attempt = f" (attempt {effect.attempt})" if type(effect) is Call and effect.attempt > 1 else ""
     return f"{word} {effect.location}{attempt}"
@@ -203,16 +223,16 @@ def in_words(effect: Effect) -> str:
 
 def _waiting(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], Frame]) -> Waiting:
     effect = intent.effect
-    due = due_of(effect)
+    due, name = due_of(effect), effect_of(effect)
     return Waiting(
-        kind=type(effect).__name__.lower(),
+        kind="effect" if name else type(effect).__name__.lower(),
         location=effect.location,
         since=when(opened_at),
         due=None if due is None else when(due),
         attempt=attempt_of(effect),
         delivery=intent.delivery,
         held=intent.held,
-        what=_what(effect),
+        what=name or _what(effect),
         once=type(effect) is Call and effect.deliveries_max == 1,
         progress=progress.get((effect.location, attempt_of(effect))),
     )

@@ -26,6 +26,7 @@ from perdure.kernel import snapshot
 from perdure.kernel.events import Address
 
 from .auditor import Violation
+from .disks import Disk
 from .faults import FATES, MILLISECOND, Faults
 from .simulation import Simulation, quiet_log
 from .workloads import WORKLOADS, Expected, Workload, verdict
@@ -125,7 +126,7 @@ def drawn(seed: int) -> tuple[Workload, tuple[str, Callable[[random.Random], Fau
     return first[seed % len(first)], PROFILES[(seed // len(first)) % len(PROFILES)]
 
 
-def simulate(seed: int, story: Callable[[str], None] | None = None) -> Verdict:
+def simulate(seed: int, story: Callable[[str], None] | None = None, disk: Disk | None = None) -> Verdict:
     """Run one world to its end."""
     dice = random.Random(seed * 7919 + 1)
     workload, (profile, make) = drawn(seed)
@@ -138,7 +139,13 @@ def simulate(seed: int, story: Callable[[str], None] | None = None) -> Verdict:
     with small_snapshots(faults.snapshots), quiet_log():
         try:
             world = Simulation(
-                workload.workflows(), seed=seed, faults=faults, slots=slots, story=story, handlers=workload.handlers
+                workload.workflows(),
+                seed=seed,
+                faults=faults,
+                slots=slots,
+                story=story,
+                handlers=workload.handlers,
+                disk=disk,
             )
             if story is not None:
                 story(f"workload {workload.name}, profile {profile}, {faults}, slots {slots}")

@@ -16,9 +16,9 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from perdure.app import gather
 from perdure.cells.bind import Bound, Catalog
@@ -39,14 +39,12 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.runtime.shard import Shard
-from perdure.stores.memory import MemoryDatabase, MemoryStore
 
 from .auditor import Auditor, Violation
 from .clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
+from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, FaultyStore
-
-T = TypeVar("T")
 
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
@@ -78,7 +76,7 @@ class Process:
             "crash": self.crash,
             "tell": tell,
         }
-        self.store = FaultyStore(MemoryStore(world.database), watcher=world.auditor, **common)
+        self.store = FaultyStore(world.disk.connect(self.life), watcher=world.auditor, **common)
         steps = {name: world.make_executor(name, slots, **common) for name, slots in world.slots.items()}
         self.effects = world.make_effects(number, steps)
         self.shard = Shard(
@@ -150,6 +148,9 @@ class Process:
 
     def published(self, instance: int) -> None:
         self.tell(f"says that instance {instance} has published something")
+
+    def committed(self, seq: int) -> None:
+        pass  # the auditor reads the journal itself
 
     def failed(self, report: Report) -> None:
         self.tell(f"says that {report.problem}")
@@ -225,7 +226,7 @@ class Simulation:
     """See the module. Without `faults` it is calm: the same code, on a clock that you advance.
 
     `workflows` may have cells among them: their world begins by itself. `handlers` perform their effects. `ours`: see
-    `Auditor`.
+    `Auditor`. `disk` is closed by whoever made it.
     """
 
     steps_max = STEPS_MAX
@@ -239,6 +240,7 @@ class Simulation:
         slots: dict[str, int | None] | None = None,
         story: Callable[[str], None] | None = None,
         ours: bool = True,
+        disk: Disk | None = None,
         handlers: Iterable[Any] = (),
     ) -> None:
         self.seed = seed
@@ -250,14 +252,14 @@ class Simulation:
         self.workflows: Workflows[Any] = Workflows(found)
         self.handlers = {handler.effect: handler for handler in handlers}
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
-        self.database = MemoryDatabase()
+        self.disk = disk if disk is not None else Disk()
+        self.database = self.disk.rows
         self.auditor = Auditor(self.database, self.workflows, self.slots, ours=ours)
         self.counts: Counter[str] = Counter()
         self.steps = 0
         self._steps_before = 0
         self.processes: list[Process] = []
         self.requests: list[Request] = []
-        self._clients = MemoryStore(self.database)
         self._spawned = 0
         self.watched = False  # a person looks after what has failed, and is not done yet
         self._coming = False
@@ -462,7 +464,7 @@ class Simulation:
         start = input_hash(event.input) if isinstance(event, Started) else None
         reuse = event.reuse if isinstance(event, Started) else ""
         row = inbox_row(self.clock.entropy(16), request.to, event, self.clock.now())
-        posted = at_once(self._clients.post(row, start=start, reuse=reuse))
+        posted = self.disk.post(row, start=start, reuse=reuse)
         self.counts["posted into the inbox"] += 1
         self.tell(f"a client posts: {request.name} to {request.to}: {posted.refused or 'taken'}")
         if not posted.refused:
@@ -511,7 +513,7 @@ class Simulation:
 
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
         row = inbox_row(self.clock.entropy(16), instance, Received(intent, receipt), self.clock.now())
-        at_once(self._clients.post(row))
+        self.disk.post(row)
 
     def send(self, to: Address, name: str, body: object, id: str) -> None:
         self.request(to, Message(name, encode(to_plain(body)), id), f"send {name}")
@@ -551,16 +553,6 @@ def quiet_log() -> Iterator[None]:
         yield
     finally:
         log.disabled = before
-
-
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing: the memory store's queries."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-    raise RuntimeError("the memory store waited for something")
 
 
 __all__ = ["Failure", "Faults", "Handle", "Simulation", "Violation"]

@@ -19,6 +19,7 @@ from perdure.cells.bind import Bound
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
 
+from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults
 from .simulation import Process, Request, Simulation
@@ -41,6 +42,7 @@ class Stage(Simulation):
         seed: int = 0,
         faults: Faults | None = None,
         story: Callable[[str], None] | None = None,
+        disk: Disk | None = None,
         handlers: Iterable[Any] = (),
     ) -> None:
         self.scripts: dict[str, Script] = {}
@@ -48,7 +50,16 @@ class Stage(Simulation):
         self.deaths: list[tuple[int, int]] = []
         self._loops: dict[int, StepLoop] = {}
         slots: dict[str, int | None] = dict.fromkeys(EXECUTORS)
-        super().__init__(workflows, seed=seed, faults=faults, slots=slots, story=story, ours=False, handlers=handlers)
+        super().__init__(
+            workflows,
+            seed=seed,
+            faults=faults,
+            slots=slots,
+            story=story,
+            ours=False,
+            disk=disk,
+            handlers=handlers,
+        )
         self._alone()
 
     # ---- workflows -------------------------------------------------------------------------------------

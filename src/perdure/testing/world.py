@@ -43,9 +43,9 @@ from perdure.stores.memory import MemoryStore
 
 from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, state_of
 from .clock import SECOND
+from .disks import at_once
 from .faults import Faults
 from .histories import write
-from .simulation import at_once
 from .stage import Stage
 from .steps import Run, Script
 
@@ -402,6 +402,11 @@ class WorldDoor:
 
     def entropy(self) -> bytes:
         return self._stage.clock.entropy(16)
+
+    async def reached(self, seq: int) -> None:
+        height = await self.queries.height()
+        if height < seq:
+            raise CallerError(f"in a world nothing happens while you wait: its journal ends with entry {height}")
 
     def changes(self, instance: int) -> AsyncGenerator[None, None]:
         raise CallerError("in a world nothing changes while you wait: look, advance(...), and look again")
