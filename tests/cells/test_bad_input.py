@@ -181,7 +181,7 @@ def data() -> dict[str, Any]:
                 "state": {"ref": "com.acme/Order@1"},
                 "event": {"ref": "com.acme/Placed@1"},
                 "effects": ["payment/charge@1"],
-                "impl": "tests.cells.shop:order",
+                "impl": "tests.cells.test_data:note",
                 "key": "text",
             }
         },
