@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,10 @@ class Live:
         await settled
 
     async def until(self, cell: Any, key: object, state: Any) -> None:
-        """Wait until a cell has this state."""
+        """Wait until a cell has this state, or one of which this is true."""
+        good: Callable[[Any], bool] = state if callable(state) else lambda found: bool(found == state)
         async with asyncio.timeout(20):
-            while await self.state(cell, key) != state:
+            while not good(await self.state(cell, key)):  # noqa: ASYNC110  # what it waits for is done by handlers
                 await asyncio.sleep(0.001)
 
     async def state(self, cell: Any, key: object = "") -> Any:

@@ -46,19 +46,10 @@ async def test_1_000_cells_with_concurrent_receipts_never_cross(stage):
         dice.shuffle(waiting)
         for _, turn in waiting:
             turn.set_result(None)
-        last = waiting[-1][0]
-        await live.until(asker, last, Order("paid", [f"{last} {last}"] * 2))
-        async with asyncio.timeout(60):
-            while await unanswered(live):
-                await asyncio.sleep(0.001)
 
         for n in range(CELLS):
             key = f"o-{n}"
-            assert await live.state(asker, key) == Order("paid", [f"{key} {key}"] * 2)
-
-
-async def unanswered(live) -> list[object]:
-    return list(await live.engine.instances(workflow="com.acme/asker", status="running"))
+            await live.until(asker, key, Order("paid", [f"{key} {key}"] * 2))
 
 
 async def test_cells_take_turns(stage):

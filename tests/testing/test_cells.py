@@ -263,7 +263,7 @@ def test_a_reducer_is_called_by_itself():
 
 
 def test_a_receipt_leads_to_events_and_the_end_of_the_cell():
-    receipt = ReceiptOf(effect=Charge, status="ok", value=Charge.Receipt("a-1"))
+    receipt: ReceiptOf[Charge] = ReceiptOf(effect=Charge, status="ok", value=Charge.Receipt("a-1"))
 
     state, events, effects = reduce(order, Order(), receipt, key="o-1")
 

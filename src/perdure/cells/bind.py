@@ -228,9 +228,10 @@ def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterabl
             newest[workflow] = cell
     current = [cell for cell in cells if cell in newest.values()]
     bound = Bound(define(*current, events=events, routing=routing), {cell.name: cell for cell in current})
+    taken = [event for cell in cells for event in cell.events.values()]
     for cell in cells:
         if cell not in current:
-            alone = define(cell, events=events)
+            alone = define(cell, events=[*events, *taken])  # it may emit what others take
             bound.earlier.append(Definition(alone, alone.cells[cell.name], cell))
     return bound
 

@@ -226,8 +226,8 @@ class Emission:
         self.asked: dict[bytes, Asked] = {}
         self.publish: tuple[tuple[str, bytes], ...] = ()
 
-    def add(self, given: Any) -> None:
-        request = given if isinstance(given, Request) else Request(given)
+    def add(self, wanted: Any) -> None:
+        request = wanted if isinstance(wanted, Request) else Request(wanted)
         name = named(request.effect)
         effect = self._definition.effects.get(name)
         if effect is None:

@@ -23,6 +23,7 @@ from perdure.kernel.receipt import Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.status import TERMINAL
 
+from .simulation import Simulation
 from .stage import Stage
 from .steps import OpenEffects
 
@@ -214,14 +215,14 @@ def _executor(stage: Stage) -> OpenEffects:
     return owner.effects
 
 
-def state_of(stage: Stage, definition: Definition, key: object) -> Any:
+def state_of(world: Simulation, cell: str, key: object = "") -> Any:
     """The state of a cell, by the journal alone; None: there is no cell."""
-    id = stage.database.names.get((definition.name, key_text(key) or ""))
-    head = None if id is None else stage.database.heads[id]
+    id = world.database.names.get((cell.partition("@")[0], key_text(key) or ""))
+    head = None if id is None else world.database.heads[id]
     if head is None or head.status in TERMINAL:
         return None
-    workflow = stage.workflows.of(head.workflow, head.version)
+    workflow = world.workflows.of(head.workflow, head.version)
     assert isinstance(workflow, Definition)
-    machine = rebuild(fold(Address(head.workflow, head.key), None, stage.database.histories[head.id]), workflow)
+    machine = rebuild(fold(Address(head.workflow, head.key), None, world.database.histories[head.id]), workflow)
     assert isinstance(machine, CellMachine)
     return workflow.state.build(decode(machine.state)) if machine.state else None

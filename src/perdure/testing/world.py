@@ -190,8 +190,7 @@ class World:
 
         It is rebuilt from the journal: a reducer that decides otherwise by now is a `Divergence`.
         """
-        definition = self._definition(cell)
-        return state_of(self._stage, definition, key)
+        return state_of(self._stage, self._definition(cell).name, key)
 
     def pull_effects(self) -> list[OpenEffect]:
         """The effects that wait for an answer: those without a handler, and those answered outside. Each is there until
