@@ -184,7 +184,7 @@ def test_a_cell_is_not_started_and_does_not_go_back():
             lambda: engine.handle(order, "o-2").send("x"),
             lambda: engine.start("com.acme/order", order_id="o-2"),
         ):
-            with pytest.raises(perdure.CallerError, match="com.acme/order is a cell"):
+            with pytest.raises(perdure.CallerError, match=r"com\.acme/order is a cell"):
                 await ask()
         await engine.state(order, at_least=5)
         assert await engine.state(order, "o-1") == Order("paid", "auth-o-1")

@@ -92,6 +92,8 @@ class Story:
 
     def _happened(self, number: int, event: Event) -> None:
         match event:
+            case Started(first=Message(name=name, body=body)):
+                self._add("message", name, Fact(number, value=body))
             case Started(input=given):
                 self._add("input", "", Fact(number, value=given))
             case Received(intent=id, receipt=receipt):
@@ -115,8 +117,9 @@ class Story:
         self._kept = heard if decision.stuck is not None and decision.stuck.kept else None
         for id in decision.withdraw:
             self._close(id, Fact(number, _reason(self._open[id], heard)))
-        for effect in decision.open:
-            self._open[self.state.intent_id(effect)] = effect
+        ids = decision.ids or tuple([self.state.intent_id(effect) for effect in decision.open])
+        for id, effect in zip(ids, decision.open, strict=True):
+            self._open[id] = effect
             self.facts[_place(effect)] = Fact(number, "open")
             for what, given in _given(effect):
                 self.facts[Place(what, effect.location, attempt_of(effect))] = Fact(number, value=given)
@@ -126,6 +129,8 @@ class Story:
             self._add(kind, location, Fact(number, version))
         for name, value in decision.publish:
             self._add("published", name, Fact(number, value=value))
+        for fact in decision.announce:
+            self._add("announced", fact.name, Fact(number, value=fact.body))
         for send in decision.send:
             self._add("send", send.name, Fact(number, value=send.body))
         for _, value in decision.respond:

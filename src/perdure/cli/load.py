@@ -19,7 +19,7 @@ def load(target: str) -> tuple[Any, list[Any]]:
     module_name, found, name = target.partition(":")
     if not (module_name and found and name):
         raise Stopped(f"{target!r} names no flow; write MODULE:FLOW, for example shop:order")
-    module = _module(module_name)
+    module = module_of(module_name)
     workflows = _workflows(module)
     flow = _attribute(module, name, workflows)
     if not _is_workflow(flow):
@@ -32,13 +32,13 @@ def load_all(target: str) -> list[Any]:
     """The flow that is named, or every workflow of the module if it is named alone."""
     if ":" in target:
         return [load(target)[0]]
-    workflows = list({id(each): each for each in _workflows(_module(target)).values()}.values())
+    workflows = list({id(each): each for each in _workflows(module_of(target)).values()}.values())
     if not workflows:
         raise Stopped(f"{target} has no flows; put @perdure.flow above an async def")
     return workflows
 
 
-def _module(name: str) -> ModuleType:
+def module_of(name: str) -> ModuleType:
     directory = os.getcwd()
     if name.endswith(".py"):
         directory, file = os.path.split(os.path.abspath(name))
