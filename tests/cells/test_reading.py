@@ -43,6 +43,7 @@ def test_the_state_at_an_entry_is_that_of_the_cell_that_there_was():
     async def story(engine: perdure.Engine) -> list[Any]:
         await one_paid_order(engine)
         await engine.send(OrderCancelled("o-1"))  # entries 6 and 7: deleted
+        await engine.state(order, at_least=7)
         await engine.send(OrderCreated("o-1", 2000))  # 8 and 9, refused in 10
         await engine.state(order, at_least=10)
         return [await engine.state(order, "o-1", at=entry) for entry in range(11)]

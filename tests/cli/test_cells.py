@@ -101,6 +101,7 @@ def test_cells_tail_follows_what_comes(shop):
 
         async with perdure.open(shop.db, workflows=[code.order, code.total], handlers=[code.charge]) as engine:
             await engine.send(code.OrderCancelled("o-2"))
+            await engine.state(code.order, at_least=12)
             await engine.send(code.OrderCreated("o-2", 2000))
             await engine.state(code.order, at_least=15)
 

@@ -16,7 +16,7 @@ from ...world import bound_of
 
 
 @define("manifest check", db="none")
-@click.argument("target", metavar="FILE|MODULE[:NAME]")
+@click.argument("target", metavar="MODULE[:NAME]|FILE")
 def command(console: Console, target: str) -> None:
     """FILE ends in .json, .yaml or .yml; its reducers are imported from the current directory, and must agree with it.
     Exit code 1 if something is wrong, with the place.
