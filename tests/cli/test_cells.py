@@ -290,6 +290,27 @@ def test_why_tells_of_a_receipt_that_is_waited_for_and_of_a_cell_that_is_no_more
     assert "makes it anew" in shop.perdure("why", "o-7").stdout
 
 
+def test_the_world_itself_is_neither_started_nor_cancelled_nor_told_what_rules_it(shop):
+    for words in (["start", "sys/world"], ["cancel", "sys/world/main"], ["send", "sys/world/main", "sys/apply", "{}"]):
+        result = shop.perdure(*words)
+        assert result.exit_code == 2 and "takes the events of cells" in result.stderr, words
+
+
+def test_cells_are_replayed_on_new_code(shop):
+    assert shop.json("replay", "--against", "shop")["safe"] == 4
+    assert shop.json("replay", "--against", "shop:order")["safe"] == 3
+
+    code = Path("shop.py").read_text()
+    Path("later.py").write_text(code.replace('Order("failed")', 'Order("paid")'))
+    unsafe = shop.json("replay", "--against", "later", exit=1)["unsafe"]
+
+    assert {each["id"] for each in unsafe} >= {"com.acme/order/o-2"}
+
+
+def test_a_cell_is_not_run(shop):
+    assert "shop:order is a cell, not a flow" in shop.perdure("run", "shop:order").stderr
+
+
 def test_what_a_cell_does_not_do_is_refused(shop):
     for words in (["send", "o-1", "x"], ["rewind", "o-1", "charge/~1#1"], ["wake", "o-1"], ["start", "com.acme/order"]):
         result = shop.perdure(*words)

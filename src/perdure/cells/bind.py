@@ -102,7 +102,7 @@ class Definition:
 
     def fact(self, event: Any) -> tuple[str, bytes]:
         """The name and the canonical bytes of an event that the reducer emits."""
-        return encode_event(event, self._facts, self.cell.name)
+        return encode_event(event, self._facts, f"the manifest of {self.cell.name}")
 
     def reduce(self, state: Any, event: Any, context: Any) -> Any:
         return self._reducer(state, event, context) if self.cell.context else self._reducer(state, event)

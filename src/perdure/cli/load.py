@@ -23,7 +23,9 @@ def load(target: str) -> tuple[Any, list[Any]]:
     workflows = _workflows(module)
     flow = _attribute(module, name, workflows)
     if not _is_workflow(flow):
-        advice = "" if type(flow).__name__ == "StepFunction" else "; put @perdure.flow above it"
+        advice = {"StepFunction": "", "Cell": "; the first event that is routed to it makes it: perdure.open(...)"}.get(
+            type(flow).__name__, "; put @perdure.flow above it"
+        )
         raise Stopped(f"{target} is {_kind(flow)}, not a flow{advice}{_choice(module, workflows)}")
     return flow, list({id(each): each for each in (flow, *workflows.values())}.values())
 
@@ -32,10 +34,15 @@ def load_all(target: str) -> list[Any]:
     """The flow that is named, or every workflow of the module if it is named alone."""
     if ":" in target:
         return [load(target)[0]]
-    workflows = list({id(each): each for each in _workflows(module_of(target)).values()}.values())
+    workflows = flows_of(target)
     if not workflows:
         raise Stopped(f"{target} has no flows; put @perdure.flow above an async def")
     return workflows
+
+
+def flows_of(module: str) -> list[Any]:
+    """Every workflow of a module, cells left out: they are defined together."""
+    return list({id(each): each for each in _workflows(module_of(module)).values()}.values())
 
 
 def module_of(name: str) -> ModuleType:
@@ -118,6 +125,7 @@ def _kind(value: Any) -> str:
     return {
         "function": "a plain function",
         "StepFunction": "a step",
+        "Cell": "a cell",
         "module": "a module",
         "type": "a class",
     }.get(kind, f"a value of type {kind}")

@@ -79,23 +79,28 @@ def current_directory_first() -> None:
 
 
 def _of_module(target: str) -> Bound:
+    found = world_in(target)
+    if found is None:
+        raise Stopped(f"{target} has no cells; put @perdure.cell(...) above a reducer")
+    return found
+
+
+def world_in(target: str) -> Bound | None:
+    """The world of a module's cells, or of what is named in it; None: it has none."""
     from perdure.cells.author import Cell
     from perdure.cells.bind import Bound, manifest
 
     name, colon, attribute = target.partition(":")
     with redirect_stdout(sys.stderr):
-        module = module_of(name)
-        found: dict[str, Any] = vars(module)
+        found: dict[str, Any] = vars(module_of(name))
         if colon:
             if attribute not in found:
                 raise Stopped(f"{name} has no {attribute!r}")
             found = {attribute: found[attribute]}
-        worlds = [value for value in found.values() if isinstance(value, Bound)]
+        worlds = list({id(value): value for value in found.values() if isinstance(value, Bound)}.values())
         cells = list({id(value): value for value in found.values() if isinstance(value, Cell)}.values())
         if len(worlds) > 1:
             raise Stopped(f"{name} has {len(worlds)} manifests; name one of them: {name}:NAME")
         if worlds:
             return worlds[0]
-        if not cells:
-            raise Stopped(f"{target} has no cells; put @perdure.cell(...) above a reducer")
-        return manifest(*cells)
+        return manifest(*cells) if cells else None

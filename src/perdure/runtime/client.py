@@ -585,6 +585,7 @@ class Handle(Generic[R]):
 
         `undo`: completed steps that have an `undo` are undone, the last one first.
         """
+        _refuse_world(self.workflow)
         await self._door.put(self._to(), CancelAsked(_checked_text(reason or " ", "a reason").strip(), undo=undo))
 
     async def retry(self) -> None:
@@ -772,10 +773,16 @@ class Handle(Generic[R]):
         return self._instance
 
 
+def _refuse_world(workflow: str) -> None:
+    if workflow == WORLD.workflow:
+        raise CallerError(f"{WORLD} takes the events of cells: client.send(event), or `perdure cells send`; no more")
+
+
 async def _refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
     """For what is done with other instances only."""
     if "/" not in workflow:
         return  # the name of a cell has a namespace
+    _refuse_world(workflow)
     world = await queries.head(WORLD)
     data = None if world is None else await queries.published(world.id, MANIFEST)
     if workflow in decode_manifest(data).versions:
