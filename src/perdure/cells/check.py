@@ -49,7 +49,8 @@ def _check_cell(manifest: Manifest, cell: CellDef, path: str) -> None:
         raise BadManifest("key-type", f"{path}.key", text)
     module, colon, function = cell.impl.partition(":")
     if not colon or not all(part.isidentifier() for part in [*module.split("."), *function.split(".")]):
-        text = f"the only runtime is Python: module:function, found {cell.impl!r}"
+        hint = "; a cell stands at the top of its module, where it can be imported" if "<locals>" in function else ""
+        text = f"the only runtime is Python: module:function, found {cell.impl!r}{hint}"
         raise BadManifest("unsupported-runtime", f"{path}.impl", text)
 
 

@@ -309,8 +309,10 @@ class Client:
         heads = await self._door.queries.heads(Filter(address.workflow, key=address.key, before=before, limit=1))
         if not heads:
             return None
-        rows = await self._door.queries.history(heads[0].id)
-        return Record(heads[0], None, tuple([row for row in rows if row.seq <= at]))
+        record = await self._door.queries.record(heads[0].id)
+        if record is None or record.snapshot is None or record.snapshot.seq > at:
+            record = Record(heads[0], None, tuple(await self._door.queries.history(heads[0].id)))
+        return Record(heads[0], record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
 
     async def _state(self, record: Record | None) -> Any:
         if record is None or (not record.rows and record.snapshot is None):
