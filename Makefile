@@ -3,13 +3,14 @@
 PYTHON ?= python3
 SEEDS ?= 2000
 CHECK_SEEDS ?= 200
+VALUES ?= 1000000
 
 BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help .venv venv demo test check sim bench bench-quick fmt clean
+.PHONY: help .venv venv demo test check sim fuzz bench bench-quick fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +43,9 @@ check: $(READY) ## format, lint, layers, types, tests and a short simulation
 
 sim: $(READY) ## simulate SEEDS worlds full of crashes (default 2000)
 	$(BIN)/python -m perdure.testing.sim --seeds $(SEEDS)
+
+fuzz: $(READY) ## check VALUES values of each type of cells (default 1000000)
+	$(BIN)/python -m tests.codec.fuzz --values $(VALUES)
 
 bench: $(READY) ## measure speed, and write bench/RESULTS.md
 	$(BIN)/python -m bench

@@ -1,9 +1,13 @@
-"""What all tests share: an `async def` test is run on a loop of its own."""
+"""What all tests share: an `async def` test is run on a loop of its own, and no example is held to a time."""
 
 import asyncio
 import inspect
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("perdure", deadline=None)
+settings.load_profile("perdure")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perdure.executors.info import step_info
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
+    from perdure.governance import Governance
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
@@ -33,6 +34,7 @@ _HOME = {
     "perdure.executors.info": ("step_info",),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
+    "perdure.governance": ("Governance",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -56,6 +58,7 @@ __all__ = [  # noqa: PLE0604
     "Failed",
     "Flow",
     "Frame",
+    "Governance",
     "Handle",
     "Hash",
     "Nat",

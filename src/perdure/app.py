@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -26,7 +27,7 @@ from perdure.flows.author import Flow
 from perdure.flows.loop import Enclosure
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
-from perdure.kernel.manifest import DEFINITIONS, WORLD
+from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
 from perdure.kernel.workflows import Workflows
 from perdure.ports.executor import Executor
 from perdure.ports.store import Queries, Store
@@ -35,6 +36,8 @@ from perdure.runtime.client import Client, Startable
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor, RemoteDoor
 from perdure.runtime.shard import Shard
+
+log = logging.getLogger("perdure")
 
 
 class Engine(Client):
@@ -105,9 +108,9 @@ async def open(
         shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
         await settled
         engine = Engine(door, shard, cast(Workflows[Startable[Any]], known))
-        if world is not None:
-            await _begin_world(engine, door, world)
         try:
+            if world is not None:
+                await _begin_world(engine, door, world)
             with collector.seldom():
                 yield engine
         finally:
@@ -222,19 +225,30 @@ async def _begin_world(engine: Engine, door: LocalDoor, world: Bound) -> None:
         await door.put(WORLD, started)
         return
     now = await engine.queries.published(head.id, DEFINITIONS)
-    if now is not None and now != world.manifest.bytes:
+    if now is None or now == world.manifest.bytes:
+        return
+    in_force = decode_manifest(await engine.queries.published(head.id, MANIFEST))
+    if all(engine._workflows.exactly(name, version) is not None for name, version in in_force.versions.items()):
+        log.info("the manifest in force is %s, the code has %s too", digest(now)[:19], world.manifest.hash[:19])
+    else:
         raise ManifestChanged(digest(now), world.manifest.hash)
 
 
 def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:
     known = {handler.effect for handler in handlers}
-    for cell in world.cells:
+    for cell in [*world.cells, *world.earlier]:
         for effect in cell.effects.values():
             if effect.performed and effect.definition.name not in known:
                 raise NoHandler(effect.definition.name, cell.cell.name)
 
 
 def _registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], Bound | None]:
+    found, world = gather(workflows)
+    return Workflows(found), world
+
+
+def gather(workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
+    """All that the kernel runs of what was given, and the world that its cells are."""
     if hasattr(workflows, "machine") or isinstance(workflows, str):
         raise CallerError(f"workflows is a list of workflows, found {workflows!r}: write workflows=[...]")
     given = list(workflows)
@@ -249,8 +263,8 @@ def _registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], Bound | 
         if not hasattr(workflow, "machine") or not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
     for world in worlds:
-        found += [WorldWorkflow(), *world.cells]
-    return Workflows(found), worlds[0] if worlds else None
+        found += [WorldWorkflow(), *world.cells, *world.earlier]
+    return found, worlds[0] if worlds else None
 
 
 def _open_store(url: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> Store:

@@ -11,12 +11,16 @@ from collections.abc import Iterable
 from typing import Any
 
 __all__ = [
+    "AddressRefused",
     "AskTimeout",
     "AuthorError",
     "BadCall",
     "BadDecision",
     "BadDefinition",
+    "BadKey",
     "BadManifest",
+    "BadRequest",
+    "BadSignature",
     "CallerError",
     "CannotOpen",
     "ChildFailed",
@@ -51,6 +55,7 @@ __all__ = [
     "NotDurable",
     "NotInStep",
     "NotInThisProcess",
+    "NotInstalled",
     "NotPlain",
     "NotStuck",
     "NotYet",
@@ -60,9 +65,16 @@ __all__ = [
     "RaceFailed",
     "ReceiveTimeout",
     "RepeatedName",
+    "RequestFailed",
+    "RequestTimeout",
+    "ResponseTooLarge",
     "ResultTimeout",
     "RollBack",
+    "RuleRefused",
     "SchemaMismatch",
+    "SecretChanged",
+    "SecretMissing",
+    "StalePatch",
     "StepFailed",
     "StepTimeout",
     "StillRunning",
@@ -278,6 +290,42 @@ class NoHandler(CallerError):
             f"the cell {self.cell} declares the effect {self.effect}, and no handler performs it: "
             "perdure.open(..., handlers=[...]), or lenient=True to start without"
         )
+
+
+class RuleRefused(CallerError):
+    """The world refuses what was asked of its manifest.
+
+    `code` says why: unknown-proposal, wrong-state, stale-patch, shadow-failed, blocked, migrating, no-migration,
+    no-code, unknown-mode, or the code of a `BadManifest`. The manifest in force is what it was.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.code})"
+
+
+class StalePatch(CallerError):
+    """A patch was made for another manifest than the one in force.
+
+    `path` names the change, `expected` the hash that it replaces, `found` the hash that is there now. Nothing was
+    changed: make the patch again.
+    """
+
+    def __init__(self, path: str, name: str, expected: str, found: str) -> None:
+        super().__init__(path, name, expected, found)
+        self.path = path
+        self.name = name
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        now = f"is {self.found[:19]} now" if self.found else "is not there now"
+        then = f"replaces {self.expected[:19]}" if self.expected else "adds it"
+        return f"{self.path}: the patch {then}, and {self.name} {now}: make the patch again"
 
 
 class UnknownEvent(CallerError):
@@ -752,6 +800,156 @@ class StoreFailed(StoreError):
     What was acknowledged before is safe. Whether the call that met this error was recorded is not known: repeat it
     with the same key or id, which is harmless.
     """
+
+
+# ---- the outside: requests, signed receipts, secrets (perdure.executors) -------------------------------------------
+
+
+class NotInstalled(CallerError):
+    """This needs a package that is not installed. The text has the command that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(what, extra)
+        self.what = what
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f"{self.what} needs a package that is not installed: pip install 'perdure[{self.extra}]'"
+
+
+class BadRequest(CallerError):
+    """This is not a request that can be made. Nothing was sent.
+
+    `part` is what is wrong with it (method, url, header, body), `reason` says why. The text never has the value of a
+    header, nor the query of a url: they may be secrets.
+    """
+
+    def __init__(self, part: str, reason: str) -> None:
+        super().__init__(part, reason)
+        self.part = part
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.reason}"
+
+
+class AddressRefused(CallerError):
+    """A request would have gone to an address that is not public. Nothing was sent there.
+
+    `host` is what the url or the redirect names, `address` where it leads, `rule` why it is refused. A request must
+    not reach what only this machine may reach: its own services, its network, the keys that its platform
+    hands out. If it is meant, the operator allows the address, its network, or the host.
+    """
+
+    def __init__(self, host: str, address: str, rule: str) -> None:
+        super().__init__(host, address, rule)
+        self.host = host
+        self.address = address
+        self.rule = rule
+
+    def __str__(self) -> str:
+        leads = "" if self.host == self.address else f" leads to {self.address}, which"
+        either = f'"{self.host}"' if self.host == self.address else f'"{self.host}" or "{self.address}"'
+        return f"{self.host}{leads} is refused ({self.rule}); if it is meant, the operator allows it: {either}"
+
+
+class RequestFailed(PerdureError):
+    """A request got no answer: no such host, no connection, no trust in its certificate, or no sense in what came.
+
+    `url` is without its query, `reason` says what happened. `sent` is False if the other side cannot have seen the
+    request: then it is safe to try again. Otherwise it may have taken effect.
+    """
+
+    def __init__(self, url: str, reason: str, sent: bool) -> None:
+        super().__init__(url, reason, sent)
+        self.url = url
+        self.reason = reason
+        self.sent = sent
+
+    def __str__(self) -> str:
+        seen = "it may have taken effect" if self.sent else "nothing was sent"
+        return f"{self.url}: {self.reason}; {seen}"
+
+
+class RequestTimeout(RequestFailed, TimeoutError):
+    """A request was cut because it took longer than its timeout, all of it: name, connection, answer and redirects."""
+
+
+class ResponseTooLarge(PerdureError):
+    """The answer to a request is larger than the limit. It was cut; the request may have taken effect.
+
+    Ask for less, or raise the limit. `status` is that of the answer, `limit` a number of bytes.
+    """
+
+    def __init__(self, url: str, status: int, limit: int) -> None:
+        super().__init__(url, status, limit)
+        self.url = url
+        self.status = status
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"{self.url}: the answer (status {self.status}) has more than {self.limit:,} bytes, and was cut"
+
+
+class BadKey(CallerError):
+    """This is not a key that can sign or verify. `key` is its id; the text never has any of the key itself."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(key, reason)
+        self.key = key
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"key {self.key}: {self.reason}"
+
+
+class BadSignature(PerdureError):
+    """A receipt is not signed as its executor would sign it. It was refused, and changes nothing.
+
+    `reason` is missing, unknown key, wrong algorithm or mismatch; `executor` and `intent` say whose receipt it claims
+    to be, `key` the id of the key that it names. An unknown key: the keyring lacks it, or it was retired. A mismatch:
+    the receipt was changed on its way, or was never signed with this key.
+    """
+
+    def __init__(self, reason: str, executor: str, intent: str, key: str = "") -> None:
+        super().__init__(reason, executor, intent, key)
+        self.reason = reason
+        self.executor = executor
+        self.intent = intent
+        self.key = key
+
+    def __str__(self) -> str:
+        named = f", key {self.key!a:.80}" if self.key else ""
+        return (
+            f"the signature of a receipt is refused ({self.reason}{named}): "
+            f"executor {self.executor}, intent {self.intent}"
+        )
+
+
+class SecretMissing(CallerError):
+    """There is no secret of this name. Nothing was done. `looked` says where it was looked for."""
+
+    def __init__(self, name: str, looked: str) -> None:
+        super().__init__(name, looked)
+        self.name = name
+        self.looked = looked
+
+    def __str__(self) -> str:
+        return f"there is no secret {self.name!a}: {self.looked}"
+
+
+class SecretChanged(CallerError):
+    """The secret is not the one that was meant: its digest is another than the reference has. Nothing was done.
+
+    Put the old value back, or make a new reference, with the digest of the new value or without one.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"the secret {self.name!a} is not the one that its reference names: another digest"
 
 
 # ---- testing workflows (perdure.testing) ---------------------------------------------------------------------------

@@ -1,26 +1,25 @@
-"""A world of cells that tests share: an order that is charged, as classes; and `plain_order`, as a plain function."""
-
-from typing import Any, Literal
+"""The world that most tests of cells run: orders that are paid by somebody outside, and a book of what was paid."""
 
 import perdure
+from perdure import Next, ReceiptOf, Rejected
 
 
-class OrderCreated(perdure.Record, name="com.acme/OrderCreated@1"):
-    order_id: str
-    cents: perdure.Nat
+class Placed(perdure.Record, name="com.acme/Placed@1"):
+    order: str
+    cents: perdure.Nat = 1
 
 
-class OrderCancelled(perdure.Record, name="com.acme/OrderCancelled@1"):
-    order_id: str
+class Dropped(perdure.Record, name="com.acme/Dropped@1"):
+    order: str
 
 
-class OrderPaid(perdure.Record, name="com.acme/OrderPaid@1"):
-    order_id: str
-    cents: perdure.Nat
+class Paid(perdure.Record, name="com.acme/Paid@1"):
+    order: str
+    auth: str
 
 
-class Charge(perdure.Effect, name="payment/charge@1"):
-    order_id: str
+class Charge(perdure.Effect, name="payment/charge@1", outside="bank"):
+    order: str
     cents: perdure.Nat
 
     class Receipt(perdure.Record):
@@ -28,62 +27,32 @@ class Charge(perdure.Effect, name="payment/charge@1"):
 
 
 class Order(perdure.Record, name="com.acme/Order@1"):
-    pc: Literal["charging", "paid", "failed"]
-    auth: str | None = None
+    status: str = "charging"
+    auths: list[str] = []  # noqa: RUF012  # a struct copies it
 
 
-class Total(perdure.Record, name="com.acme/Total@1"):
-    cents: perdure.Nat
-
-
-@perdure.cell("com.acme/order@1", key="order_id", effects=[Charge])
+@perdure.cell("com.acme/order@1", key="order", effects=[Charge])
 def order(
-    state: Order | None, event: OrderCreated | OrderCancelled | perdure.ReceiptOf[Charge], ctx: perdure.CellContext
-) -> perdure.Next:
+    state: Order | None, event: Placed | Dropped | ReceiptOf[Charge] | Rejected, ctx: perdure.CellContext
+) -> Next:
+    before = state or Order()
     match event:
-        case OrderCreated(cents=13):
-            raise ValueError("thirteen brings bad luck")
-        case OrderCreated():
-            return perdure.Next(Order("charging"), effects=[Charge(event.order_id, event.cents)])
-        case OrderCancelled():
-            return perdure.Next(None)
-        case perdure.ReceiptOf(ok=True):
-            paid = OrderPaid(event.params.order_id, event.params.cents)
-            return perdure.Next(Order("paid", event.value.auth), events=[paid])
-        case _:
-            return perdure.Next(Order("failed"))
+        case Placed():
+            return Next(Order("charging", before.auths), effects=[Charge(event.order, event.cents)])
+        case Dropped():
+            return Next(None)
+        case ReceiptOf(ok=True):
+            return Next(Order("paid", [*before.auths, event.value.auth]), events=[Paid(ctx.key, event.value.auth)])
+        case ReceiptOf():
+            return Next(Order(event.status, before.auths))
+        case Rejected():
+            return Next(Order(f"rejected {event.code} {event.payload_size}", before.auths))
 
 
-@perdure.cell("com.acme/total@1", effects=[])
-def total(state: Total | None, event: OrderPaid) -> perdure.Next:
-    return perdure.Next(Total((state.cents if state else 0) + event.cents))
+class Book(perdure.Record, name="com.acme/Book@1"):
+    paid: list[str] = []  # noqa: RUF012  # a struct copies it
 
 
-@perdure.effect_handler(Charge)
-async def charge(params: Charge, call: perdure.Call) -> Charge.Receipt:
-    if params.cents > 1000:
-        raise perdure.Fatal("card declined")
-    return Charge.Receipt(f"auth-{params.order_id}")
-
-
-def plain_order(state: Any, event: Any, ctx: perdure.CellContext) -> perdure.Next:
-    """The same with plain data: no classes."""
-    match event:
-        case perdure.Datum("com.acme/OrderCreated@1", {"order_id": id, "cents": cents}):
-            wanted = perdure.Datum("payment/charge@1", {"order_id": id, "cents": cents})
-            return perdure.Next({"pc": {"$tag": "charging", "$value": None}, "auth": None}, effects=[wanted])
-        case perdure.ReceiptOf(effect="payment/charge@1", ok=True):
-            paid = perdure.Datum("com.acme/OrderPaid@1", event.params)
-            state = {"pc": {"$tag": "paid", "$value": None}, "auth": event.value["auth"]}
-            return perdure.Next(state, events=[paid])
-        case _:
-            return perdure.Next(None)
-
-
-def plain_total(state: Any, event: perdure.Datum) -> perdure.Next:
-    return perdure.Next({"cents": (state["cents"] if state else 0) + event.value["cents"]})
-
-
-@perdure.effect_handler("payment/charge@1")
-def plain_charge(params: dict[str, Any], call: perdure.Call) -> dict[str, Any]:
-    return {"auth": f"auth-{params['order_id']}"}
+@perdure.cell("com.acme/book@1", effects=[])
+def book(state: Book | None, event: Paid) -> Next:
+    return Next(Book([*(state.paid if state else []), event.order]))

@@ -8,7 +8,7 @@ import pytest
 import perdure
 from perdure.cells.load import from_json, from_yaml, to_json, to_yaml
 from perdure.runtime.history import Line
-from tests.cells import shop
+from tests.cells import till as shop
 
 WORLD = """
 schemas:
@@ -33,19 +33,19 @@ cells:
         OrderCancelled: {ref: com.acme/OrderCancelled@1}
     key: text
     effects: [payment/charge@1]
-    impl: tests.cells.shop:order
+    impl: tests.cells.till:order
   com.acme/total@1:
     state: {ref: com.acme/Total@1}
     event: {ref: com.acme/OrderPaid@1}
     effects: []
     context: false
-    impl: tests.cells.shop:total
+    impl: tests.cells.till:total
 routing:
   - {event: com.acme/OrderCreated@1, cell: com.acme/order@1, key_field: order_id}
   - {event: com.acme/OrderCancelled@1, cell: com.acme/order@1, key_field: order_id}
   - {event: com.acme/OrderPaid@1, cell: com.acme/total@1}
 """
-PLAIN = WORLD.replace("shop:order", "shop:plain_order").replace("shop:total", "shop:plain_total")
+PLAIN = WORLD.replace("till:order", "till:plain_order").replace("till:total", "till:plain_total")
 
 
 def test_one_world_in_python_json_and_yaml_is_one_manifest(tmp_path):
@@ -118,9 +118,9 @@ def test_a_file_that_cannot_be_read_is_told_so(tmp_path):
 @pytest.mark.parametrize(
     ("change", "code", "what"),
     [
-        (("shop:order", "shopp:order"), "unknown-module", "cannot be imported"),
-        (("shop:order", "shop:ordr"), "unknown-module", "has no function 'ordr'"),
-        (("shop:order", "shop:total"), "code-mismatch", "this is the cell com.acme/total@1 in the code"),
+        (("till:order", "tilll:order"), "unknown-module", "cannot be imported"),
+        (("till:order", "till:ordr"), "unknown-module", "has no function 'ordr'"),
+        (("till:order", "till:total"), "code-mismatch", "this is the cell com.acme/total@1 in the code"),
         (("pc: {variant: {charging: unit, ", "pc: {variant: {"), "code-mismatch", ".pc.variant.charging"),
         (("receipt: {record: {auth: text}}", "once: true"), "code-mismatch", "$.effects['payment/charge@1'].receipt"),
         (("context: false\n", "\n"), "code-mismatch", "$.cells['com.acme/total@1'].context"),

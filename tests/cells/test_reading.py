@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from perdure.kernel.events import Address
-from tests.cells.shop import Charge, Order, OrderCancelled, OrderCreated, Total, charge, order, total
+from tests.cells.till import Charge, Order, OrderCancelled, OrderCreated, Total, charge, order, total
 
 
 class Word(perdure.Record, name="a/Word@1"):

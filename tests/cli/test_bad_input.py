@@ -31,12 +31,18 @@ async def charge() -> str:
 
 
 @perdure.flow
+async def branches(ctx: perdure.Context) -> None:
+    await ctx.join("j", {name: lambda: ctx.step("s", charge) for name in ("left", "right")})
+    await ctx.receive("go")
+
+
+@perdure.flow
 async def refunding(ctx: perdure.Context) -> None:
     await charge()
     raise KeyError("nobody wants it")
 """
 
-TABLES = ("journal", "instances", "inbox", "open_work", "published", "snapshots", "blobs")
+TABLES = ("journal", "instances", "inbox", "open_work", "published", "snapshots", "large_bodies", "blobs")
 
 
 class Case(NamedTuple):
@@ -155,6 +161,62 @@ CASES = {
         3,
         ("fragile/x is not stuck at 'elsewhere'", "its code stopped", "retry or cancel it"),
     ),
+    "unknown key: rewind": unknown_instance("rewind", "nobody", "charge"),
+    "unknown key: fork": unknown_instance("fork", "nobody", "charge"),
+    "unknown key: export": unknown_instance("export", "nobody"),
+    "unknown key: debug": unknown_instance("debug", "nobody", "--against", "flows"),
+    "unknown key: diff": unknown_instance("diff", "order/done", "nobody"),
+    "no such location: rewind": Case(
+        ("rewind", "s", "elsewhere"), "UnknownLocation", 3, ("sleepy/s did nothing at 'elsewhere'", "perdure history")
+    ),
+    "no such location: fork": Case(
+        ("fork", "done", "chrage"), "UnknownLocation", 3, ("order/done did nothing at 'chrage'", "mean 'charge'?")
+    ),
+    "no such location: edit": Case(
+        ("fork", "done", "charge", "--edit", "charge=1"),
+        "UnknownLocation",
+        3,
+        ("order/done had no answer at 'charge' before 'charge'", "it had: nothing"),
+    ),
+    "part of a location: rewind": Case(
+        ("rewind", "b", "s"), "UnknownLocation", 3, ("did nothing at 's'", "did you mean 'j/left/s' or 'j/right/s'?")
+    ),
+    "no location at all: rewind": Case(("rewind", "s", ""), "CallerError", 2, ("a location is a text", "found ''")),
+    "no such entry: debug": Case(
+        ("debug", "done", "--against", "flows", "--at", "99"), "Usage", 2, ("has entries 1 to 2", "no entry 99")
+    ),
+    "not JSON: edit": not_json("fork", "done", "charge", "--edit", "charge={", what="--edit charge"),
+    "no edit": Case(
+        ("fork", "done", "charge", "--edit", "charge"), "Usage", 2, ("'charge' is no LOCATION=JSON", "write it like")
+    ),
+    "an edit twice": Case(
+        ("fork", "b", "receive:go", "--edit", "j/left/s=1", "--edit", "j/left/s=2"),
+        "Usage",
+        2,
+        ("--edit j/left/s is given twice", "give it once"),
+    ),
+    "the key of another: fork": Case(
+        ("fork", "done", "charge", "--key", "done"), "KeyInUse", 4, ("order/done exists already", "a key of its own")
+    ),
+    "other flows: debug": Case(
+        ("debug", "done", "--against", "flows:parts"),
+        "UnknownWorkflow",
+        3,
+        ("order/done runs the flow 'order'", "the flows of flows:parts are: parts"),
+    ),
+    "two workflows: diff": Case(("diff", "done", "s"), "Usage", 2, ("order/done and sleepy/s", "of two workflows")),
+    "no such module: debug": Case(
+        ("debug", "done", "--against", "flws"), "Usage", 2, ("there is no module 'flws'", "did you mean 'flows'?")
+    ),
+    "no module at all: debug": Case(
+        ("debug", "done", "--against", ""), "Usage", 2, ("names no module", "write MODULE")
+    ),
+    "rewinding one that has ended": Case(
+        ("rewind", "done", "charge"), "InstanceEnded", 4, ("order/done has completed, and stays so", "fork it")
+    ),
+    "retrying one that has ended": Case(
+        ("retry", "done"), "NotStuck", 4, ("order/done is completed, not stuck", "a retry is for", "fork goes on")
+    ),
     "a message to one that has ended": ended("send", "done", "m"),
     "waking one that has ended": ended("wake", "done"),
 }
@@ -168,7 +230,7 @@ def shop(built: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One instance that waits, one that sleeps, one that has ended, two that are stuck. Nobody serves them now."""
+    """Two instances that wait, one that sleeps, one that has ended, two that are stuck. Nobody serves them now."""
     world = World(tmp_path_factory.mktemp("shop"))
     (world.directory / "undo.py").write_text(UNDO)
     (world.directory / "half.json").write_text('{"half": ')
@@ -181,6 +243,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     assert world.call("run", "flows:approval", "--key", "a", *kept)[0] == 5
     assert world.call("run", "flows:sleepy", "--key", "s", *kept)[0] == 5
     assert world.call("run", "flows:order", "--key", "done", "--input", '["a"]', "--db", "shop.db")[0] == 0
+    assert world.call("run", "undo:branches", "--key", "b", *kept)[0] == 5
     assert world.call("run", "undo:refunding", "--key", "r", "--db", "shop.db")[0] == 1
     assert world.call("run", "flows:fragile", "--key", "x", "--db", "shop.db")[0] == 1
     yield world
@@ -210,6 +273,26 @@ def refuses(world: World, case: Case) -> None:
     error = json.loads(as_json.stdout)["error"]
     assert (error["type"], error["exit"]) == (case.kind, case.exit)
     assert f"perdure: {error['message']}" == line
+
+
+WITH_AN_ID = ("retry p", "rewind p x", "fork p x", "export p", "debug p --against flows", "diff p q", "why p")
+
+
+@pytest.mark.parametrize("command", WITH_AN_ID)
+def test_what_is_no_database_is_one_line_and_stays_what_it_is(world: World, command: str) -> None:
+    (world.directory / "text.db").write_text("a text that is long enough to have a header in it" * 20)
+    sqlite3.connect(world.directory / "other.db").execute("CREATE TABLE x (a)").connection.close()
+    before = {path.name: path.read_bytes() for path in world.directory.iterdir() if path.is_file()}
+
+    for db, kind, says in (
+        ("none.db", "CannotOpen", "there is no database"),
+        ("text.db", "NotADatabase", "is not a database; nothing was changed: name another file"),
+        ("other.db", "NotADatabase", "is a SQLite database, but not one of perdure; nothing was changed"),
+        (".", "CannotOpen", "is a directory; name a file in it"),
+    ):
+        refuses(world, Case((*command.split(), "--db", db), kind, 6, (says,)))
+
+    assert {path.name: path.read_bytes() for path in world.directory.iterdir() if path.is_file()} == before
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,7 +11,7 @@ import pytest
 import perdure
 from tests.cli.world import eventually
 
-SHOP = (Path(__file__).parents[1] / "cells" / "shop.py").read_text()
+SHOP = (Path(__file__).parents[1] / "cells" / "till.py").read_text()
 
 
 @pytest.fixture

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections import Counter
+
 import pytest
 
-from tests.cli.world import World
+from tests.cli.world import World, eventually
 
 
 @pytest.fixture
@@ -70,6 +74,106 @@ def test_what_cannot_be_is_said_and_nothing_is_recorded(
     assert len(failed.json("ls")["instances"]) == 1
 
 
+def test_what_is_running_is_dropped_only_by_force(world: World) -> None:
+    engine = world.process("run", "flows:three", "--key", "k", "--db", "shop.db")
+    eventually(lambda: world.evidence() == ["first", "second"])
+    before = world.json("history", "k")
+
+    refused = world.json("rewind", "k", "first", exit=4)["error"]
+
+    assert refused["type"] == "StillRunning"
+    assert (
+        "three/k: what would be dropped is running: second; wait for it, or drop it with --force" in refused["message"]
+    )
+    assert world.json("history", "k") == before
+    world.perdure("rewind", "k", "second", "--force")
+    eventually(lambda: world.evidence() == ["first", "second", "second"])
+    (world.directory / "go").touch()
+    code, out = world.ended(engine)
+    assert (code, json.loads(out)) == (0, ["FIRST", "THIRD"])
+
+
+HELD = """
+import asyncio
+from pathlib import Path
+
+import perdure
+
+
+async def held(name: str) -> str:
+    info = perdure.step_info()
+    with open("evidence", "a") as file:
+        file.write(f"{info.instance}:{name}:{info.idempotency_key}\\n")
+    while not Path(f"go-{name}").exists():
+        await asyncio.sleep(0.005)
+    return name
+
+
+@perdure.flow
+async def order(ctx: perdure.Context) -> list[str]:
+    return [await ctx.step(name, held, name) for name in "abc"]
+"""
+
+
+def test_killed_in_a_rewind_and_in_a_fork_only_what_was_dropped_or_in_flight_is_done_again(world: World) -> None:
+    (world.directory / "held.py").write_text(HELD)
+    for name in "ab":
+        (world.directory / f"go-{name}").touch()
+
+    def ran() -> list[str]:
+        return [":".join(line.split(":")[:2]) for line in world.evidence()]
+
+    def engine(*done: str) -> subprocess.Popen[str]:
+        process = world.process("run", "held:order", "--key", "k", "--db", "shop.db")
+        eventually(lambda: sorted(ran()) == sorted(done))
+        return process
+
+    first = engine("order/k:a", "order/k:b", "order/k:c")
+    (world.directory / "go-b").unlink()
+    world.perdure("rewind", "k", "b", "--force")
+    eventually(lambda: ran()[3:] == ["order/k:b"])
+    first.kill()
+    first.wait()
+    assert world.json("fork", "k", "b", "--edit", 'a="A"', "--key", "f")["id"] == "order/f"
+    before = ran()
+    second = engine(*before, "order/k:b", "order/f:b")
+    (world.directory / "go-b").touch()
+    eventually(lambda: sorted(ran()[6:]) == ["order/f:c", "order/k:c"])
+    second.kill()
+    second.wait()
+    assert world.json("replay", "--against", "held") == {"replayed": 2, "safe": 2, "unsafe": []}
+    (world.directory / "go-c").touch()
+
+    assert world.json("run", "held:order", "--key", "k")["result"] == ["a", "b", "c"]
+    assert world.json("run", "held:order", "--key", "f")["result"] == ["A", "b", "c"]
+    times: dict[str, list[int]] = {}
+    for line, count in Counter(world.evidence()).items():  # a line is one work: instance, step, idempotency key
+        times.setdefault(line.rpartition(":")[0], []).append(count)
+    assert times == {
+        "order/k:a": [1],
+        "order/k:b": [1, 2],  # dropped by the rewind; then killed and run again
+        "order/k:c": [1, 2],
+        "order/f:b": [1],
+        "order/f:c": [2],
+    }
+    assert world.perdure("doctor").exit_code == 0
+    assert "- rewind b" in world.perdure("diff", "k", "f").stdout
+    for key in "kf":
+        assert "The code does what it did." in world.perdure("debug", key, "--against", "held", input="c\n").stdout
+
+
+def test_a_rewind_that_waits_for_an_engine_is_not_followed_by_another(failed: World) -> None:
+    failed.perdure("rewind", "p", "frame")
+    again = failed.json("rewind", "p", "frame")
+    other = failed.json("rewind", "p", "wheel", exit=2)["error"]["message"]
+
+    assert again == {"id": "parts/p", "rewind": "frame"}
+    assert other == "parts/p was asked to go back to 'frame' and has not done so yet; wait until it has"
+    assert failed.perdure("run", "flows:parts", "--key", "p").exit_code == 0
+    assert evidence(failed) == ["wheel", "frame", "bell"]
+    assert [line["event"] for line in failed.json("history", "p")["history"]].count("rewound") == 1
+
+
 def test_what_has_completed_stays_so(failed: World) -> None:
     failed.perdure("run", "flows:order", "--input", '{"order_id": "o"}', "--key", "o")
 
@@ -100,3 +204,14 @@ def test_diff_aligns_a_fork_with_its_source(failed: World) -> None:
 
     assert result.exit_code == 1
     assert "frame" in result.stdout
+
+
+def test_diff_tells_of_a_rewind_and_of_what_it_dropped(failed: World) -> None:
+    failed.perdure("fork", "p", "wheel", "--key", "q")
+    failed.perdure("rewind", "p", "wheel")
+    for key in "pq":
+        failed.perdure("run", "flows:parts", "--key", key)
+
+    told = failed.json("diff", "p", "q", exit=1)
+
+    assert [(each["what"], each["location"]) for each in told["differences"]] == [("rewind", "wheel")]

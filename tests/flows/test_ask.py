@@ -101,24 +101,30 @@ async def test_nobody_answers(stage: Stage) -> None:
             await asking
 
 
-def test_redelivered_until_completed() -> None:
-    @perdure.flow
-    async def flow(ctx: Context) -> list[Any]:
-        found = []
-        for _ in range(2):
-            message = await ctx.receive("m", ack=True)
-            found.append(message.body)
-            await ctx.step("work", echo, message.body)
-        message.complete()
-        found.append((await ctx.receive("m")).body)
-        return found
+@perdure.flow
+async def forgets(ctx: Context) -> list[Any]:
+    """It completes a message only when it has it for the second time."""
+    found = []
+    for _ in range(2):
+        message = await ctx.receive("m", ack=True)
+        found.append(message.body)
+        await ctx.step("work", echo, message.body)
+    message.complete()
+    found.append((await ctx.receive("m")).body)
+    return found
 
+
+def test_redelivered_until_completed() -> None:
     def drive(rig: Rig) -> Any:
         rig.send("m", 1)
         rig.send("m", 2)
         return rig.run()
 
-    assert same_in_every_rebuild(flow, drive=drive).result == [1, 1, 2]
+    assert same_in_every_rebuild(forgets, drive=drive).result == [1, 1, 2]
+
+
+async def test_redelivered_until_completed_in_an_engine(stage: Stage) -> None:
+    assert await stage.result_of(forgets, sent=[("m", 1), ("m", 2)]) == [1, 1, 2]
 
 
 def test_another_task_gets_it_when_the_one_that_took_it_has_ended() -> None:
@@ -210,24 +216,30 @@ def test_a_pruned_loop_forgets_completed_messages_and_no_others() -> None:
     assert rig.replayed_max < 20
 
 
-def test_receive_many_takes_up_to_the_limit_as_soon_as_one_is_there() -> None:
-    @perdure.flow
-    async def flow(ctx: Context) -> list[Any]:
-        await ctx.step("first", echo, None)
-        found = []
-        for _ in range(3):
-            found.append([message.body for message in await ctx.receive_many("m", limit=3)])
-        found.append(await ctx.receive_many("m", limit=3, timeout=1))
-        return found
+@perdure.flow
+async def takes_many(ctx: Context, timeout: float) -> list[Any]:
+    await ctx.receive("go")
+    found = []
+    for _ in range(3):
+        found.append([message.body for message in await ctx.receive_many("m", limit=3)])
+    found.append(await ctx.receive_many("m", limit=3, timeout=timeout))
+    return found
 
+
+MANY = [*(("m", n) for n in range(5)), ("go", None), ("other", 0), ("m", 5)]
+
+
+def test_receive_many_takes_up_to_the_limit_as_soon_as_one_is_there() -> None:
     def drive(rig: Rig) -> Any:
-        for n in range(5):
-            rig.send("m", n)
-        rig.answer("first")
-        rig.send("m", 5)
+        for name, body in MANY:
+            rig.send(name, body)
         return rig.run()
 
-    assert same_in_every_rebuild(flow, drive=drive).result == [[0, 1, 2], [3, 4], [5], []]
+    assert same_in_every_rebuild(takes_many, 1, drive=drive).result == [[0, 1, 2], [3, 4], [5], []]
+
+
+async def test_receive_many_takes_up_to_the_limit_in_an_engine(stage: Stage) -> None:
+    assert await stage.result_of(takes_many, 0.01, sent=MANY) == [[0, 1, 2], [3, 4], [5], []]
 
 
 def test_receive_many_of_none_is_refused() -> None:

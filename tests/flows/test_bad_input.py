@@ -121,8 +121,8 @@ async def test_a_wrong_call_is_refused(memory: Stage) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), [{"deep": {1, object()}}], "\ud800"])
-async def test_a_value_without_a_recorded_form_is_refused(memory: Stage, value: Any) -> None:
-    async with memory.open(loose, order) as engine:
+async def test_a_value_without_a_recorded_form_is_refused(stage: Stage, value: Any) -> None:
+    async with stage.open(loose, order) as engine:
         with pytest.raises(perdure.CallerError):
             await engine.start(loose, value)
         await nothing_recorded(engine)
@@ -293,7 +293,7 @@ def rows(disk: Stage) -> dict[str, int]:
     """How many there are of what a caller could have caused."""
     connection = sqlite3.connect(disk.url)
     try:
-        tables = ("journal", "inbox", "instances", "blobs")
+        tables = ("journal", "inbox", "instances", "large_bodies")
         return {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
     finally:
         connection.close()

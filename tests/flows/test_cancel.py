@@ -45,6 +45,8 @@ async def test_cancel_during_a_step_wins(stage: Stage) -> None:
         await asyncio.sleep(0)
         assert events == ["cut"]
         await handle.cancel("again")
+        with pytest.raises(perdure.NotStuck):
+            await handle.retry()
         assert await handle.status() == "cancelled"
 
 

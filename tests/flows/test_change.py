@@ -7,9 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 import perdure
 from perdure import Context, Divergence
+from perdure.cli import cli
 from perdure.kernel.receipt import Failure
 
 from .conftest import Stage, becomes
@@ -72,6 +74,11 @@ async def ends_too_early(ctx: Context) -> str:
     return "early"
 
 
+async def undoes_now(ctx: Context) -> str:
+    await ctx.step.options(undo=note)("first", note, "again")
+    raise KeyError("the new code has a bug")
+
+
 async def fails_now(ctx: Context) -> str:
     await ctx.step("first", note, "again")
     raise KeyError("the new code has a bug")
@@ -92,6 +99,7 @@ CHANGES: dict[str, tuple[Body, str, str]] = {
     "another kind": (another_kind, "step second", "sleep second"),
     "ends too early": (ends_too_early, "step second", "the end (completed)"),
     "fails now": (fails_now, "step second", "the end (failed: KeyError: 'the new code has a bug')"),
+    "undoes now": (undoes_now, "step second", "undo first"),
     "other wait": (other_wait, "receive go", "receive stop"),
 }
 
@@ -184,6 +192,44 @@ async def test_a_stuck_instance_keeps_its_messages_and_can_be_cancelled(disk: St
     async with disk.open(old, replay=False) as engine:
         await engine.handle(old, "a").retry()
         assert await engine.handle(old, "a").result(5) == "firstsecond"
+
+
+async def later(ctx: Context) -> str:
+    await ctx.receive("begin")
+    return await recorded(ctx)
+
+
+async def later_renamed(ctx: Context) -> str:
+    await ctx.receive("begin")
+    return await renamed(ctx)
+
+
+begun, begun_renamed = perdure.flow(name="f")(later), perdure.flow(name="f")(later_renamed)
+
+
+async def test_a_replay_against_new_code_reports(disk: Stage) -> None:
+    async with disk.open(begun) as engine:
+        await engine.start(begun, key="early")
+        late = await engine.start(begun, key="late")
+        await late.send("begin")
+        await becomes(late, "waiting")
+        before = await late.history()
+    ran.clear()
+
+    async def replay(against: str) -> Result:
+        arguments = ["replay", "--against", f"{__name__}:{against}", "--db", str(disk.url)]
+        return await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+
+    same, other = await replay("begun"), await replay("begun_renamed")
+
+    assert (same.exit_code, same.stdout) == (0, "2 instances replayed: 2 safe, 0 would be stuck\n")
+    assert other.exit_code == 1
+    assert "f/late: entry 3: recorded is step second, but the code now asks for step the second" in other.stdout
+    assert f"test_change.py:{renamed.__code__.co_firstlineno + 2}" in other.stdout
+    assert "2 instances replayed: 1 safe, 1 would be stuck" in other.stdout
+    assert ran == [], "no step runs"
+    async with perdure.connect(disk.url) as client:
+        assert await client.handle("f", "late").history() == before, "nothing is written"
 
 
 def diverges(old: Body, new: Body, drive: Callable[[Rig], Any]) -> bool:

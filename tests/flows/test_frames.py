@@ -56,11 +56,13 @@ async def everything(frames: AsyncGenerator[Frame]) -> list[Frame]:
 
 
 async def test_progress_is_visible_while_an_inline_step_runs(stage: Stage) -> None:
-    seen = Doorbell()
+    seen, seen_again = Doorbell(), Doorbell()
 
     async def slow() -> str:
         perdure.progress(1, 3, "reading")
         await seen.heard()
+        perdure.progress(2, 3, "writing")
+        await seen_again.heard()
         return "done"
 
     @perdure.flow
@@ -69,13 +71,16 @@ async def test_progress_is_visible_while_an_inline_step_runs(stage: Stage) -> No
 
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
+        frames = handle.stream()
         async with asyncio.timeout(20):
-            frame = await anext(handle.stream())
+            first = await anext(frames)
+            seen.ring()
+            frame = await anext(frames)
         progress, waiting = await handle.progress(), await handle.waiting()
-        seen.ring()
+        seen_again.ring()
 
         assert await handle.result(20) == "done"
-        assert told(frame) == (1, 3, "reading")
+        assert [told(first), told(frame)] == [(1, 3, "reading"), (2, 3, "writing")]
         assert progress == [frame] and [each.progress for each in waiting] == [frame]
         assert await handle.progress() == []
 

@@ -11,7 +11,7 @@ import pytest
 import perdure
 from perdure import Backoff, Context, JoinFailed, RaceFailed
 
-from .conftest import Stage
+from .conftest import Stage, until
 from .cost import calls
 from .rig import Rig, same_in_every_rebuild
 
@@ -24,49 +24,88 @@ async def fail(text: str) -> None:
     raise perdure.Fatal(text)
 
 
-def test_all_settle() -> None:
-    @perdure.flow
-    async def flow(ctx: Context) -> dict[str, Any]:
-        return await ctx.join(
-            "all",
-            {
-                "step": lambda: ctx.step("s", echo, 1),
-                "sleep": lambda: ctx.sleep("z", 5),
-                "context": with_context,
-                "default": lambda n=3: ctx.step("s", echo, n),
-            },
-        )
+async def reaches(handle: perdure.Handle[Any], *locations: str) -> None:
+    """Until an instance waits at these locations and at no others."""
+    async with asyncio.timeout(20):
+        while {open.location for open in await handle.waiting()} != set(locations):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
+
+@perdure.flow
+async def settling(ctx: Context) -> dict[str, Any]:
     async def with_context(ctx: Context) -> Any:
         return await ctx.step("s", echo, 2)
 
-    rig = same_in_every_rebuild(flow, drive=Rig.run)
+    return await ctx.join(
+        "all",
+        {
+            "step": lambda: ctx.step("s", echo, 1),
+            "sleep": lambda: ctx.sleep("z", 5),
+            "context": with_context,
+            "default": lambda n=3: ctx.step("s", echo, n),
+        },
+    )
 
-    assert rig.result == {"step": 1, "sleep": None, "context": 2, "default": 3}
+
+SETTLED = {"step": 1, "sleep": None, "context": 2, "default": 3}
+
+
+def test_all_settle() -> None:
+    rig = same_in_every_rebuild(settling, drive=Rig.run)
+
+    assert rig.result == SETTLED
     assert rig.calls == ["all/step/s", "all/context/s", "all/default/s"]
 
 
-def test_errors_by_branch() -> None:
-    @perdure.flow
-    async def flow(ctx: Context) -> list[Any]:
-        try:
-            await ctx.join(
-                "all",
-                {
-                    "bad": lambda: ctx.step("s", fail, "first"),
-                    "good": lambda: ctx.sleep("z", 5),
-                    "worse": lambda: ctx.step("s", fail, "second"),
-                },
-            )
-        except JoinFailed as failed:
-            return [list(failed.errors), [type(e).__name__ for e in failed.errors.values()], str(failed)]
-        return []
+async def test_all_settle_in_an_engine(stage: Stage) -> None:
+    async with stage.open(settling) as engine:
+        handle = await engine.start(settling)
+        assert len(await handle.history()) == 1, "all branches start in one entry"
+        await reaches(handle, "all/sleep/z")
+        await handle.wake("all/sleep/z")
 
-    branches, kinds, text = same_in_every_rebuild(flow, drive=Rig.run).result
+        assert await handle.result(5) == SETTLED
 
-    assert branches == ["bad", "worse"]
-    assert kinds == ["StepFailed", "StepFailed"]
+
+@perdure.flow
+async def two_bad_branches(ctx: Context) -> list[Any]:
+    settled: list[str] = []
+
+    async def good() -> None:
+        await ctx.sleep("z", 5)
+        settled.append("good")
+
+    branches = {"bad": failing(ctx, "first"), "good": good, "worse": failing(ctx, "second")}
+    try:
+        await ctx.join("all", branches)
+    except JoinFailed as failed:
+        errors = {name: f"{type(error).__name__} {error.error}" for name, error in failed.errors.items()}  # type: ignore[attr-defined]
+        return [settled, errors, str(failed)]
+    return []
+
+
+def failing(ctx: Context, text: str) -> Any:
+    return lambda: ctx.step("s", fail, text)
+
+
+def has_errors_by_branch(result: list[Any]) -> None:
+    settled, errors, text = result
+    assert settled == ["good"], "the others settle before the join fails"
+    assert errors == {"bad": "StepFailed Fatal: first", "worse": "StepFailed Fatal: second"}
     assert "2 branches failed" in text and "Fatal: second" in text
+
+
+def test_errors_by_branch() -> None:
+    has_errors_by_branch(same_in_every_rebuild(two_bad_branches, drive=Rig.run).result)
+
+
+async def test_errors_by_branch_in_an_engine(stage: Stage) -> None:
+    async with stage.open(two_bad_branches) as engine:
+        handle = await engine.start(two_bad_branches)
+        await reaches(handle, "all/good/z")
+        await handle.wake()
+
+        has_errors_by_branch(await handle.result(5))
 
 
 async def test_branch_retry_does_not_fail_the_join(stage: Stage) -> None:
@@ -133,6 +172,39 @@ def test_loser_cancelled() -> None:
     assert same_in_every_rebuild(flow, drive=drive).result == ["winner", 7, 8]
 
 
+async def test_loser_cancelled_in_an_engine(stage: Stage) -> None:
+    events: list[str] = []
+
+    async def slow() -> None:
+        events.append("begun")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            events.append("cut")
+
+    async def quick() -> int:
+        await until(lambda: events == ["begun"])
+        return 7
+
+    @perdure.flow
+    async def flow(ctx: Context) -> list[Any]:
+        async def loser() -> None:
+            await asyncio.gather(ctx.receive("never"), ctx.sleep("long", 100), ctx.step("slow", slow))
+
+        winner = await ctx.race("race", {"loser": loser, "winner": lambda: ctx.step("quick", quick)})
+        return [*winner, (await ctx.receive("go")).body]
+
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        await until(lambda: events == ["begun", "cut"])
+        await reaches(handle, "receive:go")
+        with pytest.raises(perdure.UnknownLocation, match="there is nothing to wake"):
+            await handle.wake()
+        await handle.send("go", 8)
+
+        assert await handle.result(5) == ["winner", 7, 8]
+
+
 def test_a_loser_that_does_not_let_go_is_cut_in_the_end() -> None:
     @perdure.flow(cleanup=10)
     async def flow(ctx: Context) -> str:
@@ -168,21 +240,27 @@ def test_races_leave_no_losers_in_memory() -> None:
     assert len(rig.machine._operations) == 2
 
 
+@perdure.flow
+async def lost_races(ctx: Context) -> list[dict[str, str]]:
+    found = []
+    for branches in ({"a": "x", "b": "y"}, {}):
+        try:
+            await ctx.race("r", {name: failing(ctx, text) for name, text in branches.items()})
+        except RaceFailed as failed:
+            found.append({name: str(error.error) for name, error in failed.errors.items()})  # type: ignore[attr-defined]
+    return found
+
+
+ALL_FAILED = [{"a": "Fatal: x", "b": "Fatal: y"}, {}]
+
+
 def test_all_fail() -> None:
-    @perdure.flow
-    async def flow(ctx: Context) -> list[str]:
-        found = []
-        for branches in ({"a": "x", "b": "y"}, {}):
-            try:
-                await ctx.race("r", {name: failing(ctx, text) for name, text in branches.items()})
-            except RaceFailed as failed:
-                found.append(",".join(failed.errors))
-        return found
+    assert same_in_every_rebuild(lost_races, drive=Rig.run).result == ALL_FAILED
 
-    def failing(ctx: Context, text: str) -> Any:
-        return lambda: ctx.step("s", fail, text)
 
-    assert same_in_every_rebuild(flow, drive=Rig.run).result == ["a,b", ""]
+async def test_all_fail_in_an_engine(stage: Stage) -> None:
+    async with stage.open(lost_races) as engine:
+        assert await (await engine.start(lost_races)).result(5) == ALL_FAILED
 
 
 def test_a_branch_that_fails_does_not_end_the_race() -> None:
@@ -195,21 +273,19 @@ def test_a_branch_that_fails_does_not_end_the_race() -> None:
 
 async def test_winner_stable_on_replay(disk: Stage) -> None:
     @perdure.flow
-    async def flow(ctx: Context) -> str:
-        winner, _ = await ctx.race(
-            "r", {"slow": lambda: ctx.sleep("slow", 60), "fast": lambda: ctx.sleep("fast", 0.001)}
-        )
+    async def flow(ctx: Context) -> list[Any]:
+        winner = await ctx.race("r", {"mail": lambda: ctx.receive("late"), "limit": lambda: ctx.sleep("limit", 0.001)})
         await ctx.receive("go")
-        return winner
+        return [*winner, (await ctx.receive("late")).body]
 
     async with disk.open(flow) as engine:
         handle = await engine.start(flow, key="k")
-        while len(await handle.history()) < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await reaches(handle, "receive:go")
+        await handle.send("late", "what the loser waited for")
         disk.crash()
     async with disk.open(flow) as engine:
         await engine.handle(flow, "k").send("go")
-        assert await engine.handle(flow, "k").result(5) == "fast"
+        assert await engine.handle(flow, "k").result(5) == ["limit", None, "what the loser waited for"]
 
 
 def test_map_keeps_the_order_and_the_cap() -> None:

@@ -153,6 +153,16 @@ def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
     assert Rig(flow).result == 9
 
 
+def test_a_flow_is_named_after_its_function_and_has_version_one() -> None:
+    async def body(ctx: Context) -> None:
+        pass
+
+    plain, given = perdure.flow(body), perdure.flow(name="other", version="7")(body)
+
+    assert (plain.name, plain.version) == ("body", "1")
+    assert (given.name, given.version) == ("other", "7")
+
+
 def test_a_flow_name_must_be_a_text_without_a_slash() -> None:
     async def body(ctx: Context) -> None:
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ import pytest
 import perdure
 from perdure import Context, ReceiveTimeout
 
-from .conftest import Stage, becomes
+from .conftest import Stage, becomes, until
 from .cost import calls
-from .rig import Rig, same_in_every_rebuild
+from .rig import SECOND, Rig, same_in_every_rebuild
 
 
 async def echo(value: Any) -> Any:
@@ -42,22 +43,32 @@ async def test_before_during_and_after(stage: Stage) -> None:
         assert await handle.result(5) == ["before", "during", "after"]
 
 
+@perdure.flow
+async def takes(ctx: Context) -> list[Any]:
+    """By one name, by several, by any."""
+    await ctx.receive("go")
+    found = []
+    for names in (("b",), ("a", "c"), (), ("c", "c"), (), ()):
+        message = await ctx.receive(*names)
+        found.append(f"{message.name}{message.body}")
+    return found
+
+
+LETTERS = [*((name, n) for n, name in enumerate("abcabc")), ("go", None)]
+TAKEN = ["b1", "a0", "c2", "c5", "a3", "b4"]
+
+
 def test_fifo_by_name_set() -> None:
-    @perdure.flow
-    async def flow(ctx: Context) -> list[Any]:
-        await ctx.step("first", echo, None)
-        found = []
-        for names in (("b",), ("a", "c"), (), ("c", "c"), (), ()):
-            message = await ctx.receive(*names)
-            found.append(f"{message.name}{message.body}")
-        return found
-
     def drive(rig: Rig) -> Any:
-        for n, name in enumerate("abcabc"):
-            rig.send(name, n)
-        return rig.run()
+        for name, body in LETTERS:
+            rig.send(name, body)
+        return rig.result
 
-    assert same_in_every_rebuild(flow, drive=drive).result == ["b1", "a0", "c2", "c5", "a3", "b4"]
+    assert same_in_every_rebuild(takes, drive=drive).result == TAKEN
+
+
+async def test_fifo_by_name_set_in_an_engine(stage: Stage) -> None:
+    assert await stage.result_of(takes, sent=LETTERS) == TAKEN
 
 
 def test_the_oldest_receive_gets_the_message() -> None:
@@ -85,44 +96,57 @@ def test_the_oldest_receive_gets_the_message() -> None:
     assert same_in_every_rebuild(flow, drive=drive).result == {"any": 0, "ab": 1, "a": 2, "b": 3}
 
 
-def test_timeout() -> None:
-    @perdure.flow
-    async def flow(ctx: Context) -> list[Any]:
-        found = []
-        for _ in range(2):
-            try:
-                found.append((await ctx.receive("a", "b", timeout=5)).body)
-            except ReceiveTimeout as error:
-                found.append(str(error))
-        return found
+@perdure.flow
+async def listens(ctx: Context, *seconds: float) -> list[Any]:
+    found = []
+    for timeout in seconds:
+        try:
+            found.append((await ctx.receive("a", "b", timeout=timeout)).body)
+        except ReceiveTimeout as error:
+            found.append(str(error))
+    return found
 
+
+HEARD = ["in time", "no message 'a' or 'b' came in time"]
+
+
+def test_timeout() -> None:
     def drive(rig: Rig) -> Any:
         rig.pass_time(4)
         rig.send("b", "in time")
         rig.pass_time(5)
         return rig.result
 
-    rig = same_in_every_rebuild(flow, drive=drive)
+    assert same_in_every_rebuild(listens, 5, 5, drive=drive).result == HEARD
 
-    assert rig.result == ["in time", "no message 'a' or 'b' came in time"]
+
+async def test_timeout_in_an_engine(stage: Stage) -> None:
+    assert await stage.result_of(listens, 60, 0.01, sent=[("c", "unwanted"), ("b", "in time")]) == HEARD
 
 
 async def test_arrived_before_deadline_wins(disk: Stage) -> None:
-    @perdure.flow
-    async def flow(ctx: Context) -> str:
-        try:
-            return str((await ctx.receive("m", timeout=0.1)).body)
-        except ReceiveTimeout:
-            return "late"
-
-    async with disk.open(flow) as engine:
-        await engine.start(flow, key="k")
+    async with disk.open(listens) as engine:
+        handle = await engine.start(listens, 0.5, key="k")
+        [waiting] = await handle.waiting()
         disk.crash()
     async with perdure.connect(disk.url) as client:
-        await client.handle("flow", "k").send("m", "in time")
-    await asyncio.sleep(0.15)
-    async with disk.open(flow) as engine:
-        assert await engine.handle(flow, "k").result(5) == "in time"
+        await client.handle("listens", "k").send("a", "in time")
+    await until(lambda: waiting.due is not None and datetime.now(UTC) > waiting.due)
+    async with disk.open(listens) as engine:
+        assert await engine.handle(listens, "k").result(5) == ["in time"]
+
+
+async def test_arrived_before_deadline_wins_though_nobody_looked_until_then(
+    disk: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.runtime.shard.POLL", 60 * SECOND)
+
+    async with disk.open(listens) as engine:
+        handle = await engine.start(listens, 0.5, key="k")
+        async with perdure.connect(disk.url) as client:
+            await client.handle("listens", "k").send("a", "in time")
+
+        assert await handle.result(5) == ["in time"]
 
 
 async def test_dedupe_by_id(stage: Stage) -> None:
@@ -137,6 +161,7 @@ async def test_dedupe_by_id(stage: Stage) -> None:
         await handle.send("m", 2, id="two")
 
         assert await handle.result(5) == [1, 2]
+        assert [line.event for line in await handle.history()] == ["started", "message", "message"]
 
 
 @dataclass

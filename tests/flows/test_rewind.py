@@ -394,6 +394,32 @@ async def test_a_rewind_drops_the_operation_and_what_came_after_and_keeps_earlie
         assert "rewound" in [line.event for line in await handle.history()]
 
 
+async def test_a_rewind_keeps_earlier_sleeps_versions_and_joins(stage: Stage) -> None:
+    calls, latest = Calls(), 2
+
+    @perdure.flow
+    async def order(ctx: perdure.Context) -> list[Any]:
+        await ctx.sleep("nap", 3600)
+        pinned = ctx.version("change", latest)
+        both = await ctx.join("both", {name: lambda name=name: ctx.step(name, calls.call, name) for name in "ab"})
+        last = await ctx.step("c", calls.call, "c")
+        await ctx.receive("end")
+        return [pinned, both, last, ctx.version("change", latest)]
+
+    async with stage.open(order, replay=False) as engine:
+        handle = await engine.start(order)
+        await handle.wake()
+        await waits(handle)
+        latest = 3
+
+        await handle.rewind("c")
+
+        await waits(handle)
+        await handle.send("end")
+        assert await handle.result(timeout=20) == [2, {"a": "a1", "b": "b1"}, "c2", 3]
+        assert calls.made.count("a") == calls.made.count("b") == 1
+
+
 async def test_a_message_that_was_dropped_does_not_come_back_by_itself(stage: Stage) -> None:
     calls = Calls()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from collections.abc import Callable, Coroutine
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -65,11 +66,10 @@ async def test_replays_without_running(disk: Stage) -> None:
         assert ran == ["first", "second"]
 
 
-def test_void_replay_in_every_scope() -> None:
-    async def nothing() -> None:
-        pass
+def voids(nothing: Callable[[], Coroutine[Any, Any, None]]) -> perdure.Flow[[], str]:
+    """A step that returns nothing, in every scope that there is."""
 
-    @perdure.flow
+    @perdure.flow(name="voids")
     async def flow(ctx: Context) -> str:
         async def body(ctx: Context, n: int) -> perdure.Continue[int] | perdure.Break[None]:
             await ctx.step("void", nothing)
@@ -91,28 +91,50 @@ def test_void_replay_in_every_scope() -> None:
             group.create_task(ctx.step("void", nothing))
         return "end"
 
-    rig = same_in_every_rebuild(flow, drive=Rig.run)
+    return flow
+
+
+VOIDS = [
+    "void",
+    *[f"loop/~{n}/void" for n in range(3)],
+    "join/a/void",
+    "race/a/void",
+    "map/&0/void",
+    "map/&1/void",
+    "block/void",
+    "void#2",
+    *[f"&{n}/void" for n in (1, 2, 3)],
+]
+
+
+def test_void_replay_in_every_scope() -> None:
+    async def nothing() -> None:
+        pass
+
+    rig = same_in_every_rebuild(voids(nothing), drive=Rig.run)
 
     assert rig.result == "end"
-    assert rig.calls == [
-        "void",
-        *[f"loop/~{n}/void" for n in range(3)],
-        "join/a/void",
-        "race/a/void",
-        "map/&0/void",
-        "map/&1/void",
-        "block/void",
-        "void#2",
-        *[f"&{n}/void" for n in (1, 2, 3)],
-    ]
+    assert rig.calls == VOIDS
+
+
+async def test_a_void_step_runs_once_in_every_scope_in_an_engine(stage: Stage) -> None:
+    ran: list[str] = []
+
+    async def nothing() -> None:
+        ran.append(perdure.step_info().location)
+
+    assert await stage.result_of(voids(nothing)) == "end"
+    assert ran == VOIDS
 
 
 async def test_retries_then_succeeds(stage: Stage) -> None:
     attempts: list[int] = []
+    keys: set[str] = set()
 
     @perdure.step(retries=3, backoff=AT_ONCE)
     async def flaky() -> str:
         attempts.append(perdure.step_info().attempt)
+        keys.add(perdure.step_info().idempotency_key)
         if len(attempts) < 3:
             raise ValueError("not yet")
         return "done"
@@ -124,6 +146,7 @@ async def test_retries_then_succeeds(stage: Stage) -> None:
     async with stage.open(flow) as engine:
         assert await (await engine.start(flow)).result(5) == "done"
         assert attempts == [1, 2, 3]
+        assert len(keys) == 1
 
 
 async def test_exhausts_and_reports_all_attempts(stage: Stage) -> None:
@@ -152,8 +175,13 @@ async def test_exhausts_and_reports_all_attempts(stage: Stage) -> None:
     assert (failed.name, failed.attempts) == ("bad", 3)
     errors = [error for error in failed.errors if isinstance(error, Failure)]
     assert [(e.type, e.message) for e in errors] == [("ValueError", f"number {n}") for n in (1, 2, 3)]
+    assert [e.data for e in errors] == [{"n": n} for n in (1, 2, 3)]
     assert all("test_steps.py" in e.traceback for e in errors)
-    assert all(other.args == failed.args for other in seen), "live and replayed errors are equal"
+    assert failed.error == errors[-1]
+    assert len(seen) > 1, "the close of the stage has replayed it"
+    assert {(type(other), other.name, other.attempts, other.errors, str(other)) for other in seen} == {
+        (StepFailed, "bad", 3, tuple(errors), text)
+    }, "live and replayed errors are equal"
 
 
 async def test_fatal_does_not_retry(stage: Stage) -> None:
@@ -169,12 +197,12 @@ async def test_fatal_does_not_retry(stage: Stage) -> None:
             await ctx.step("hopeless", hopeless)
         except StepFailed as failed:
             error = failed.error
-            assert isinstance(error, Failure) and error.data is not None
-            return [failed.attempts, error.type, error.message]
+            assert isinstance(error, Failure)
+            return [failed.attempts, error.type, error.message, error.data]
         return []
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == [1, "Fatal", "give up"]
+        assert await (await engine.start(flow)).result(5) == [1, "Fatal", "give up", {"code": 7}]
         assert ran == [1]
 
 
@@ -238,7 +266,7 @@ async def test_timeout_cancels_and_does_not_retry(stage: Stage) -> None:
 async def test_retries_on_timeout_when_asked(stage: Stage) -> None:
     attempts: list[int] = []
 
-    @perdure.step(timeout=0.01, retry_on_timeout=True, backoff=AT_ONCE)
+    @perdure.step(timeout=0.1, retry_on_timeout=True, backoff=AT_ONCE)
     async def slow_at_first() -> str:
         attempts.append(perdure.step_info().attempt)
         if len(attempts) == 1:
@@ -270,12 +298,17 @@ async def test_a_thread_that_is_timed_out_is_told_and_its_late_result_is_stale(s
         try:
             return await ctx.step.options(timeout=0.02)("slow", slow)
         except StepTimeout:
-            await ctx.sleep("a moment", 0.02)
+            await ctx.receive("end")
             return "timed out"
 
     async with stage.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == "timed out"
-        assert not began.is_set() or told.wait(20), "on a busy machine its time may be over before it begins"
+        handle = await engine.start(flow)
+        await becomes(handle, "waiting")
+        await until(lambda: told.is_set() or not began.is_set())  # on a busy machine it may be cut before it begins
+        await handle.send("end")
+
+        assert await handle.result(5) == "timed out"
+        assert [line.status for line in await handle.history() if line.location == "slow"] == ["timeout"]
 
 
 async def test_caught_failure_stays_caught_after_restart(disk: Stage) -> None:
@@ -393,39 +426,65 @@ async def test_an_engine_that_stops_in_good_order_uses_up_no_attempt(disk: Stage
         assert await engine.handle(flow, "k").result(5) == "done"
 
 
+def repeats(charge: Callable[[], Coroutine[Any, Any, Any]]) -> perdure.Flow[[], list[Any]]:
+    @perdure.flow(name="repeats")
+    async def flow(ctx: Context) -> list[Any]:
+        found = [await ctx.step("charge", charge), await ctx.step("charge", charge)]
+        await ctx.sleep("charge", 0.01)
+        found.append(await ctx.step("charge", charge))
+        return [*found, *(await ctx.join("both", {"a": lambda: ctx.step("charge", charge)})).values()]
+
+    return flow
+
+
+CHARGES = ["charge", "charge#2", "charge#4", "both/a/charge"]
+
+
 def test_duplicate_names_get_ordinals() -> None:
     async def charge() -> None:
         pass
 
-    @perdure.flow
-    async def flow(ctx: Context) -> None:
-        await ctx.step("charge", charge)
-        await ctx.step("charge", charge)
-        await ctx.sleep("charge", 1)
-        await ctx.step("charge", charge)
-
-    rig = same_in_every_rebuild(flow, drive=Rig.run)
-
-    assert rig.calls == ["charge", "charge#2", "charge#4"]
+    assert same_in_every_rebuild(repeats(charge), drive=Rig.run).calls == CHARGES
 
 
-def test_strict_names_refuse() -> None:
+async def test_duplicate_names_get_ordinals_in_an_engine(stage: Stage) -> None:
+    ran: list[str] = []
+
+    async def charge() -> str:
+        ran.append(perdure.step_info().location)
+        return ran[-1]
+
+    assert await stage.result_of(repeats(charge)) == CHARGES
+    assert ran == CHARGES
+
+
+async def test_strict_names_refuse(stage: Stage) -> None:
+    ran: list[str] = []
+
     async def charge() -> None:
-        pass
+        ran.append(perdure.step_info().location)
 
     @perdure.flow(strict_names=True)
-    async def flow(ctx: Context) -> str:
+    async def flow(ctx: Context) -> list[str]:
         await ctx.step("charge", charge)
         await ctx.join("both", {"a": lambda: ctx.step("charge", charge)})
-        await asyncio.sleep(1)
-        await asyncio.sleep(1)
-        try:
-            await ctx.step("charge", charge)
-        except perdure.RepeatedName as error:
-            return error.location
-        return "not refused"
+        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)
+        refused: list[str] = []
+        for repeat in (
+            lambda: ctx.step("charge", charge),
+            lambda: ctx.sleep("charge", 1),
+            lambda: ctx.join("both", {}),
+        ):
+            try:
+                await repeat()
+            except perdure.RepeatedName as error:
+                refused.append(error.location)
+        await ctx.step("after", charge)
+        return refused
 
-    assert same_in_every_rebuild(flow, drive=Rig.run).result == "charge"
+    assert await stage.result_of(flow) == ["charge", "charge", "both"]
+    assert ran == ["charge", "both/a/charge", "after"]
 
 
 async def test_sync_step_does_not_block_the_loop(stage: Stage) -> None:

@@ -48,17 +48,26 @@ async def test_reverse_order_of_completion(stage: Stage) -> None:
 
     @perdure.flow
     async def flow(ctx: Context) -> None:
-        for name in "abc":
-            await shop.step(ctx, name)
-        await ctx.step("fail", shop.fail)
+        async def late() -> str:
+            await until(lambda: "+after c" in shop.log)
+            return await shop.do("b")
+
+        async def c() -> None:
+            await shop.step(ctx, "c")
+            await ctx.step("after c", shop.do, "after c")
+            await ctx.step("fail", shop.fail)
+
+        await shop.step(ctx, "a")
+        await ctx.join("both", {"b": lambda: ctx.step.options(undo=shop.undo)("b", late), "c": c})
 
     async with stage.open(flow) as engine:
         handle = await engine.start(flow)
         with pytest.raises(InstanceFailed, match="no more"):
             await handle.result(5)
 
-        assert shop.log == ["+a", "+b", "+c", "-c", "-b", "-a"]
-        assert [line.location for line in await handle.history()][-3:] == ["&undo/c", "&undo/b", "&undo/a"]
+        done = [line.location for line in await handle.history()]
+        assert shop.log == ["+a", "+c", "+after c", "+b", "-b", "-c", "-a"], "b began first and was done last"
+        assert done[-3:] == ["&undo/both%2Fb%2Fb", "&undo/both%2Fc%2Fc", "&undo/a"]
 
 
 async def test_a_flow_that_completes_or_catches_undoes_nothing(stage: Stage) -> None:
@@ -75,50 +84,80 @@ async def test_a_flow_that_completes_or_catches_undoes_nothing(stage: Stage) -> 
         assert shop.log == ["+a"]
 
 
-def test_in_loop_join_race_and_attempt() -> None:
-    def made() -> perdure.Flow[Any, Any]:
-        shop = Shop()
+def everywhere() -> perdure.Flow[Any, Any]:
+    """Something to undo in every scope; what is done beside another is done in a fixed order."""
+    shop = Shop()
 
-        @perdure.flow
-        async def flow(ctx: Context) -> None:
-            async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
-                await shop.step(ctx, f"loop{n}")
-                return Continue(n + 1) if n < 5 else Break(n)
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        async def body(ctx: Context, n: int) -> Continue[int] | Break[int]:
+            await shop.step(ctx, f"loop{n}")
+            return Continue(n + 1) if n < 5 else Break(n)
 
-            async def block(ctx: Context) -> None:
-                await shop.step(ctx, "tried")
-                await ctx.step("fail", shop.fail)
-
-            async def slow(ctx: Context) -> None:
-                await shop.step(ctx, "loser")
-                await ctx.receive("never")
-
-            async def quick(ctx: Context) -> None:
-                await shop.step(ctx, "winner")
-                await shop.step(ctx, "winner too")
-
-            await ctx.loop("loop", body, 0, keep=2, prune_every=2)
-            await ctx.join("join", {"x": lambda: shop.step(ctx, "x"), "y": lambda: shop.step(ctx, "y")})
-            await ctx.race("race", {"slow": slow, "quick": quick})
-            await ctx.attempt("block", block)
+        async def block(ctx: Context) -> None:
+            await shop.step(ctx, "tried")
             await ctx.step("fail", shop.fail)
 
-        return flow
+        async def x(ctx: Context) -> None:
+            await shop.step(ctx, "x")
+            first.set()
 
-    rig = same_in_every_rebuild(made(), drive=Rig.run)
+        async def y(ctx: Context) -> None:
+            await first.wait()
+            await shop.step(ctx, "y")
+
+        async def slow(ctx: Context) -> None:
+            await shop.step(ctx, "loser")
+            second.set()
+            await ctx.receive("never")
+
+        async def quick(ctx: Context) -> None:
+            await second.wait()
+            await shop.step(ctx, "winner")
+            await shop.step(ctx, "winner too")
+
+        first, second = asyncio.Event(), asyncio.Event()
+        await ctx.loop("loop", body, 0, keep=2, prune_every=2)
+        await ctx.join("join", {"x": x, "y": y})
+        await ctx.race("race", {"slow": slow, "quick": quick})
+        await ctx.attempt("block", block)
+        await ctx.step("fail", shop.fail)
+
+    return flow
+
+
+def undone(locations: list[str]) -> list[str]:
+    found = [location.removeprefix("&undo/") for location in locations if "&undo" in location]
+    return [location.replace("%2F", "/").replace("%7E", "~") for location in found]
+
+
+UNDONE_EVERYWHERE = [
+    "block/tried",
+    "race/quick/winner too",
+    "race/quick/winner",
+    "race/slow/loser",
+    "join/y/y",
+    "join/x/x",
+    "loop/~5/loop5",
+    "loop/~4/loop4",
+]
+"""Of a loop, what its kept iterations did."""
+
+
+def test_in_loop_join_race_and_attempt() -> None:
+    rig = same_in_every_rebuild(everywhere(), drive=Rig.run)
 
     assert "no more" in rig.result
-    undone = [location for location in rig.calls if "&undo" in location]
-    assert [location.removeprefix("&undo/").replace("%2F", "/").replace("%7E", "~") for location in undone] == [
-        "block/tried",
-        "race/quick/winner too",
-        "race/quick/winner",
-        "race/slow/loser",
-        "join/y/y",
-        "join/x/x",
-        "loop/~5/loop5",
-        "loop/~4/loop4",
-    ], "of a loop, what its kept iterations did"
+    assert undone(rig.calls) == UNDONE_EVERYWHERE
+
+
+async def test_in_loop_join_race_and_attempt_in_an_engine(stage: Stage) -> None:
+    flow = everywhere()
+    async with stage.open(flow) as engine:
+        handle = await engine.start(flow)
+        with pytest.raises(InstanceFailed, match="no more"):
+            await handle.result(5)
+        assert undone([line.location for line in await handle.history()]) == UNDONE_EVERYWHERE
 
 
 async def test_a_rollback_resumes_after_a_crash(disk: Stage) -> None:
@@ -322,7 +361,7 @@ def test_a_cancel_during_a_rollback_ends_cancelled_after_it() -> None:
     assert same_in_every_rebuild(flow, drive=drive).result == "cancelled: Cancelled: stop"
 
 
-async def test_an_undo_is_retried_like_any_step(memory: Stage) -> None:
+async def test_an_undo_is_retried_like_any_step(stage: Stage) -> None:
     tried: list[int] = []
 
     @perdure.step(retries=2, backoff=Backoff(base=0))
@@ -340,7 +379,7 @@ async def test_an_undo_is_retried_like_any_step(memory: Stage) -> None:
         await do()
         raise RollBack("all")
 
-    async with memory.open(flow) as engine:
+    async with stage.open(flow) as engine:
         with pytest.raises(InstanceFailed):
             await (await engine.start(flow)).result(5)
         assert tried == [7, 7, 7]

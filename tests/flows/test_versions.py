@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from perdure import BadCall, Break, Context, Continue, Fatal
 from .conftest import Stage, becomes
 from .rig import Rig, changed, same_in_every_rebuild
 
-Body = Callable[[Context], Awaitable[Any]]
+Body = Callable[[Context], Coroutine[Any, Any, Any]]
 
 
 async def note(text: str) -> str:
@@ -65,24 +66,43 @@ def test_a_version_stays_what_it_was_when_the_latest_grows() -> None:
     assert changed(with_latest(2), with_latest(3), lambda rig: None) == [2, 3]
 
 
+def looping(latest: int) -> Body:
+    async def body(ctx: Context) -> Any:
+        async def each(ctx: Context, seen: list[int]) -> Continue[list[int]] | Break[list[int]]:
+            version = ctx.version("v", latest) if latest > 1 else 1
+            await ctx.receive("work")
+            seen = [*seen, version]
+            return Continue(seen) if len(seen) < 5 else Break(seen)
+
+        return await ctx.loop("loop", each, [], keep=2, prune_every=2)
+
+    return body
+
+
+PINNED = [1, 1, 1, 2, 2]
+"""Two iterations are over and the third is under way when the code changes."""
+
+
 def test_version_pins_per_iteration() -> None:
-    def made(latest: int) -> Body:
-        async def body(ctx: Context) -> Any:
-            async def each(ctx: Context, seen: list[int]) -> Continue[list[int]] | Break[list[int]]:
-                version = ctx.version("v", latest) if latest > 1 else 1
-                await ctx.step("work", note, "x")
-                seen = [*seen, version]
-                return Continue(seen) if len(seen) < 4 else Break(seen)
+    def work(rig: Rig, times: int) -> Any:
+        for _ in range(times):
+            rig.send("work")
+        return rig.outcome and rig.result
 
-            return await ctx.loop("loop", each, [], keep=2, prune_every=2)
+    assert changed(looping(1), looping(2), lambda rig: work(rig, 2), lambda rig: work(rig, 3)) == PINNED
 
-        return body
 
-    def two(rig: Rig) -> None:
-        rig.answer("loop/~0/work")
-        rig.answer("loop/~1/work")
+async def test_version_pins_per_iteration_in_an_engine(disk: Stage) -> None:
+    for code, times in ((looping(1), 2), (looping(2), 2), (looping(3), 1)):
+        flow: perdure.Flow[..., Any] = perdure.flow(name="f")(code)
+        async with disk.open(flow) as engine:
+            handle = await engine.start(flow, key="k")
+            for _ in range(times):
+                await handle.send("work")
+            disk.crash()
 
-    assert changed(made(1), made(2), two) == [1, 1, 1, 2]
+    async with disk.open(flow) as engine:
+        assert await engine.handle(flow, "k").result(5) == PINNED
 
 
 def test_a_version_is_the_same_in_every_rebuild() -> None:
@@ -235,6 +255,94 @@ def test_removed_for_every_kind_at_every_point(kind: str, entries: int) -> None:
         await ctx.removed("x", kind.partition(",")[0])  # type: ignore[arg-type]
 
     assert changed(old, new, lambda rig: rig.run_some(entries)) == ["first", "last"]
+
+
+@perdure.flow(name="x")
+async def child_x(ctx: Context) -> None:
+    await ctx.receive("done")
+
+
+async def comes_to_go(engine: perdure.Engine, handle: perdure.Handle[Any]) -> None:
+    """Whatever else it waits for comes now."""
+    async with asyncio.timeout(20):
+        while "receive:go" not in {open.location for open in await handle.waiting()}:
+            for open in await handle.waiting():
+                with suppress(perdure.UnknownLocation, perdure.InstanceEnded):  # it may have come by itself
+                    if open.kind == "timer":
+                        await handle.wake(open.location)
+                    elif open.kind == "child":
+                        await engine.handle(child_x, open.what.removeprefix("x/")).send("done")
+                    elif open.kind == "wait":
+                        await handle.send("x")
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("kind", OPERATIONS)
+async def test_removed_for_every_kind_in_an_engine(disk: Stage, kind: str) -> None:
+    """One instance has not come to the operation when its code goes, one has just begun it, one is past it."""
+
+    async def old(ctx: Context) -> str:
+        await ctx.receive("begin")
+        await OPERATIONS[kind](ctx)
+        await ctx.receive("go")
+        return await ctx.step("last", note, "last")
+
+    async def new(ctx: Context) -> str:
+        await ctx.receive("begin")
+        await ctx.removed("x", kind.partition(",")[0])  # type: ignore[arg-type]
+        await ctx.receive("go")
+        return await ctx.step("last", note, "last")
+
+    first, second = perdure.flow(name="f")(old), perdure.flow(name="f")(new)
+    async with disk.open(first, child_x, replay=False) as engine:
+        await engine.start(first, key="before")
+        past, within = await engine.start(first, key="past"), await engine.start(first, key="within")
+        await past.send("begin")
+        await comes_to_go(engine, past)
+        await within.send("begin")
+        disk.crash()
+    async with disk.open(second, child_x) as engine:
+        before, within, past = (engine.handle(second, key) for key in ("before", "within", "past"))
+        await before.send("begin")
+        await comes_to_go(engine, within)
+        for handle in (before, within, past):
+            await handle.send("go")
+            assert await handle.result(5) == "last"
+        assert not [line for line in await before.history() if line.location.startswith("x")]
+
+
+@pytest.mark.parametrize("entries", range(1, 9))
+@pytest.mark.parametrize("clean_up", [False, True])
+def test_what_was_removed_can_lose_a_race_and_be_cancelled(clean_up: bool, entries: int) -> None:
+    async def old_block(ctx: Context) -> None:
+        try:
+            await ctx.join("in", {"sleep": lambda: ctx.sleep("s", 50), "mail": lambda: ctx.receive("never")})
+        finally:
+            if clean_up:
+                await ctx.step("clean", note, "clean")
+
+    def made(old: bool) -> Body:
+        async def body(ctx: Context) -> list[Any]:
+            async def first(ctx: Context) -> None:
+                if old:
+                    await ctx.attempt("x", old_block)
+                else:
+                    await ctx.removed("x", "attempt")
+
+            async def second(ctx: Context) -> str:
+                return await ctx.step("quick", note, "quick")
+
+            found = [await ctx.step("begin", note, "begin"), *await ctx.race("race", {"old": first, "quick": second})]
+            return [*found, await ctx.step("last", note, "last")]
+
+        return body
+
+    def then(rig: Rig) -> Any:
+        return rig.result if rig.outcome else rig.run()
+
+    found = changed(made(True), made(False), lambda rig: rig.run_some(entries), then)
+
+    assert found == ["begin", "quick", "quick", "last"]
 
 
 def test_a_removed_receive_takes_the_message_that_it_took() -> None:

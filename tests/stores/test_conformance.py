@@ -37,9 +37,15 @@ class SqliteHarness:
     def damage(self, seq: int) -> None:
         connection = apsw.Connection(str(self.path))
         connection.create_scalar_function("flipped", flipped_value)
-        connection.execute("UPDATE blobs SET body = flipped(body)")
+        connection.execute("UPDATE large_bodies SET body = flipped(body)")
         if not connection.changes():
             connection.execute("UPDATE journal SET body = flipped(body) WHERE seq = ?", (seq,))
+        connection.close()
+
+    def damage_blob(self, digest: bytes) -> None:
+        connection = apsw.Connection(str(self.path))
+        connection.create_scalar_function("flipped", flipped_value)
+        connection.execute("UPDATE blobs SET body = flipped(body) WHERE digest = ?", (digest,))
         connection.close()
 
     def settle(self) -> None:

@@ -1,13 +1,15 @@
 """The SQL files: migrations end at the schema, and every named query is used."""
 
 import re
+from hashlib import blake2b
 from importlib.resources import files
 
 import apsw
 import pytest
 
-from perdure.stores.sqlite import schema
+from perdure.stores.sqlite import reads, schema
 from perdure.stores.sqlite.statements import SQL
+from perdure.testing.stores import entry
 
 PACKAGE = files("perdure.stores.sqlite")
 
@@ -54,6 +56,23 @@ def test_a_database_of_the_first_version_is_brought_up_to_date():
     assert first.execute("SELECT count(*) FROM journal").get == 1
 
 
+def test_the_large_bodies_of_an_older_database_stay_where_the_journal_finds_them():
+    body = entry(1, 1, b"x" * 100_000).body
+    digest = blake2b(body, digest_size=32).digest()
+    older = apsw.Connection(":memory:")
+    for number in (1, 2, 3):
+        older.execute(schema.migration(number))
+    older.pragma("user_version", 3)
+    older.execute("INSERT INTO blobs (digest, body) VALUES (?, ?)", (digest, body))
+    older.execute("INSERT INTO journal (seq, instance, at, body) VALUES (1, 1, 1001, ?)", (b"\0" + digest,))
+
+    schema.migrate(older)
+
+    assert shape(older) == shape(made())
+    assert reads.journal(older, 0, 10) == [entry(1, 1, b"x" * 100_000)]
+    assert older.execute("SELECT count(*) FROM blobs").get == 0
+
+
 def test_every_query_is_used_and_every_used_query_exists():
     code = "".join(file.read_text("utf-8") for file in PACKAGE.iterdir() if file.name.endswith(".py"))
 
@@ -68,7 +87,7 @@ def test_every_query_can_be_prepared():
 
 
 def test_the_queries_of_the_hot_path_use_an_index_and_sort_nothing():
-    for sql in (SQL.head_by_name, SQL.history, SQL.due, SQL.inbox, SQL.inbox_by_name):
+    for sql in (SQL.head_by_name, SQL.history, SQL.due, SQL.inbox, SQL.inbox_by_name, SQL.blob, SQL.blobs):
         assert is_quick(sql), sql
 
 

@@ -11,6 +11,8 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import apsw
@@ -408,18 +410,60 @@ def test_the_same_large_body_is_stored_once(store):
     rows = [entry(n, 1, b"x" * 100_000) for n in range(1, 6)]
     commit(store, batch(journal=rows))
 
-    assert store._connection.execute("SELECT count(*), sum(length(body)) FROM blobs").get == (1, 100_005)
+    assert store._connection.execute("SELECT count(*), sum(length(body)) FROM large_bodies").get == (1, 100_005)
     assert store._connection.execute("SELECT max(length(body)) FROM journal").get == 33
     assert ask(store.journal(0, 10)) == rows
 
 
-def test_a_lost_blob_is_corruption(store):
+def test_a_lost_large_body_is_corruption(store):
     commit(store, batch(journal=[entry(1, 1, b"x" * 100_000)], heads=[head(1)]))
-    store._connection.execute("DELETE FROM blobs")
+    store._connection.execute("DELETE FROM large_bodies")
 
-    with pytest.raises(Corrupt, match="there is no blob"):
+    with pytest.raises(Corrupt, match="there is no large body"):
         ask(store.history(1))
-    assert any("there is no blob" in problem for problem in ask(store.check()))
+    assert any("there is no large body" in problem for problem in ask(store.check()))
+
+
+def test_a_byte_of_a_blob_that_changed_in_the_file_is_noticed(path, store):
+    body = b"The bytes of a blob, as they lie in the file. " * 20
+    digest, whole = ask(store.put_blobs([body, b"whole"], at=7))
+    store.release()
+    store.close()  # the last connection: the WAL is in the file now
+    content = bytearray(path.read_bytes())
+    content[content.index(body) + 400] ^= 1
+    path.write_bytes(content)
+
+    with closing(SqliteStore.open_client(path)) as client:
+        with pytest.raises(Corrupt, match=f"blob sha256:{digest.hex()} do not match"):
+            ask(client.blob(digest))
+        assert ask(client.blob(whole)) == b"whole"
+        assert [problem for problem in ask(client.check()) if digest.hex() in problem]
+
+
+def test_another_process_puts_a_blob_while_an_engine_runs(path, store):
+    code = """
+import asyncio, sys
+from perdure.stores.sqlite import SqliteStore
+client = SqliteStore.open_client(sys.argv[1])
+print(asyncio.run(client.put_blobs([b"from elsewhere"], at=7))[0].hex())
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert ask(store.blob(bytes.fromhex(run.stdout))) == b"from elsewhere"
+    assert commit(store, batch(journal=[entry(1, 1)], heads=[head(1)])) is None
+
+
+def test_many_blobs_are_many_short_transactions_so_that_the_engine_gets_in_between(store):
+    ask(store.put_blobs([b"first"], at=7))
+    commits = count(1)
+    store._writing.set_commit_hook(lambda: next(commits) < 0)  # False: go on
+
+    ask(store.put_blobs([b"%d" % n * 100_000 for n in range(40)], at=7))
+    ask(store.put_blobs([b"%d" % n for n in range(5000)], at=7))
+
+    assert next(commits) > 7 + 10
 
 
 def test_a_read_of_a_closed_store_says_so(path):

@@ -162,7 +162,16 @@ class CellContext(msgspec.Struct, frozen=True):
 class Cell:
     """A reducer with its definition. Made by `@cell`; called, it is the plain function."""
 
-    def __init__(self, function: Callable[..., Any], name: Name, key: Any, effects: tuple[type[Effect], ...]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: Name,
+        key: Any,
+        effects: tuple[type[Effect], ...],
+        *,
+        annotations: type[Record] | None = None,
+        migrate: Callable[..., Any] | None = None,
+    ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.__name__: str = function.__name__
@@ -181,6 +190,8 @@ class Cell:
         self.events, receipts, self.takes_rejected = self._event(parameters[1], hints.get(parameters[1]))
         self._check_receipts(receipts)
         self.keys = self._keys(key)
+        self.annotations = None if annotations is None else shape_of(annotations, self.where)
+        self.migrate = migrate
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -278,6 +289,8 @@ class Cell:
             impl_of(self.function),
             self._key_schema(),
             self.context,
+            None if self.annotations is None else self.annotations.schema,
+            "" if self.migrate is None else impl_of(self.migrate),
         )
 
     def _key_schema(self) -> Schema | None:
@@ -296,17 +309,26 @@ class Cell:
         return [Subscription(event, self.name, self.keys.get(event, "")) for event in self.events]
 
 
-def cell(name: str, *, effects: Iterable[type[Effect]], key: Any = None) -> Callable[[Callable[..., Any]], Cell]:
+def cell(
+    name: str,
+    *,
+    effects: Iterable[type[Effect]],
+    key: Any = None,
+    annotations: type[Record] | None = None,
+    migrate: Callable[..., Any] | None = None,
+) -> Callable[[Callable[..., Any]], Cell]:
     """Make a reducer a cell.
 
     name: `namespace/name@version`. effects: the only ones that it may emit; required, may be empty. key: the field of
     its events that holds the key, as a dotted path; or a dict from event class to path; None: there is one cell.
+    annotations: the type of what it may return for people beside its state. migrate: a function that turns a state of
+    the definition before this one into a state of this one, for `mode="migrate"`.
     """
     parsed = parse_name(name, "$.name")
     if parsed.reserved:
         raise BadDefinition("$.name", "a name of yours", repr(name), "sys/* belongs to perdure")
 
-    return lambda function: Cell(function, parsed, key, tuple(effects))
+    return lambda function: Cell(function, parsed, key, tuple(effects), annotations=annotations, migrate=migrate)
 
 
 # ---- from Python to the manifest ---------------------------------------------------------------------------------
@@ -321,6 +343,8 @@ def define(
     for found in cells:
         for shape in (found.state, *map(shape_of, found.events.values())):
             refs.update(shape.refs)
+        if found.annotations is not None:
+            refs.update(found.annotations.refs)
         for name, effect in found.effects.items():
             if not parse_name(name).reserved:
                 effects[name] = effect_def(effect)

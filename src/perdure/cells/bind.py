@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -69,7 +70,7 @@ class Definition:
         self.name = f"{name.namespace}/{name.name}"
         self.version = version_of(cell.name, self.hash)
         self.limits = limits
-        self._reducer = reducer.function if isinstance(reducer, Cell) else reducer
+        self.function = reducer.function if isinstance(reducer, Cell) else reducer
         typed = reducer if isinstance(reducer, Cell) else None
         self.state: Any = typed.state if typed is not None else _data(manifest, cell.state)
         arms = manifest.arms(cell)
@@ -80,7 +81,10 @@ class Definition:
             if event != system.REJECTED
         }
         self._typed = typed is not None
-        self._annotations = None if cell.annotations is None else _data(manifest, cell.annotations)
+        self._annotations: Any = None
+        if cell.annotations is not None:
+            self._annotations = typed.annotations if typed is not None else _data(manifest, cell.annotations)
+        self._migrate = typed.migrate if typed is not None else None
         self._facts = {event: _data(manifest, Ref(event)) for event in manifest.schemas}
         self.effects = {
             effect: _bind_effect(manifest, effect, typed.effects.get(effect) if typed is not None else None)
@@ -105,12 +109,12 @@ class Definition:
         return encode_event(event, self._facts, f"the manifest of {self.cell.name}")
 
     def reduce(self, state: Any, event: Any, context: Any) -> Any:
-        return self._reducer(state, event, context) if self.cell.context else self._reducer(state, event)
+        return self.function(state, event, context) if self.cell.context else self.function(state, event)
 
     def annotate(self, annotations: Any) -> bytes:
         if self._annotations is None:
-            raise BadDecision(self.cell.name, "it returned annotations, and declares none")
-        return self._annotations.encode(annotations)
+            raise BadDecision(self.cell.name, "it returned annotations and declares none: @cell(..., annotations=...)")
+        return self._annotations.encode(annotations)  # type: ignore[no-any-return]
 
     def read_state(self, machine: Machine) -> Any:
         """The state of a cell as its reducer takes it; None: there is no cell."""
@@ -133,12 +137,20 @@ class Definition:
     def machine(self, address: str, snapshot: bytes | None) -> Machine:
         return CellMachine(self, address[len(self.name) + 1 :], snapshot)
 
+    def migrated(self, address: str, machine: Machine) -> CellMachine:
+        """The machine of this definition with what a machine of an earlier one holds."""
+        if not self.cell.migrate:
+            raise BadManifest("no-migration", f"$.cells[{self.cell.name!r}]", "it has no migrate function")
+        assert isinstance(machine, CellMachine)
+        function = self._migrate or load(self.cell.migrate, self.cell.name)
+        return machine.moved_to(self, self.state.encode(function(_argument(function, machine.state))))
+
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
         then, now = difference.recorded, difference.current
-        source = where(self._reducer)
+        source = where(self.function)
         advice = (
             "A reducer decides the same whenever it gets the same. If it was meant to change, give the cell the next "
             f"version instead of changing {self.cell.name}, and apply the manifest."
@@ -197,15 +209,30 @@ class Bound:
             for name, cell in manifest.cells.items()
         ]
         self.in_force = in_force(manifest)
+        self.earlier: list[Definition] = []
+        """Definitions that are not in the manifest, for cells that began with them."""
 
 
 def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterable[Subscription] | None = None) -> Bound:
     """The world of these cells, ready to run: `perdure.open(url, workflows=[perdure.manifest(order, stock)])`.
 
     events: those that no cell takes, but some emit. routing: which event goes to which cell, by which field; without it
-    the cells say it, in the order in which they are given.
+    the cells say it, in the order in which they are given. Of several versions of a cell the newest is in the manifest;
+    the others run the cells that began with them.
     """
-    return Bound(define(*cells, events=events, routing=routing), {cell.name: cell for cell in cells})
+    newest: dict[str, Cell] = {}
+    for cell in cells:
+        name = parse_name(cell.name)
+        workflow = f"{name.namespace}/{name.name}"
+        if workflow not in newest or parse_name(newest[workflow].name).version < name.version:
+            newest[workflow] = cell
+    current = [cell for cell in cells if cell in newest.values()]
+    bound = Bound(define(*current, events=events, routing=routing), {cell.name: cell for cell in current})
+    for cell in cells:
+        if cell not in current:
+            alone = define(cell, events=events)
+            bound.earlier.append(Definition(alone, alone.cells[cell.name], cell))
+    return bound
 
 
 def encode_event(event: Any, known: Mapping[str, Form], who: str) -> tuple[str, bytes]:
@@ -254,6 +281,16 @@ def load(impl: str, cell: str) -> Callable[..., Any]:
     if not callable(found):
         raise BadManifest("unknown-module", path, f"the module {module_name!r} has no function {function_name!r}")
     return found  # type: ignore[no-any-return]
+
+
+def _argument(migrate: Callable[..., Any], state: bytes) -> Any:
+    """The old state as the function takes it: by its annotation, or as plain data."""
+    hints = [hint for name, hint in typing.get_type_hints(migrate).items() if name != "return"]
+    plain = decode(state)
+    if not hints:
+        return plain
+    shape = shape_of(hints[0])
+    return shape.build(shape.plain(plain))
 
 
 def _agreed(manifest: Manifest, name: str, reducer: Any) -> Any:

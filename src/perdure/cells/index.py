@@ -21,6 +21,8 @@ from hashlib import sha256
 from itertools import groupby, islice
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 from perdure.codec import decode, encode
 from perdure.errors import Corrupt, PerdureError
 
@@ -94,7 +96,7 @@ class CellIndex:
         self._blobs = blobs
         self.root = EMPTY if root is None else root
 
-    def __len__(self) -> int:
+    def count(self) -> int:
         return _count(self._node(self.root))
 
     def get(self, key: bytes) -> Entry | None:
@@ -111,7 +113,11 @@ class CellIndex:
         return [body for body, _ in self._down(_path(key))]
 
     def update(self, changes: Iterable[tuple[bytes, Entry | None]]) -> CellIndex:
-        """The index with these entries set and, where None is given, removed. The last change of a key counts."""
+        """The index with these entries set and, where None is given, removed. The last change of a key counts.
+
+        Nodes that stay as they are are not put again: keep the old root until the new one is recorded, or garbage
+        collection may take what they share.
+        """
         asked = {key: _Change(_path(key), key, entry) for key, entry in changes}
         assert all(change.entry is None or len(change.entry.state) == 32 for change in asked.values()), "not a SHA-256"
         root = _Child(self.root, 0)  # how many entries a root has stands in its node
@@ -316,10 +322,11 @@ def _parse(digest: bytes, body: bytes) -> _Node:
     try:
         match decode(body):
             case {"leaf": rows}:
-                return _Leaf([_Item(_path(row[0]), row[0], Entry(*row[1:])) for row in rows])
-            case {"branch": rows} if len(rows) == FAN_OUT:
-                return _Branch([None if row is None else _Child(*row) for row in rows])
-    except (PerdureError, TypeError, ValueError):
+                found = msgspec.convert(rows, list[tuple[bytes, bytes, int, int]])
+                return _Leaf([_Item(_path(key), key, Entry(state, size, at)) for key, state, size, at in found])
+            case {"branch": [*rows]} if len(rows) == FAN_OUT:
+                return _Branch(msgspec.convert(rows, list[_Child | None]))
+    except (PerdureError, msgspec.ValidationError):
         pass
     raise Corrupt(f"{_name(digest)} is not a node of an index")
 

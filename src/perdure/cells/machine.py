@@ -40,6 +40,7 @@ class Asked(msgspec.Struct, array_like=True):
     entry: int
     params: bytes
     issuer: str = ""
+    correlation: str = ""
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
@@ -69,6 +70,21 @@ class CellMachine:
         """Canonical bytes; empty: there is no cell."""
         return self._state
 
+    @property
+    def digest(self) -> bytes:
+        return self._digest
+
+    def moved_to(self, definition: Definition, state: bytes) -> CellMachine:
+        """The same cell under another definition, with the state that its own became."""
+        for asked in self._open.values():
+            if asked.effect not in definition.effects:
+                text = f"an answer to {asked.effect} is due, and {definition.cell.name} does not declare that effect"
+                raise BadDecision(definition.cell.name, text)
+        machine = CellMachine(definition, self._key, None)
+        machine._open, machine._manifest = self._open, self._manifest
+        machine._keep(state)
+        return machine
+
     def deliver(self, event: Event, moment: Moment) -> Decision:
         match event:
             case Started(first=Message() as message, input=manifest):
@@ -96,15 +112,18 @@ class CellMachine:
 
     def _hear(self, message: Message, moment: Moment) -> Decision:
         event = self._definition.event(message.name, decode(message.body))
-        return self._reduce(event, message.body, moment, message.correlation)
+        return self.reduce(event, message.body, moment, message.correlation)
 
     def _answered(self, intent: bytes, receipt: Receipt, moment: Moment) -> Decision:
         asked = self._open.pop(intent)
         effect = self._definition.effects[asked.effect]
+        payload = receipt.value or NOTHING
+        if asked.effect == system.CHILD:  # the kernel's answer is the result itself
+            payload = encode({"result": payload})
         value = None
         if receipt.status == "ok":
             try:
-                value = effect.receipt.build(effect.receipt.decode(receipt.value or NOTHING))
+                value = effect.receipt.build(effect.receipt.decode(payload))
             except PerdureError as error:
                 return self._rejected(intent, asked, receipt, error, moment)
         answer: ReceiptOf[Any] = ReceiptOf(
@@ -119,7 +138,7 @@ class CellMachine:
             cell=self._definition.cell.name,
             key=self._key,
         )
-        return self._reduce(answer, receipt.value or NOTHING, moment, "")
+        return self.reduce(answer, payload, moment, asked.correlation)
 
     def _rejected(self, intent: bytes, asked: Asked, receipt: Receipt, error: PerdureError, moment: Moment) -> Decision:
         """The payload is no receipt of this effect. The intent is settled all the same: nobody will answer it again."""
@@ -135,11 +154,12 @@ class CellMachine:
             payload_hash=digest(payload),
             payload_size=len(payload),
         )
-        return self._reduce(rejected, payload, moment, "")
+        return self.reduce(rejected, payload, moment, asked.correlation)
 
     # ---- what is decided -----------------------------------------------------------------------------------------
 
-    def _reduce(self, event: Any, body: bytes, moment: Moment, correlation: str) -> Decision:
+    def reduce(self, event: Any, body: bytes, moment: Moment, correlation: str) -> Decision:
+        """What the reducer makes of an event that it takes. `body`: the bytes by which the event is known."""
         definition = self._definition
         state = definition.state.build(decode(self._state)) if self._state else None
         context = CellContext(
@@ -163,7 +183,7 @@ class CellMachine:
         """All of what the reducer returned, or nothing: whatever is wrong with a part of it raises."""
         definition = self._definition
         facts = tuple([self._fact(event, correlation) for event in given.events])
-        emission = Emission(self, moment)
+        emission = Emission(self, moment, correlation)
         for effect in given.effects:
             emission.add(effect)
         publish = emission.publish
@@ -196,8 +216,9 @@ class CellMachine:
 class Emission:
     """The effects of one decision, on their way to the kernel."""
 
-    def __init__(self, machine: CellMachine, moment: Moment) -> None:
+    def __init__(self, machine: CellMachine, moment: Moment, correlation: str) -> None:
         self._machine = machine
+        self._correlation = correlation
         self._definition = machine._definition
         self._moment = moment
         self._index = 0
@@ -223,7 +244,7 @@ class Emission:
         id = self._id(name, effect, params, request.key)
         location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
         self.open = (*self.open, self._effect(location, effect, plain, request))
-        self.asked[id] = Asked(name, self._moment.number, params, request.issuer)
+        self.asked[id] = Asked(name, self._moment.number, params, request.issuer, self._correlation)
 
     def _id(self, name: str, effect: BoundEffect, params: bytes, key: str) -> bytes:
         definition = self._definition

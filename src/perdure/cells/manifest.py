@@ -53,6 +53,7 @@ class CellDef(msgspec.Struct, frozen=True):
     key: Schema | None = None
     context: bool = True  # whether the reducer takes the context
     annotations: Schema | None = None
+    migrate: str = ""  # where the function is that turns a state of the definition before into one of this
 
     def data(self) -> dict[str, Any]:
         given: dict[str, Any] = {
@@ -67,6 +68,8 @@ class CellDef(msgspec.Struct, frozen=True):
             given["context"] = False
         if self.annotations is not None:
             given["annotations"] = to_data(self.annotations)
+        if self.migrate:
+            given["migrate"] = self.migrate
         return given
 
     def schemas(self) -> list[Schema]:
@@ -196,7 +199,7 @@ def _read_effect(name: str, data: Any, path: str) -> EffectDef:
 
 
 def _read_cell(name: str, data: Any, path: str) -> CellDef:
-    properties(data, path, ("state", "event", "effects", "impl"), ("key", "context", "annotations"))
+    properties(data, path, ("state", "event", "effects", "impl"), ("key", "context", "annotations", "migrate"))
     effects = _expect(data["effects"], list, "a list of effects, perhaps an empty one", f"{path}.effects")
     for n, effect in enumerate(effects):
         parse_name(effect, f"{path}.effects[{n}]")
@@ -211,6 +214,7 @@ def _read_cell(name: str, data: Any, path: str) -> CellDef:
         from_data(data["key"], f"{path}.key") if "key" in data else None,
         _expect(data.get("context", True), bool, "true or false", f"{path}.context"),
         from_data(data["annotations"], f"{path}.annotations") if "annotations" in data else None,
+        _expect(data.get("migrate", ""), str, "module:function", f"{path}.migrate"),
     )
 
 

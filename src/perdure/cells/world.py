@@ -1,33 +1,42 @@
 """The world's own instance: every event from outside comes in here, and the manifest in force is its state.
 
 It is an instance like any other: what it takes and decides is in the journal, so the order of events and of changes to
-the manifest is the journal's order. Events become facts, which the kernel routes by the manifest in force.
+the manifest is the journal's order. Events become facts, which the kernel routes by the manifest in force. Rules
+(messages named `sys/...`) are answered: whoever asked reads the answer by the id of the message.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from perdure.codec import decode, encode
 from perdure.codec.canonical import Form
-from perdure.codec.schema import Ref
-from perdure.errors import BadDefinition, BadManifest, PerdureError
+from perdure.codec.schema import Ref, parse_name
+from perdure.errors import PerdureError
 from perdure.kernel.decision import NOTHING, Decision, Fact, Reply
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.events import Event, Message, Started
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, RULES, WORLD
+from perdure.kernel.manifest import Manifest as InForce
 from perdure.kernel.moment import Moment
 from perdure.kernel.routing import Subscription
 
-from .manifest import Manifest, read
+from .bind import in_force
+from .governance import Governance, Proposal, Refusal, read_manifest
+from .manifest import Manifest
+
+PROPOSALS: Final = "proposals"
+"""The name under which the world publishes what becomes of proposals."""
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
     manifest: bytes
+    in_force: InForce
+    proposals: list[Proposal]
 
 
 _snapshot_decoder = msgspec.msgpack.Decoder(_Snapshot)
@@ -42,6 +51,15 @@ class WorldWorkflow:
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        raise Refusal("reserved", "the world of a database begins by itself")
+
+    def encode_plain_input(self, value: Any) -> bytes:
+        return self.encode_input((), {})
+
+    def decode_result(self, value: bytes) -> Any:
+        return decode(value)
+
     def machine(self, address: str, snapshot: bytes | None) -> Machine:
         return WorldMachine(snapshot)
 
@@ -55,14 +73,24 @@ class WorldWorkflow:
 class WorldMachine:
     def __init__(self, snapshot: bytes | None) -> None:
         self._manifest = Manifest()
+        self._in_force = InForce()
+        self._governance = Governance()
         self._forms: dict[str, Form] = {}
         if snapshot is not None:
-            self._manifest = read(decode(_snapshot_decoder.decode(snapshot).manifest))
+            kept = _snapshot_decoder.decode(snapshot)
+            self._manifest = read_manifest(kept.manifest)
+            self._in_force = kept.in_force
+            self._governance = Governance(kept.proposals)
+
+    @property
+    def state(self) -> bytes:
+        """Manifest and proposals, as canonical bytes."""
+        return encode({"manifest": self._manifest.data(), "proposals": self._told()})
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
         match event:
             case Started(input=manifest):
-                return self._enforce(manifest)
+                return self._begin(manifest)
             case Message(name=name) if name.startswith(RULES):
                 return self._rule(event)
             case Message():
@@ -74,10 +102,13 @@ class WorldMachine:
         return None
 
     def snapshot(self) -> bytes | None:
-        return msgspec.msgpack.encode(_Snapshot(self._manifest.bytes))
+        proposals = list(self._governance.proposals.values())
+        return msgspec.msgpack.encode(_Snapshot(self._manifest.bytes, self._in_force, proposals))
 
     def dispose(self) -> None:
         pass
+
+    # ---- events --------------------------------------------------------------------------------------------------
 
     def _take(self, event: Message) -> Decision:
         """An event from outside. Its sender has checked it by a manifest, whose hash it names; perhaps an older one."""
@@ -85,7 +116,7 @@ class WorldMachine:
             try:
                 self._form(event.name).decode(event.body)
             except PerdureError as error:
-                return _refused(f"{event.name}: {error}")
+                return Decision(reply=Reply(refused=f"{event.name}: {error}"))
         return Decision(announce=(Fact(event.name, event.body, event.id, event.correlation),))
 
     def _form(self, name: str) -> Form:
@@ -96,26 +127,96 @@ class WorldMachine:
 
     # ---- rules ---------------------------------------------------------------------------------------------------
 
-    def _rule(self, event: Message) -> Decision:
-        body: Any = decode(event.body)
-        match event.name:
-            case "sys/apply":
-                return self._enforce(body["manifest"])
-            case _:
-                return _refused(f"the world knows no {event.name}")
+    def _begin(self, manifest: bytes) -> Decision:
+        return Decision(publish=self._enforce(read_manifest(manifest), "pinned"))
 
-    def _enforce(self, data: bytes) -> Decision:
-        from .bind import in_force
-
+    def _rule(self, message: Message) -> Decision:
+        """What is asked is done, or refused with a code; both are recorded, and answered."""
         try:
-            manifest = read(decode(data))
-            force = in_force(manifest)
-        except (BadDefinition, BadManifest) as error:
-            return _refused(str(error))
-        self._manifest, self._forms = manifest, {}
-        return Decision(publish=((MANIFEST, force.encode()), (DEFINITIONS, manifest.bytes)))
+            body = decode(message.body)
+            publish, answer = self._ruled(message.name.removeprefix(RULES), body if isinstance(body, dict) else {})
+        except Refusal as refusal:
+            return Decision(respond=((message.id, encode({"refused": refusal.code, "text": refusal.text})),))
+        publish = (*publish, (PROPOSALS, encode(self._told())))
+        return Decision(publish=publish, respond=((message.id, encode(answer)),))
+
+    def _ruled(self, verb: str, body: dict[str, Any]) -> tuple[tuple[tuple[str, bytes], ...], dict[str, Any]]:
+        governance = self._governance
+        match verb:
+            case "propose":
+                return (), _told(governance.propose(self._manifest, body))
+            case "shadow":
+                return (), _told(governance.shadow(body))
+            case "approve":
+                return (), _told(governance.approve(body))
+            case "reject":
+                return (), _told(governance.reject(body))
+            case "apply":
+                return self._apply(body)
+            case _:
+                raise Refusal("unknown-rule", f"the world knows no {verb!r}")
+
+    def _apply(self, body: dict[str, Any]) -> tuple[tuple[tuple[str, bytes], ...], dict[str, Any]]:
+        mode = body.get("mode", "pinned")
+        self._check_counts(mode, body.get("counts") or {})
+        if "manifest" in body:
+            return self._enforce(read_manifest(body["manifest"]), mode), {"hash": self._manifest.hash, "mode": mode}
+        before = self._governance.proposals.get(body.get("proposal", 0))
+        status = before.status if before is not None else "proposed"
+        proposal, manifest = self._governance.apply(self._manifest, body)
+        try:
+            publish = self._enforce(manifest, mode)
+        except Refusal:
+            proposal.status = status
+            raise
+        return publish, _told(proposal)
+
+    def _check_counts(self, mode: str, counts: dict[str, int]) -> None:
+        """What the engine counted at this very place of the journal, before anything else could happen."""
+        if mode not in ("strict", "pinned", "migrate"):
+            raise Refusal("unknown-mode", f'a manifest is applied "strict", "pinned" or "migrate", not {mode!r}')
+        if counts.get("unmigrated"):
+            text = f"an earlier migration is not finished: {counts['unmigrated']} cells are left"
+            raise Refusal("migrating", f"{text}; finish it with `perdure manifest migrate`")
+        if counts.get("missing"):
+            raise Refusal("no-code", f"this engine has no code for {counts['missing']}: deploy it first")
+        busy = {name: count for name, count in counts.items() if count and name in ("instances", "intents", "queued")}
+        if mode == "strict" and busy:
+            told = ", ".join(f"{name}: {count}" for name, count in sorted(busy.items()))
+            raise Refusal("blocked", f"the world is not empty: {told}; strict changes only an empty world")
+
+    def _enforce(self, manifest: Manifest, mode: str) -> tuple[tuple[str, bytes], ...]:
+        """From the next entry on this manifest is in force."""
+        force = in_force(manifest)
+        if mode == "migrate":
+            force = msgspec.structs.replace(force, migrating=self._migrating(manifest, force))
+        self._manifest, self._in_force, self._forms = manifest, force, {}
+        return ((MANIFEST, force.encode()), (DEFINITIONS, manifest.bytes))
+
+    def _migrating(self, manifest: Manifest, force: InForce) -> dict[str, tuple[str, ...]]:
+        """Each cell whose definition changed goes over, by the function that the new definition names."""
+        migrating: dict[str, tuple[str, ...]] = {}
+        by_workflow = {str(parse_name(name)).partition("@")[0]: cell for name, cell in manifest.cells.items()}
+        for workflow, version in force.versions.items():
+            before = self._in_force.versions.get(workflow)
+            if before is None or before == version:
+                continue
+            if not by_workflow[workflow].migrate:
+                raise Refusal("no-migration", f"{by_workflow[workflow].name} changed and has no migrate function")
+            migrating[workflow] = (before,)
+        return migrating
+
+    def _told(self) -> list[dict[str, Any]]:
+        return [_told(proposal) for proposal in self._governance.proposals.values()]
 
 
-def _refused(reason: str) -> Decision:
-    """Recorded, so that the sender's answer and the journal agree; nothing else changes."""
-    return Decision(reply=Reply(refused=reason))
+def _told(proposal: Proposal) -> dict[str, Any]:
+    return {
+        "proposal": proposal.number,
+        "status": proposal.status,
+        "base": proposal.base,
+        "patch": decode(proposal.patch),
+        "report": decode(proposal.report) if proposal.report else None,
+        "reason": proposal.reason,
+        "mode": proposal.mode,
+    }

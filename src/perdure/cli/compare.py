@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from perdure.codec import decode, encode
+from perdure.kernel.apply import Changed, apply
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of
 from perdure.kernel.entry import Entry
+from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import (
     Address,
     CancelAsked,
@@ -21,13 +23,14 @@ from perdure.kernel.events import (
     Message,
     Received,
     Retried,
+    Rewound,
     Settled,
     Started,
     Woken,
 )
 from perdure.kernel.instance import Instance
+from perdure.kernel.location import Patterns
 from perdure.kernel.receipt import Failure
-from perdure.kernel.replay import fold
 from perdure.runtime.history import word_of
 
 
@@ -80,14 +83,17 @@ class Story:
 
     def __init__(self, address: Address, rows: list[JournalRow]) -> None:
         self.name = str(address)
-        self.state: Instance = fold(address, None, rows)
+        self.state = Instance(address)
         self.facts: dict[Place, Fact] = {}
         self._open: dict[bytes, Effect] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._kept: Event | None = None
-        for entry in self.state.tail or ():
+        patterns = Patterns()
+        for row in rows:
+            entry = decode_entry(row.seq, row.instance, row.at, row.body, patterns)
+            changed = apply(self.state, entry)
             self._happened(entry.number, entry.event)
-            self._decided(entry)
+            self._decided(entry, changed)
         self._ended()
 
     def _happened(self, number: int, event: Event) -> None:
@@ -106,20 +112,24 @@ class Story:
                 self._add("wake", location, Fact(number))
             case Retried():
                 self._add("retry", "", Fact(number))
+            case Rewound(to=to):
+                self._add("rewind" if to else "retry", to, Fact(number))
             case Settled(location=location, receipt=receipt):
                 self._add("settled", location, Fact(number, receipt.status, receipt.value, receipt.error))
             case _:  # the kernel's own: about the processes that ran the flow, not about the flow
                 pass
 
-    def _decided(self, entry: Entry) -> None:
+    def _decided(self, entry: Entry, changed: Changed) -> None:
         number, decision = entry.number, entry.decision
         heard = self._kept if type(entry.event) is Retried and self._kept is not None else entry.event
         self._kept = heard if decision.stuck is not None and decision.stuck.kept else None
         for id in decision.withdraw:
             self._close(id, Fact(number, _reason(self._open[id], heard)))
-        ids = decision.ids or tuple([self.state.intent_id(effect) for effect in decision.open])
-        for id, effect in zip(ids, decision.open, strict=True):
-            self._open[id] = effect
+        if type(heard) is Rewound:
+            for id in self._open.keys() - self.state.open.keys():
+                self._close(id, Fact(number, "dropped"))
+        for intent in changed.opened:
+            effect = self._open[intent.id] = intent.effect
             self.facts[_place(effect)] = Fact(number, "open")
             for what, given in _given(effect):
                 self.facts[Place(what, effect.location, attempt_of(effect))] = Fact(number, value=given)

@@ -4,7 +4,7 @@ import os
 import re
 import traceback
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -106,9 +106,14 @@ def debug_wanted() -> bool:
     return os.environ.get("PERDURE_DEBUG", "") not in ("", "0")
 
 
+OPTIONS: Final = {'reuse="failed"': "--reuse failed", 'reuse="always"': "--reuse always", "force=True": "--force"}
+
+
 def _text(error: PerdureError) -> str:
     """Errors speak Python; here people write commands and options."""
-    text = str(error).replace('reuse="failed"', "--reuse failed").replace('reuse="always"', "--reuse always")
+    text = str(error)
+    for python, option in OPTIONS.items():
+        text = text.replace(python, option)
     return re.sub(r"perdure\.connect\([^)]*\)", "`perdure start`, `perdure send` and the like", text)
 
 

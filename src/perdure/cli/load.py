@@ -34,6 +34,8 @@ def load_all(target: str) -> list[Any]:
     """The flow that is named, or every workflow of the module if it is named alone."""
     if ":" in target:
         return [load(target)[0]]
+    if not target:
+        raise Stopped("'' names no module; write MODULE or MODULE:FLOW, for example shop or shop:order")
     workflows = flows_of(target)
     if not workflows:
         raise Stopped(f"{target} has no flows; put @perdure.flow above an async def")

@@ -10,7 +10,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.instance import Instance
 from perdure.kernel.receipt import Failure
 from perdure.ports.store import Queries
-from perdure.runtime.history import Line, Reader, Summary, Waiting, summary
+from perdure.runtime.history import Line, Reader, Summary, Waiting, summary, value_of
 
 
 class Look:
@@ -39,7 +39,7 @@ class Look:
 
     @property
     def published(self) -> dict[str, Any]:
-        return {name: decode(value) for name, value in self.state.published.items()}
+        return {name: value_of(value) for name, value in self.state.published.items()}
 
     @property
     def result(self) -> Any:

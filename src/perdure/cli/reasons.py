@@ -10,10 +10,10 @@ from perdure.flows.machine import CLEANUP, START
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Address
-from perdure.kernel.location import unescape
+from perdure.kernel.location import is_sleep, unescape
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Queries
-from perdure.runtime.history import Line, Waiting, is_sleep
+from perdure.runtime.history import Line, Waiting
 
 from .console import Console
 from .look import Look, waiting_document

@@ -17,9 +17,10 @@ from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import Address, Message, Received, Retried, Started
 from perdure.kernel.location import Patterns
 from perdure.kernel.manifest import MANIFEST, WORLD, decode_manifest
+from perdure.kernel.moment import when
 from perdure.kernel.routing import Router
 from perdure.ports.store import Filter, Queries
-from perdure.runtime.history import effect_of, in_words, when
+from perdure.runtime.history import effect_of, in_words
 
 PAGE: Final = 1000
 

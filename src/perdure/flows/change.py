@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.kernel.decision import Decision
-from perdure.kernel.effects import Effect
+from perdure.kernel.effects import Effect, Timer
+from perdure.kernel.location import is_sleep
+
+from .operation import SLEEP
 
 if TYPE_CHECKING:
     from .machine import FlowMachine
@@ -61,7 +64,8 @@ class Removed:
     """An operation that the code no longer has, with all that it had inside, in an instance that has begun it.
 
     What older code opened there is opened again, as it is recorded, and nobody looks at its answers. The flow goes on
-    in the delivery in which it went on then.
+    in the delivery in which it went on then. A cancel takes back what is open, as it did then, and what older code
+    cleaned up after it is waited for.
     """
 
     def __init__(self, machine: FlowMachine, location: str) -> None:
@@ -73,9 +77,19 @@ class Removed:
 
     async def pass_by(self) -> None:
         self._follow()
-        if self._open:
+        cancelled: asyncio.CancelledError | None = None
+        while self._open:
             self._over = self._machine.loop.create_future()
-            await self._over
+            try:
+                await self._over
+            except asyncio.CancelledError as error:
+                cancelled = error
+                for operation in self._open.values():
+                    self._machine.withdraw(operation)
+                self._open.clear()
+                self._follow()
+        if cancelled is not None:
+            raise cancelled
 
     def _follow(self) -> None:
         """Do what is recorded of this operation in this delivery."""
@@ -96,7 +110,8 @@ class Removed:
                 self._machine.withdraw(operation)
 
     def _begin(self, effect: Effect) -> None:
-        operation = self._machine.open(effect)
+        sleeps = type(effect) is Timer and is_sleep(effect.location)
+        operation = self._machine.open(effect, SLEEP if sleeps else None)
         assert operation.future is not None
         self._open[operation.id] = operation
         operation.future.add_done_callback(lambda _: self._answered(operation))

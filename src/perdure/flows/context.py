@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from perdure.codec import decode, encode, from_plain, to_plain
@@ -32,6 +32,7 @@ from perdure.errors import (
 )
 from perdure.kernel.effects import Call, Child, Timer, Wait
 from perdure.kernel.events import Address
+from perdure.kernel.moment import at_of, when
 from perdure.kernel.problem import Hook, ProblemKind
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import RESPONSE
@@ -301,7 +302,7 @@ class Context:
 
     def now(self) -> datetime:
         """Recorded time, in UTC."""
-        return datetime.fromtimestamp(self._machine.moment.at / 1e9, UTC)
+        return when(self._machine.moment.at)
 
     @property
     def random(self) -> random.Random:
@@ -421,7 +422,7 @@ class Context:
         """Wait until a time, which must have a time zone. A past one returns at once."""
         if not isinstance(when, datetime) or when.tzinfo is None:  # type: ignore[redundant-expr]
             raise BadCall(f"sleep_until({name!r}): {when} has no time zone; use datetime(..., tzinfo=UTC)")
-        await self._timer(name, nanoseconds(when.timestamp()))
+        await self._timer(name, at_of(when))
 
     async def _timer(self, name: str, due: int) -> None:
         machine = self._machine

@@ -11,7 +11,6 @@ from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextvars import Context
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Never
 
 import msgspec
@@ -35,7 +34,7 @@ from perdure.kernel.events import (
 )
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild
-from perdure.kernel.moment import Moment
+from perdure.kernel.moment import Moment, when
 from perdure.kernel.past import Item as PastItem
 from perdure.kernel.past import Past, read, write
 from perdure.kernel.problem import Hook, Problem, ProblemKind, Report
@@ -50,7 +49,7 @@ from .context import Context as FlowContext
 from .log import Item, Log, Mark
 from .loop import TIME_MAX, Evicted, FlowFuture, FlowLoop, FlowTask, source_of
 from .mailbox import Mail, Mailbox
-from .operation import AGAIN, Operation
+from .operation import AGAIN, SLEEP, Operation
 from .relive import Anew, Lives, Reliving, failed_at
 from .scope import Scope
 from .undo import Undos, roll_back
@@ -63,9 +62,6 @@ CLEANUP: Final = "&cleanup"
 
 START: Final = "&start"
 """The timer of a flow that was started for later."""
-
-SLEEP: Final = "sleep"
-"""The work of a timer that the author knows as a sleep: it can be woken."""
 
 
 class Held(msgspec.Struct, eq=False):
@@ -577,8 +573,8 @@ class FlowMachine:
         """Tell hooks of a failure. Not in a replay: they heard of it then, or missed it. `due`: of the next attempt."""
         if not hooks or self.moment.recorded is not None:
             return
-        when = None if due is None else datetime.fromtimestamp(due / 1e9, UTC)
-        problem = Problem(kind, self.address, location, attempt, remaining, when is not None, when, error)
+        again = None if due is None else when(due)
+        problem = Problem(kind, self.address, location, attempt, remaining, again is not None, again, error)
         if self._said is None:
             self._said = Said()
         self._said.reports += [Report(hook, problem) for hook in hooks]

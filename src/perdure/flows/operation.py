@@ -15,6 +15,9 @@ from perdure.kernel.receipt import Receipt
 AGAIN: Final = Receipt("error")
 """What a step hears whose outcome was unknown, when a person says: run it again."""
 
+SLEEP: Final = "sleep"
+"""The work of a timer that the author knows as a sleep: it can be woken."""
+
 
 class Operation(msgspec.Struct, eq=False):
     """An effect that the flow has open: who waits for its receipt, and what there is to do for it."""

@@ -7,6 +7,7 @@ the same state is tested after every entry of every simulated world. Nothing her
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -14,12 +15,14 @@ import msgspec
 from .decision import Decision
 from .effects import Call, Effect
 from .entry import Entry
-from .events import CancelAsked, Message, Parked, Received, Redelivered, Released, Retried, Rewound, Started
+from .events import CancelAsked, Message, Migrated, Parked, Received, Redelivered, Released, Retried, Rewound, Started
 from .instance import Instance, Intent
 from .status import Status, change
 
-SEEN_MAX: Final = 4096
-"""How many message ids an instance remembers; the oldest are forgotten first."""
+SEEN_MIN: Final = 4096
+SEEN_MAX: Final = 4608
+"""How many message ids an instance remembers: never fewer than the last so many. Above the maximum the oldest are
+forgotten together, because to find the oldest of a dict costs as much as were deleted before it."""
 
 
 class Changed(msgspec.Struct, eq=False, gc=False):
@@ -108,6 +111,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
                 _close(instance, id, changed)
             instance.rewound = entry.number
             instance._identity = instance.kept = instance.outcome = None
+        case Migrated(version=version):
+            instance.definition = version
         case Redelivered(intent=id, alone=alone):
             intent = instance.open[id]
             intent.delivery += 1
@@ -131,7 +136,8 @@ def _seen(instance: Instance, message: str) -> None:
     if message:
         instance.seen[message] = None
         if len(instance.seen) > SEEN_MAX:
-            del instance.seen[next(iter(instance.seen))]
+            for old in list(islice(instance.seen, len(instance.seen) - SEEN_MIN)):
+                del instance.seen[old]
 
 
 def _is_fork(instance: Instance, entry: Entry) -> bool:

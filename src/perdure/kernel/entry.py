@@ -53,6 +53,7 @@ class _Body(msgspec.Struct, array_like=True, gc=False):
     respond: tuple[tuple[str, bytes], ...] = ()
     ids: tuple[bytes, ...] = ()
     state: bytes = b""
+    begin: bytes = b""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -91,7 +92,9 @@ def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
         decision.noted,
     )
     last: tuple[object, ...] = ()
-    if decision.ids or decision.state:
+    if decision.begin:
+        last = (decision.respond, decision.ids, decision.state, decision.begin)
+    elif decision.ids or decision.state:
         last = (decision.respond, decision.ids, decision.state)
     elif decision.respond:
         last = (decision.respond,)
@@ -124,6 +127,7 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
         respond=raw.respond,
         ids=raw.ids,
         state=raw.state,
+        begin=raw.begin,
     )
     return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns)
 

@@ -101,6 +101,15 @@ class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
     again: tuple[str, ...] = ()  # locations that failed; their timers run anew
 
 
+class Migrated(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="g"):
+    """The manifest says: go on under another definition. `version` is filled in when it is taken.
+
+    The machine is made anew, by the new definition, from what the old one held; see `Decision.begin`.
+    """
+
+    version: str = ""
+
+
 class Redelivered(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="d"):
     """The process died while this intent was being executed: it runs again under the same id.
 
@@ -125,7 +134,18 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 
 
 Event = (
-    Started | Received | Message | CancelAsked | Woken | Retried | Settled | Rewound | Redelivered | Parked | Released
+    Started
+    | Received
+    | Message
+    | CancelAsked
+    | Woken
+    | Retried
+    | Settled
+    | Rewound
+    | Migrated
+    | Redelivered
+    | Parked
+    | Released
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Redelivered, Parked, Released})

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from perdure.codec import encode as encode_value
-from perdure.errors import Divergence
+from perdure.errors import Divergence, UnknownVersion
 
 from . import snapshot
 from .apply import Changed, apply, input_hash
@@ -40,6 +40,7 @@ from .events import (
     CancelAsked,
     Event,
     Message,
+    Migrated,
     Parent,
     Received,
     Redelivered,
@@ -53,10 +54,11 @@ from .events import (
 from .gate import Allow, Deny, Gate
 from .identity import Identity
 from .instance import Instance, Intent
-from .machine import Machine, Rebuild, Workflow
+from .machine import Governed, Machine, Rebuild, Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .manifest import MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
 from .moment import Moment
+from .past import still_running
 from .receipt import Failure, Receipt, failure_of
 from .replay import fold, rebuild
 from .routing import Router
@@ -79,7 +81,7 @@ a third."""
 FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound})
 """What a stuck instance takes; everything else waits."""
 
-NEW_HEAD: Final = frozenset({Started, Rewound})
+NEW_HEAD: Final = frozenset({Started, Rewound, Migrated})
 """Events after which the head of an instance is written, also where its status is the one that it had."""
 
 
@@ -286,6 +288,8 @@ class Kernel:
 
     def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
         """An event that is to be recorded; None: there is nothing to record."""
+        if self.router.manifest.migrating and type(offer.event) is not Migrated:
+            offer = self._migration_first(instance, offer)
         event = offer.event
         if type(event) is Received and offer.inbox is None and instance.machine is not None and instance.stuck is None:
             intent = instance.open.get(event.intent)
@@ -317,6 +321,8 @@ class Kernel:
             event = self._again_or_unknown(instance, event)
         elif type(event) is Rewound:
             event = self._rewind(instance, event)
+        elif type(event) is Migrated:
+            event = Migrated(self.router.manifest.versions[instance.address.workflow])
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
         if type(heard) is Rewound or (heard is not event and type(heard) is Started and heard.forked is not None):
             # Known before `apply`, because a decision is checked before it is applied.
@@ -363,6 +369,8 @@ class Kernel:
                 return Refused("refused", f"{instance.address} stopped at an event, not at an effect: retry or cancel")
             case Settled(location=at) if instance.stuck is not None and instance.stuck.location != at:
                 return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
+            case Migrated() if instance.ended or not self._outdated(instance):
+                return self._stale()
             case _ if instance.ended:
                 return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}")
             case _:
@@ -374,15 +382,7 @@ class Kernel:
             return Refused("ended", f"{instance.address} {word}, and stays so: fork it")
         if event.after != instance.rewound:
             return Refused("refused", f"{instance.address} was rewound by somebody else meanwhile: look again")
-        running = [
-            intent.effect.location
-            for intent in instance.open.values()
-            if intent.id not in event.open and isinstance(intent.effect, Call | Child)
-        ]
-        if running and not event.force:
-            text = f"{instance.address}: what would be dropped is running: {', '.join(running)}"
-            return Refused("running", text)
-        return None
+        return still_running(instance, event)
 
     def _rewind(self, instance: Instance, event: Rewound) -> Rewound:
         """What stays open: all of the past that nobody answered. A receipt that is kept will not be delivered."""
@@ -412,6 +412,18 @@ class Kernel:
         if input_hash(event.input) != instance.input_hash or event.forked is not None:
             return Refused("key-in-use", f"{instance.address} exists already, with another input")
         return Accepted(instance.id, instance.address, fresh=False)
+
+    def _migration_first(self, instance: Instance, offer: Offer) -> Offer:
+        """An instance of an outdated definition goes over to the one in force before anything else happens to it."""
+        if not self._outdated(instance) or instance.ended or instance.stuck is not None:
+            return offer
+        if self.workflows.exactly(instance.address.workflow, instance.definition) is None:
+            return offer  # it is refused here: another engine may have the code
+        instance.mailbox.appendleft(offer)
+        return Offer(instance.id, Migrated())
+
+    def _outdated(self, instance: Instance) -> bool:
+        return self.router.manifest.outdated(instance.address.workflow, instance.definition)
 
     def _made_by(self, instance: Instance, message: Message) -> Event:
         """A message to an instance of a governed workflow that does not exist, or no longer, makes it."""
@@ -486,10 +498,22 @@ class Kernel:
                 instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
             if type(heard) in KERNEL_ONLY:
                 return NOTHING
+            if type(heard) is Migrated:
+                return self._migrate(instance, machine, heard.version)
             seed = event.seed if type(event) is Started else instance.seed
             return machine.deliver(heard, Moment(self.at, seed, instance.version + 1, None, None, seq))
         except Exception as error:
             return self._spoil(instance, error)
+
+    def _migrate(self, instance: Instance, machine: Machine, version: str) -> Decision:
+        """The machine of another definition, made from what this one holds."""
+        workflow = self.workflows.exactly(instance.address.workflow, version)
+        if workflow is None or not isinstance(workflow, Governed):
+            raise UnknownVersion(f"{instance.address} goes over to version {version}, which is not registered here")
+        instance.machine = migrated = workflow.migrated(str(instance.address), machine)
+        machine.dispose()
+        instance.workflow = workflow
+        return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
 
     def _made_anew(self, instance: Instance) -> Machine:
         """A machine without a past: it is about to be told another."""
@@ -539,7 +563,12 @@ class Kernel:
         entry = Entry(self.seq, instance.id, instance.version + 1, self.at, event, decision, held, fresh, intents)
         body = encode(entry, packed)
         workflow = instance.workflow
-        if workflow is not None and len(body) > workflow.limits.bytes and instance.machine is not None:
+        if (
+            workflow is not None
+            and len(body) > workflow.limits.bytes
+            and instance.machine is not None
+            and not decision.begin
+        ):
             raise OverflowError(f"one entry of {len(body)} bytes; the limit is {workflow.limits.bytes}")
         return Written(entry, body, denied)
 

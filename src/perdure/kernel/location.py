@@ -18,6 +18,7 @@ _SPECIAL: Final = re.compile(r"[%/~&#\x00-\x1f]")
 _NUMBER: Final = re.compile(r"(?<=[~&#])(?:0|[1-9][0-9]{0,17})(?=[/#]|\Z)")
 _ORDINAL: Final = re.compile(r"[1-9][0-9]{0,17}")
 _HOLE: Final = re.compile(r"(?<=[~&#])(?=[/#]|\Z)")
+_OTHER_TIMERS: Final = re.compile(r"(/backoff#\d+|&timer(#\d+)?|&cleanup)$")
 
 
 def escape(name: str) -> str:
@@ -27,6 +28,11 @@ def escape(name: str) -> str:
 
 def unescape(name: str) -> str:
     return re.sub(r"%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), name)
+
+
+def is_sleep(location: str) -> bool:
+    """Whether a timer is a sleep that people know as one; others are pauses before retries and timers of asyncio."""
+    return _OTHER_TIMERS.search(location) is None
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,7 @@ A machine is the live form of one instance. It never does I/O, never reads a clo
 entropy come in with the moment. Given the same events and moments it makes the same decisions; replay checks that.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from .decision import Decision
 from .difference import Difference, Explanation
@@ -40,6 +40,15 @@ class Machine(Protocol):
         ...
 
 
+class Migratable(Machine, Protocol):
+    """A machine whose state is a value."""
+
+    @property
+    def digest(self) -> bytes:
+        """Of the state, as decisions have it."""
+        ...
+
+
 class Workflow(Protocol):
     """A definition that can make machines. `name` and `version` are what the journal records."""
 
@@ -68,4 +77,13 @@ class Workflow(Protocol):
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
         """What replay found, in the words of this dialect's authors, with the place in their source and an advice."""
+        ...
+
+
+@runtime_checkable
+class Governed(Workflow, Protocol):
+    """A definition that a manifest names: instances of an earlier one may go over to it."""
+
+    def migrated(self, address: str, machine: Machine) -> Migratable:
+        """Its machine, with what a machine of the earlier definition holds. Raises if that cannot be."""
         ...

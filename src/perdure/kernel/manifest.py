@@ -20,6 +20,9 @@ MANIFEST: Final = "manifest"
 DEFINITIONS: Final = "definitions"
 """The name under which the world publishes the whole manifest, for those who have no code."""
 
+APPLY: Final = "sys/apply"
+"""The message that puts a manifest into force. Whoever runs the world adds what it counted: see `Census`."""
+
 RULES: Final = "sys/"
 """Messages to the world whose names begin so may change what is in force: nothing is decided beside them."""
 
@@ -42,6 +45,11 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     hash: str = ""
     versions: dict[str, str] = {}
     routes: tuple[Route, ...] = ()
+    migrating: dict[str, tuple[str, ...]] = {}
+    """Of a workflow, the earlier definitions whose instances go over to the one in force, each when it is next used."""
+
+    def outdated(self, workflow: str, definition: str) -> bool:
+        return workflow in self.migrating and definition in self.migrating[workflow]
 
     def encode(self) -> bytes:
         return msgspec.msgpack.encode(self)

@@ -6,8 +6,9 @@ the hash of the seed and n, so a replay has the same dice without a byte more in
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,6 +16,9 @@ from .decision import Decision
 
 if TYPE_CHECKING:
     from .recording import Recording
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):
@@ -27,3 +31,16 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
 
     def entropy(self) -> bytes:
         return blake2b(self.number.to_bytes(8, "big"), key=self.seed[:64]).digest()
+
+
+def when(at: int) -> datetime:
+    """Recorded nanoseconds as a time: the microsecond in which they lie, never the next one.
+
+    In whole numbers: a float has no room for the nanoseconds of today.
+    """
+    return EPOCH + timedelta(microseconds=at // 1000)
+
+
+def at_of(when: datetime) -> int:
+    """A time as it is recorded, in nanoseconds."""
+    return (when - EPOCH) // MICROSECOND * 1000

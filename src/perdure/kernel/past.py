@@ -15,11 +15,12 @@ import msgspec
 from .apply import apply
 from .batch import JournalRow, SnapshotRow
 from .decision import NOTHING, Decision
-from .effects import attempt_of
+from .effects import Call, Child, attempt_of
 from .entry import Entry, decode, decode_run, encode_run
 from .events import Address, CancelAsked, Event, Received, Rewound, Started
 from .instance import Instance, Intent
 from .location import Patterns
+from .mailbox import Refused
 from .receipt import Receipt
 from .replay import deliveries
 from .snapshot import restore
@@ -42,6 +43,18 @@ class Item(msgspec.Struct, frozen=True):
     attempt: int = 0
     way: Way = "same"
     seed: bytes = b""  # of the instance that lived it: a fork goes on with its own
+
+
+def still_running(instance: Instance, event: Rewound) -> Refused | None:
+    """The refusal of a rewind that would drop what is running and is not to be forced."""
+    running = [
+        intent.effect.location
+        for intent in instance.open.values()
+        if intent.id not in event.open and isinstance(intent.effect, Call | Child)
+    ]
+    if event.force or not running:
+        return None
+    return Refused("running", f"{instance.address}: what would be dropped is running: {', '.join(running)}")
 
 
 class Past(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from .apply import apply, apply_run
 from .batch import JournalRow, SnapshotRow
 from .difference import Difference, plainly
 from .entry import Entry, decode
-from .events import KERNEL_ONLY, Address, Event, Retried, Rewound
+from .events import KERNEL_ONLY, Address, Event, Migrated, Retried, Rewound
 from .instance import Instance
 from .location import Patterns
 from .machine import Machine, Workflow
@@ -54,8 +54,14 @@ def _replayed(instance: Instance, workflow: Workflow) -> Machine:
     if not instance.tail:
         return workflow.machine(str(instance.address), instance.snapshot_at)
     delivered = since_rewind(deliveries(instance.tail))
-    rewound = bool(delivered) and type(delivered[0][1]) is Rewound
-    machine = workflow.machine(str(instance.address), None if rewound else instance.snapshot_at)
+    first = delivered[0] if delivered else None
+    begin = instance.snapshot_at
+    if first is not None and type(first[1]) is Rewound:
+        begin = None
+    elif first is not None and type(first[1]) is Migrated:
+        begin = first[0].decision.begin
+        del delivered[0]
+    machine = workflow.machine(str(instance.address), begin)
     recording = Recording(instance.seed, delivered)
     try:
         while (delivery := recording.take()) is not None:
@@ -72,10 +78,10 @@ def _replayed(instance: Instance, workflow: Workflow) -> Machine:
 
 
 def since_rewind(delivered: Iterable[tuple[Entry, Event]]) -> list[tuple[Entry, Event]]:
-    """Where an instance was rewound, what was before is in the event."""
+    """Where an instance was rewound, what was before is in the event; where it was migrated, in the decision."""
     past = list(delivered)
     for place in range(len(past) - 1, -1, -1):
-        if type(past[place][1]) is Rewound:
+        if type(past[place][1]) is Rewound or type(past[place][1]) is Migrated:
             return past[place:]
     return past
 

@@ -2,7 +2,7 @@
 
 `Store` is what the shard loop calls: it hands over callbacks, so that a store may answer at once (memory, SQLite on a
 fast disk) or later (a writer thread, a server), and so that a simulation can decide when. `Queries` is for people and
-clients: read what is durable, and post events into the inbox.
+clients: read what is durable, post events into the inbox, and keep blobs.
 
 Rules that every implementation keeps, and that the conformance suite checks:
 - a commit is one transaction: all rows of the batch or none, and none unless the epoch is still the owner's;
@@ -48,6 +48,14 @@ class Position(msgspec.Struct, frozen=True):
     manifest: bytes | None = None  # in force, as the world published it
 
 
+class Census(msgspec.Struct, frozen=True):
+    """How much there is: instances that have not ended by workflow, version and status; open work; inbox rows."""
+
+    instances: tuple[tuple[str, str, str, int], ...]
+    work: int
+    inbox: int
+
+
 class Posted(msgspec.Struct, frozen=True):
     """The answer to `Queries.post`: written (or the same event was there already), or why not."""
 
@@ -65,6 +73,14 @@ class Filter(msgspec.Struct, frozen=True):
     before: int = 0
     limit: int = 100
     key: str = ""
+
+
+class BlobRow(msgspec.Struct, frozen=True):
+    """A blob without its body: the SHA-256 of the body, when it was last put, and how many bytes it has."""
+
+    digest: bytes
+    at: int
+    size: int
 
 
 class Store(Protocol):
@@ -93,6 +109,10 @@ class Store(Protocol):
 
         Of an instance that has ended for good the record is the head alone. One that failed may be retried.
         """
+        ...
+
+    def census(self) -> Census:
+        """Count what is durable. It reads every head that has not ended."""
         ...
 
     def due(self, before: int, limit: int) -> list[WorkRow]:
@@ -146,8 +166,33 @@ class Queries(Protocol):
         """
         ...
 
-    async def undelivered(self, address: Address) -> list[InboxRow]:
-        """What was posted to a name and no engine has recorded yet, in the order of its arrival."""
+    async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
+        """What was posted to a name (None: to any) and no engine has recorded yet, in the order of its arrival."""
+        ...
+
+    async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
+        """Keep these bytes by content, durably: the answer is the SHA-256 of each. The same bytes are kept once.
+
+        `at` is the time now, in nanoseconds. A blob that is there already gets it too: it is young again, and so safe
+        from `delete_blobs`. When writing fails, some may have been kept; nothing refers to them, and to put them again
+        does no harm.
+        """
+        ...
+
+    async def blob(self, digest: bytes) -> bytes | None:
+        """The bytes of a blob, checked: raises `Corrupt` when they are not what was put."""
+        ...
+
+    async def blobs(self, after: bytes = b"", limit: int = 1000) -> list[BlobRow]:
+        """What blobs there are, in the order of their digests, with digest > `after`."""
+        ...
+
+    async def delete_blobs(self, digests: Sequence[bytes], before: int) -> int:
+        """Delete those of these blobs that were last put before a time; the answer is how many.
+
+        Whoever collects garbage first lists, then looks what is referred to, then deletes: what was put meanwhile
+        stays. The journal's own bodies are no blobs, and cannot be deleted.
+        """
         ...
 
     async def owner(self) -> Owner | None:
@@ -167,4 +212,17 @@ class Queries(Protocol):
         ...
 
 
-__all__ = ["Address", "Filter", "Lease", "Owner", "Position", "Posted", "Queries", "Record", "Ref", "Store"]
+__all__ = [
+    "Address",
+    "BlobRow",
+    "Census",
+    "Filter",
+    "Lease",
+    "Owner",
+    "Position",
+    "Posted",
+    "Queries",
+    "Record",
+    "Ref",
+    "Store",
+]

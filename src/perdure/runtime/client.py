@@ -47,10 +47,11 @@ from perdure.kernel.events import (
     Woken,
 )
 from perdure.kernel.limits import VALUE_MAX
+from perdure.kernel.location import is_sleep
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
-from perdure.kernel.past import Behind, Point
+from perdure.kernel.past import Behind, Point, still_running
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import Record, response_name
@@ -59,12 +60,13 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.ports.store import Filter, Queries
 
-from .history import Line, Reader, Summary, Waiting, is_sleep, summary
+from .history import Line, Reader, Summary, Waiting, summary
 from .streams import Streams
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 AFTER_THE_END = '; start another instance, or this key again with reuse="always"'
+NEAR_MAX = 3  # so many locations are proposed
 MADE_BY_EVENTS = "the first event that is routed to it makes it: client.send(event), or `perdure cells send`"
 NEVER_BACK = "its state is what its events made of it; it does not go back"
 TEXT_MAX = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
@@ -280,7 +282,9 @@ class Client:
         name = _checked_text(found.name, "the name of a workflow")
         if not isinstance(key, str):
             raise CallerError(f"a handle needs the key of an instance, found {key!r}")
-        return Handle(self._door, Address(name, key and _checked_key(key)), found, None, self._workflows)
+        if key or "/" not in name:  # the only cell of a definition without keys has the empty one
+            key = _checked_key(key)
+        return Handle(self._door, Address(name, key), found, None, self._workflows)
 
     async def state(
         self, cell: Keyed | str, key: str = "", *, at: int | None = None, at_least: int | None = None
@@ -321,12 +325,12 @@ class Client:
         instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
         if instance.ended:
             return None
-        workflow = self._workflows.exactly(head.workflow, head.version)
+        workflow = self._workflows.exactly(head.workflow, instance.definition)
         if workflow is None:
             known = ", ".join(self._workflows.versions(head.workflow)) or "none"
             raise UnknownVersion(
-                f"the state of {instance.address} can be read with its code, version {head.version}; here is {known}: "
-                "register it, workflows=[...]"
+                f"the state of {instance.address} can be read with its code, version {instance.definition}; "
+                f"here is {known}: register it, workflows=[...]"
             )
         if not isinstance(workflow, Stateful):
             raise CallerError(f"{instance.address} is not a cell: it has a history, and no state to read")
@@ -615,7 +619,11 @@ class Handle(Generic[R]):
         behind = await self._behind()
         if behind.point_of(_checked_text(to, "a location")) is None:
             behind = await self._behind(whole=True)
-        await self._rewind(behind.rewind(to, self._point(behind, to), force))
+        event = behind.rewind(to, self._point(behind, to), force)
+        running = still_running(behind.instance, event)
+        if running is not None:  # an engine in another process would refuse it, and nobody would hear that
+            raise refusal(running)
+        await self._rewind(event)
 
     async def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> Handle[R]:
         """Start another instance that has the same behind it, up to the operation at a location, and goes on there.
@@ -647,8 +655,10 @@ class Handle(Generic[R]):
     def _point(self, behind: Behind, location: str) -> Point:
         point = behind.point_of(_checked_text(location, "a location"))
         if point is None:
-            near = difflib.get_close_matches(location, behind.locations(), n=1)
-            meant = f"did you mean {near[0]!r}?" if near else "`perdure history` shows where it did"
+            known = sorted(behind.locations())
+            near = [each for each in known if each.endswith(f"/{location}")][:NEAR_MAX]
+            near = near or difflib.get_close_matches(location, known, n=1)
+            meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "`perdure history` shows where it did"
             raise UnknownLocation(f"{self.address} did nothing at {location!r}; {meant}")
         return point
 

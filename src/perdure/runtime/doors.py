@@ -74,7 +74,11 @@ class LocalDoor:
         answer = await heard
         if isinstance(answer, Refused):
             raise refusal(answer)
-        return answer.instance if isinstance(answer, Accepted) else 0
+        if not isinstance(answer, Accepted):
+            return 0
+        if answer.reply is not None and answer.reply.refused:
+            raise CallerError(answer.reply.refused)
+        return answer.instance
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
         if timeout is not None:

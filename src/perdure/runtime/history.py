@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from perdure.codec import decode as decode_value
+from perdure.errors import PerdureError
 from perdure.kernel.apply import apply
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
@@ -19,6 +19,7 @@ from perdure.kernel.events import (
     CancelAsked,
     Event,
     Message,
+    Migrated,
     Parked,
     Received,
     Redelivered,
@@ -31,6 +32,7 @@ from perdure.kernel.events import (
 )
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
+from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
 from perdure.kernel.rows import offer_of
 from perdure.ports.frame import Frame
@@ -40,13 +42,6 @@ Opened = Mapping[bytes, tuple[str, int]]
 
 EFFECTS: Final = "effects"
 """The executor of effects that are defined in a manifest."""
-
-_OTHER_TIMERS: Final = re.compile(r"(/backoff#\d+|&timer(#\d+)?|&cleanup)$")
-
-
-def is_sleep(location: str) -> bool:
-    """Whether a timer is a sleep that people know as one; others are pauses before retries and timers of asyncio."""
-    return _OTHER_TIMERS.search(location) is None
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -168,14 +163,14 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
 
     match event:
         case Started(first=Message(name=name, body=body)):
-            return "made", name, "", decode_value(body), None
+            return "made", name, "", value_of(body), None
         case Started(input=given):
-            return "started", "", "", decode_value(given), None
+            return "started", "", "", value_of(given), None
         case Received(intent=id, receipt=receipt):
-            value = decode_value(receipt.value) if receipt.value is not None else None
+            value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
         case Message(name=name, body=body):
-            return "message", name, "", decode_value(body), None
+            return "message", name, "", value_of(body), None
         case CancelAsked(reason=reason):
             return "cancel", "", "", reason, None
         case Woken(location=at):
@@ -184,6 +179,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "retry", "", "", None, None
         case Rewound(to=to):
             return "rewound" if to else "retry", to, "", None, None
+        case Migrated(version=version):
+            return "migrated", "", "", version, None
         case Settled(location=at, receipt=receipt):
             return (
                 "settled",
@@ -198,6 +195,14 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "parked", place(id), "", None, None
         case Released(intent=id):
             return "released", place(id), "", None, None
+
+
+def value_of(data: bytes) -> Any:
+    """What recorded bytes say. Those that are no value, such as a payload that an executor got wrong, as they are."""
+    try:
+        return decode_value(data)
+    except PerdureError:
+        return data
 
 
 def word_of(effect: Effect) -> str:
@@ -263,7 +268,3 @@ def summary(head: HeadRow) -> Summary:
         head.parent,
         msgspec.json.decode(head.tags, type=dict[str, str]) if head.tags else {},
     )
-
-
-def when(at: int) -> datetime:
-    return datetime.fromtimestamp(at / 1e9, UTC)

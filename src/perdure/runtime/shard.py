@@ -20,16 +20,17 @@ from typing import Final, Protocol
 
 import msgspec
 
+from perdure.codec import decode, encode
 from perdure.errors import EngineClosed, Fenced, PerdureError, StoreError
 from perdure.kernel.batch import Batch, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call
-from perdure.kernel.events import Address, Event, Parked, Received, Redelivered, Ref
+from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Answer, Offer
-from perdure.kernel.manifest import decode_manifest
+from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.kernel.rows import Record, offer_of
@@ -276,7 +277,7 @@ class Shard:
             if heard is not None:
                 heard(EngineClosed("the engine is closed"))
             return
-        offer = Offer(to, event, heard, new=new)
+        offer = Offer(to, self._counted(to, event), heard, new=new)
         if self._crashed:
             self._early.append(offer)
         else:
@@ -564,8 +565,31 @@ class Shard:
                 except (msgspec.ValidationError, PerdureError) as error:  # of a client with other code, say
                     log.error("an event in the inbox cannot be read and is left alone: %s", error)
                     continue
+                offer.event = self._counted(offer.to, offer.event, own=1)
                 self.kernel.offer(offer)
                 self._schedule()
+
+    def _counted(self, to: Ref, event: Event, own: int = 0) -> Event:
+        """Whoever wants another manifest in force hears what stands against it at this very moment.
+
+        `own`: how many inbox rows are the event itself.
+        """
+        if to != WORLD or type(event) is not Message or event.name != APPLY:
+            return event
+        manifest, census = self.kernel.router.manifest, self._store.census()
+        governed = [row for row in census.instances if row[0] in manifest.versions]
+        outdated = [row for row in governed if manifest.outdated(row[0], row[1])]
+        counts = {
+            "instances": sum(count for *_, count in governed),
+            "intents": census.work + len(self.running),
+            "queued": census.inbox - own + sum(1 for _ in self.kernel.undelivered()) + len(self._building.journal),
+            "unmigrated": sum(count for *_, count in outdated),
+        }
+        try:
+            body = {**decode(event.body), "counts": counts}
+        except (PerdureError, TypeError):
+            return event  # the world will say what is wrong with it
+        return msgspec.structs.replace(event, body=encode(body))
 
     # ---- stopping ------------------------------------------------------------------------------------------------
 

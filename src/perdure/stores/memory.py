@@ -9,7 +9,9 @@ SQLite raises `EngineRunning`. That is how a simulation makes a zombie: the firs
 commits are `Fenced`.
 """
 
+import heapq
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
@@ -22,9 +24,10 @@ from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotR
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.rows import Record
-from perdure.kernel.status import FINAL, Status
-from perdure.ports.store import Filter, Lease, Owner, Position, Posted
+from perdure.kernel.status import FINAL, TERMINAL, Status
+from perdure.ports.store import BlobRow, Census, Filter, Lease, Owner, Position, Posted
 
+from .content import checked, digest_of, problem_of
 from .posting import TAKEN, judge
 from .rebuild import Indexes, differences, rebuild
 
@@ -50,6 +53,7 @@ class MemoryDatabase:
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], bytes] = {}
         self.workflows: list[WorkflowRow] = []
+        self.blobs: dict[bytes, tuple[int, bytes]] = {}  # when it was last put, and the body
 
 
 class MemoryStore:
@@ -108,6 +112,12 @@ class MemoryStore:
         for ref in refs:
             head = self._head(ref)
             done(ref, self._record(head) if head is not None else None)
+
+    def census(self) -> Census:
+        live = (head for head in self.database.heads.values() if head.status not in TERMINAL)
+        counts = Counter((head.workflow, head.version, head.status) for head in live)
+        rows = sorted((*place, count) for place, count in counts.items())
+        return Census(tuple(rows), len(self.database.work), len(self.database.inbox))
 
     def due(self, before: int, limit: int) -> list[WorkRow]:
         database = self.database
@@ -253,9 +263,35 @@ class MemoryStore:
         database.written += 1
         return TAKEN
 
-    async def undelivered(self, address: Address) -> list[InboxRow]:
-        rows = (row for _, row in self.database.inbox.values())
-        return [row for row in rows if (row.workflow, row.key) == (address.workflow, address.key)]
+    async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
+        rows = [row for _, row in self.database.inbox.values()]
+        return [row for row in rows if address is None or (row.workflow, row.key) == (address.workflow, address.key)]
+
+    async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
+        database = self.database
+        digests = [digest_of(body) for body in bodies]
+        for digest, body in zip(digests, bodies, strict=True):
+            put_at, kept = database.blobs.get(digest, (at, body))
+            database.blobs[digest] = (max(put_at, at), kept)
+        database.written += 1
+        return digests
+
+    async def blob(self, digest: bytes) -> bytes | None:
+        found = self.database.blobs.get(digest)
+        return None if found is None else checked(digest, found[1])
+
+    async def blobs(self, after: bytes = b"", limit: int = 1000) -> list[BlobRow]:
+        blobs = self.database.blobs
+        digests = heapq.nsmallest(limit, (digest for digest in blobs if digest > after))
+        return [BlobRow(digest, blobs[digest][0], len(blobs[digest][1])) for digest in digests]
+
+    async def delete_blobs(self, digests: Sequence[bytes], before: int) -> int:
+        blobs = self.database.blobs
+        old = {digest for digest in digests if digest in blobs and blobs[digest][0] < before}
+        for digest in old:
+            del blobs[digest]
+        self.database.written += 1
+        return len(old)
 
     async def height(self) -> int:
         return self.database.journal[-1].seq if self.database.journal else 0
@@ -279,6 +315,7 @@ class MemoryStore:
                 unseal(body)
             except PerdureError as error:
                 problems.append(f"{what}: {error}")
+        problems += [found for digest, (_, body) in database.blobs.items() if (found := problem_of(digest, body))]
         rebuilt = rebuild(database.journal)
         stored = Indexes(database.heads, database.work, database.published, [row for _, row in database.inbox.values()])
         return problems + rebuilt.problems + differences(rebuilt, stored)

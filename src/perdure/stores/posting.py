@@ -5,13 +5,14 @@ judged here is what a caller should hear at once instead of never. Nothing here 
 what it knows, inside the transaction in which it would write the row.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 import msgspec
 
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import HeadRow, InboxRow, WorkflowRow
-from perdure.kernel.events import Address, CancelAsked, Received, Retried, Rewound, Settled, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Received, Retried, Rewound, Settled, Started
 from perdure.kernel.rows import offer_of
 from perdure.kernel.status import FINAL, TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
@@ -47,8 +48,9 @@ def judge(
         stuck = head.status == Status.STUCK
         return None if stuck else Posted("not-stuck", f"{name} is {head.status}, not stuck")
     if isinstance(event, Rewound):
-        final = head.status in FINAL
-        return Posted("ended", f"{name} {ended(head.status)}, and stays so: fork it") if final else None
+        if head.status in FINAL:
+            return Posted("ended", f"{name} {ended(head.status)}, and stays so: fork it")
+        return _judge_rewind(event, name, pending())
     if head.status not in TERMINAL or (not row.instance and _pending_start(head, pending()) is not None):
         return None
     if isinstance(event, CancelAsked | Received):
@@ -71,6 +73,17 @@ def _judge_start(
     return None
 
 
+def _judge_rewind(event: Rewound, name: str, pending: Iterable[InboxRow]) -> Posted | None:
+    """One goes back after the other: an engine would refuse a second one that knows nothing of the first."""
+    for before in _events(pending):
+        if type(before) is Rewound and before.after == event.after:
+            if (before.to, before.force) == (event.to, event.force):
+                return TAKEN
+            where = f" to {before.to!r}" if before.to else ""
+            return Posted("refused", f"{name} was asked to go back{where} and has not done so yet; wait until it has")
+    return None
+
+
 def _forks(row: InboxRow) -> bool:
     """A fork has the input of its source: it may be another one all the same."""
     event = offer_of(row).event
@@ -86,14 +99,16 @@ def _judge_workflow(row: InboxRow, workflows: Iterable[WorkflowRow]) -> Posted |
 
 def _pending_start(head: HeadRow | None, pending: Iterable[InboxRow]) -> Started | None:
     """The undelivered start that the kernel will accept: one that it will refuse makes no instance."""
-    for row in pending:
-        try:
-            event = offer_of(row).event
-        except msgspec.ValidationError:  # no engine will be able to read it either
-            continue
+    for event in _events(pending):
         if type(event) is Started and (head is None or _may_follow(head, event.reuse)):
             return event
     return None
+
+
+def _events(pending: Iterable[InboxRow]) -> Iterator[Event]:
+    for row in pending:
+        with suppress(msgspec.ValidationError):  # no engine will be able to read it either
+            yield offer_of(row).event
 
 
 def _may_follow(head: HeadRow, reuse: str) -> bool:
@@ -104,7 +119,8 @@ def _may_follow(head: HeadRow, reuse: str) -> bool:
 
 
 def _key_in_use(row: InboxRow) -> Posted:
-    return Posted("key-in-use", f"{_name(row)} exists already, with another input")
+    other = "; a fork needs a key of its own" if _forks(row) else ", with another input"
+    return Posted("key-in-use", f"{_name(row)} exists already{other}")
 
 
 def _name(row: InboxRow) -> str:

@@ -18,8 +18,7 @@ from perdure.errors import Fenced, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
-from perdure.ports.store import Lease, Position
-from perdure.stores.memory import MemoryStore
+from perdure.ports.store import Census, Lease, Position, Store
 
 from .clock import Life, VirtualClock
 
@@ -76,7 +75,7 @@ class FaultyStore:
 
     def __init__(
         self,
-        inner: MemoryStore,
+        inner: Store,
         *,
         process: int,
         clock: VirtualClock,
@@ -206,6 +205,10 @@ class FaultyStore:
             [ref],
             lambda ref, record: self._after(self._dice.randrange(1, 40) * MILLISECOND, lambda: done(ref, record)),
         )
+
+    def census(self) -> Census:
+        self._maybe_unreadable()
+        return self._inner.census()
 
     def due(self, before: int, limit: int) -> list[WorkRow]:
         self._maybe_unreadable()

@@ -26,6 +26,7 @@ from perdure.kernel import snapshot
 from perdure.kernel.events import Address
 
 from .auditor import Violation
+from .disks import Disk
 from .faults import FATES, MILLISECOND, Faults
 from .simulation import Simulation, quiet_log
 from .workloads import WORKLOADS, Expected, Workload, verdict
@@ -111,7 +112,7 @@ PROFILES: tuple[tuple[str, Callable[[random.Random], Faults]], ...] = (
 # ---- one seed ------------------------------------------------------------------------------------------
 
 
-def simulate(seed: int, story: Callable[[str], None] | None = None) -> Verdict:
+def simulate(seed: int, story: Callable[[str], None] | None = None, disk: Disk | None = None) -> Verdict:
     """Run one world to its end."""
     dice = random.Random(seed * 7919 + 1)
     workload = WORKLOADS[seed % len(WORKLOADS)]
@@ -124,7 +125,7 @@ def simulate(seed: int, story: Callable[[str], None] | None = None) -> Verdict:
     error = ""
     with small_snapshots(faults.snapshots), quiet_log():
         try:
-            world = Simulation(workload.workflows(), seed=seed, faults=faults, slots=slots, story=story)
+            world = Simulation(workload.workflows(), seed=seed, faults=faults, slots=slots, story=story, disk=disk)
             if story is not None:
                 story(f"workload {workload.name}, profile {profile}, {faults}, slots {slots}")
             _live(world, workload, dice)

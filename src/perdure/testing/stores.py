@@ -13,6 +13,7 @@ the model: after the same random story, every read of the store under test must 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -58,7 +59,7 @@ from perdure.kernel.replay import fold
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import Record, inbox_row, offer_of
 from perdure.kernel.status import TERMINAL, Status
-from perdure.ports.store import Filter, Posted, Queries, Store
+from perdure.ports.store import BlobRow, Filter, Posted, Queries, Store
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.stores.rebuild import rebuild
 
@@ -85,6 +86,10 @@ class Harness(Protocol):
 
     def damage(self, seq: int) -> None:
         """Flip one bit in the stored body of a journal entry."""
+        ...
+
+    def damage_blob(self, digest: bytes) -> None:
+        """Flip one bit in the stored body of a blob."""
         ...
 
     def settle(self) -> None:
@@ -405,6 +410,10 @@ class MemoryHarness:
         database.journal[place] = broken
         history = database.histories[row.instance]
         history[history.index(row)] = broken
+
+    def damage_blob(self, digest: bytes) -> None:
+        at, body = self.database.blobs[digest]
+        self.database.blobs[digest] = (at, flipped(body))
 
     def settle(self) -> None:
         pass
@@ -869,6 +878,102 @@ class StoreConformance:
         with pytest.raises(Corrupt):
             fold(Address("puppet", "a"), None, ask(player.store.history(1)))
         player.store.close()
+
+    # ---- blobs --------------------------------------------------------------------------------------------
+
+    def test_a_blob_is_found_by_the_hash_of_its_bytes(self, store: FullStore) -> None:
+        bodies = [b"", b"small", b"x" * BIG * 3]
+
+        digests = ask(store.put_blobs(bodies, at=7))
+
+        assert digests == [sha256(body).digest() for body in bodies]
+        assert [ask(store.blob(digest)) for digest in digests] == bodies
+        assert ask(store.blob(sha256(b"never put").digest())) is None
+        assert ask(store.check()) == []
+
+    def test_a_blob_that_was_put_is_there_for_every_later_connection(self, harness: Harness, store: FullStore) -> None:
+        (digest,) = ask(store.put_blobs([b"body"], at=7))
+        store.release()
+        store.close()
+
+        again = harness.open()
+        again.acquire("second")
+
+        assert ask(again.blob(digest)) == b"body"
+        again.close()
+
+    def test_blobs_are_put_and_deleted_without_the_lease(self, harness: Harness, store: FullStore) -> None:
+        other = harness.open()
+
+        kept, gone = ask(other.put_blobs([b"kept", b"gone"], at=7))
+        assert ask(other.delete_blobs([gone], before=8)) == 1
+
+        assert (ask(store.blob(kept)), ask(store.blob(gone))) == (b"kept", None)
+        assert commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)])) is None
+        other.close()
+
+    def test_the_same_bytes_are_kept_once_with_the_time_they_were_last_put(self, store: FullStore) -> None:
+        first = ask(store.put_blobs([b"body", b"body"], at=7))
+        second = ask(store.put_blobs([b"body"], at=9))
+        ask(store.put_blobs([b"body"], at=8))  # by somebody whose clock is behind
+
+        assert first == [*second, *second]
+        assert ask(store.blobs()) == [BlobRow(second[0], 9, 4)]
+
+    def test_blobs_are_listed_in_pages_in_the_order_of_their_digests(self, store: FullStore) -> None:
+        bodies = [b"%d" % n * n for n in range(1, 26)]
+        ask(store.put_blobs(bodies, at=7))
+        pages: list[list[BlobRow]] = []
+
+        while page := ask(store.blobs(after=pages[-1][-1].digest if pages else b"", limit=10)):
+            pages.append(page)
+
+        assert [len(page) for page in pages] == [10, 10, 5]
+        expected = sorted((sha256(body).digest(), 7, len(body)) for body in bodies)
+        assert [(row.digest, row.at, row.size) for page in pages for row in page] == expected
+
+    def test_many_blobs_are_put_and_deleted_in_order(self, store: FullStore) -> None:
+        """More than one transaction takes: by number, and by size."""
+        bodies = [b"%d" % n for n in range(1200)] + [b"%d" % n * BIG for n in range(40)]
+
+        digests = ask(store.put_blobs(bodies, at=7))
+
+        assert digests == [sha256(body).digest() for body in bodies]
+        assert len(ask(store.blobs(limit=2000))) == 1240
+        assert ask(store.delete_blobs(digests, before=8)) == 1240
+        assert ask(store.blobs()) == []
+
+    def test_only_what_was_last_put_before_a_time_is_deleted(self, store: FullStore) -> None:
+        old, again, young = ask(store.put_blobs([b"old", b"again"], at=5)) + ask(store.put_blobs([b"young"], at=10))
+        ask(store.put_blobs([b"again"], at=10))
+
+        assert ask(store.delete_blobs([old, again, young, b"unknown", old], before=10)) == 1
+
+        assert {row.digest for row in ask(store.blobs())} == {again, young}
+
+    def test_deleting_blobs_leaves_the_large_bodies_of_the_journal_alone(
+        self, harness: Harness, store: FullStore
+    ) -> None:
+        rows = [entry(1, 1, b"x" * BIG * 2)]
+        commit(harness, store, batch(journal=rows, heads=[head(1)]))
+        assert ask(store.blobs()) == []
+        (digest,) = ask(store.put_blobs([rows[0].body], at=1))  # the very same bytes
+
+        assert ask(store.delete_blobs([digest], before=2)) == 1
+
+        assert ask(store.journal(0, 10)) == rows
+
+    @pytest.mark.parametrize("size", [1, 100, BIG * 2])
+    def test_a_flipped_bit_of_a_blob_is_noticed(self, harness: Harness, store: FullStore, size: int) -> None:
+        digest, whole = ask(store.put_blobs([b"x" * size, b"whole"], at=7))
+
+        harness.damage_blob(digest)
+
+        with pytest.raises(Corrupt, match=digest.hex()):
+            ask(store.blob(digest))
+        assert ask(store.blob(whole)) == b"whole"
+        (problem,) = ask(store.check())
+        assert digest.hex() in problem
 
     # ---- check and rebuild --------------------------------------------------------------------------------
 

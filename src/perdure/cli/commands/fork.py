@@ -24,7 +24,12 @@ def command(console: Console, id: str, location: str, edits: tuple[str, ...], ke
     """The new instance has behind it all that came before the operation at LOCATION, and goes on from there. The old
     one stays as it is. `perdure history ID` shows the locations.
     """
-    edit = dict(_read_edit(text) for text in edits)
+    edit: dict[str, Any] = {}
+    for text in edits:
+        place, value = _read_edit(text)
+        if place in edit:
+            raise Stopped(f"--edit {place} is given twice; give it once")
+        edit[place] = value
 
     async def fork(client: Client) -> Handle[Any]:
         address, _ = await find_started(client, id)
@@ -42,5 +47,5 @@ def command(console: Console, id: str, location: str, edits: tuple[str, ...], ke
 def _read_edit(text: str) -> tuple[str, Any]:
     location, sign, value = text.partition("=")
     if not location or not sign:
-        raise Stopped(f"--edit {text!r} is no LOCATION=JSON")
+        raise Stopped(f"--edit {text!r} is no LOCATION=JSON; write it like this: --edit 'price=4200'")
     return location, read_json(value, f"--edit {location}")

@@ -59,9 +59,9 @@ def _code(target: str) -> list[Any]:
     if world is None:
         return load_all(target)
     if not colon:
-        return [*world.cells, *flows_of(module)]
+        return [*world.cells, *world.earlier, *flows_of(module)]
     wanted = getattr(getattr(module_of(module), name, None), "workflow", None)
-    return [cell for cell in world.cells if cell.name == wanted] or load_all(target)
+    return [cell for cell in [*world.cells, *world.earlier] if cell.name == wanted] or load_all(target)
 
 
 async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[str, Any]]:

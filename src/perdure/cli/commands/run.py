@@ -17,9 +17,10 @@ from perdure.app import open as open_engine
 from perdure.app import run_async
 from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck
 from perdure.kernel.instance import Instance
+from perdure.kernel.moment import when
 from perdure.kernel.status import Status
 from perdure.runtime.client import Client, Handle, Reuse
-from perdure.runtime.history import Reader, when
+from perdure.runtime.history import Reader
 
 from ..console import Console
 from ..console import command as define

@@ -106,6 +106,8 @@ def described(value: Any) -> str:
         return "None"
     if isinstance(value, Coroutine):
         return f"{type_name(value)}: an await is missing"
+    if isinstance(value, int) and int.bit_length(value) > 200:
+        return f"{type_name(value)} of {int.bit_length(value)} bits"  # Python refuses to write very many digits
     text = repr(value) if isinstance(value, str | int | float | Decimal | UUID | date | enum.Enum) else ""
     return f"{type_name(value)} {text[:60]}".rstrip()
 

@@ -1,46 +1,54 @@
-"""Large bodies stand once, by content, beside the journal. Readers of the store never see the difference.
+"""Blobs in the file: bytes by their SHA-256, for whoever keeps something large or shared beside the journal."""
 
-    reference = zero byte + blake2b-256 of the body
-
-No sealed body begins with a zero byte (`codec.body`), so a row says by itself which of the two it has. A
-damaged reference names no blob, and a damaged blob fails its own checksum: both are `Corrupt`.
-"""
-
-from collections.abc import Iterable
-from hashlib import blake2b
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import apsw
 
-from perdure.errors import Corrupt
-from perdure.kernel.batch import JournalRow
+from perdure.ports.store import BlobRow
+from perdure.stores.content import checked, digest_of, problem_of
 
 from .statements import SQL
 
-SIZE_MIN: Final = 64 * 1024
-_REFERENCE_SIZE: Final = 33
+GROUP_BYTES: Final = 1024 * 1024
+GROUP_ROWS: Final = 500
+"""What one transaction writes. The engine gets in between two of them; blobs need no common one, as nothing refers to
+them before they are there."""
 
 
-def move_out(connection: apsw.Connection, rows: Iterable[JournalRow]) -> list[JournalRow]:
-    """The rows as they are stored; the bodies that are too large for a row are written to the blobs."""
-    stored = []
-    for row in rows:
-        if len(row.body) > SIZE_MIN:
-            digest = blake2b(row.body, digest_size=32).digest()
-            connection.execute(SQL.insert_blob, (digest, row.body))
-            row = row._replace(body=b"\0" + digest)  # noqa: PLW2901
-        stored.append(row)
-    return stored
+def grouped(bodies: Sequence[bytes]) -> Iterator[list[bytes]]:
+    group: list[bytes] = []
+    size = 0
+    for body in bodies:
+        if group and (len(group) == GROUP_ROWS or size + len(body) > GROUP_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(body)
+        size += len(body)
+    if group:
+        yield group
 
 
-def is_reference(body: bytes) -> bool:
-    return len(body) == _REFERENCE_SIZE and body[0] == 0
+def put(connection: apsw.Connection, bodies: Sequence[bytes], at: int) -> list[bytes]:
+    digests = [digest_of(body) for body in bodies]
+    connection.executemany(SQL.put_blob, [(digest, at, body) for digest, body in zip(digests, bodies, strict=True)])
+    return digests
 
 
-def resolve(connection: apsw.Connection, body: bytes) -> bytes:
-    if not is_reference(body):
-        return body
-    found = connection.execute(SQL.blob, (body[1:],)).fetchone()
-    if found is None:
-        raise Corrupt(f"there is no blob {body[1:].hex()}")
-    return bytes(found[0])
+def find(connection: apsw.Connection, digest: bytes) -> bytes | None:
+    row = connection.execute(SQL.blob, (digest,)).fetchone()
+    return None if row is None else checked(digest, row[0])
+
+
+def page(connection: apsw.Connection, after: bytes, limit: int) -> list[BlobRow]:
+    return [BlobRow(*row) for row in connection.execute(SQL.blobs, (after, limit))]
+
+
+def delete(connection: apsw.Connection, digests: Sequence[bytes], before: int) -> int:
+    changed = connection.total_changes()
+    connection.executemany(SQL.delete_blob, [(digest, before) for digest in digests])
+    return connection.total_changes() - changed
+
+
+def problems(connection: apsw.Connection) -> list[str]:
+    return [found for row in connection.execute(SQL.all_blobs) if (found := problem_of(*row))]

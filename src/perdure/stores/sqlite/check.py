@@ -9,7 +9,7 @@ from perdure.errors import Corrupt, PerdureError
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
 from perdure.stores.rebuild import Indexes, differences, rebuild
 
-from . import blobs
+from . import blobs, large_bodies
 from .reads import NO_LIMIT
 from .statements import SQL
 
@@ -17,7 +17,7 @@ from .statements import SQL
 def check_rows(connection: apsw.Connection) -> list[str]:
     problems = _check_bodies(connection)
     rebuilt = rebuild(_readable(connection, connection.execute(SQL.journal, (0, NO_LIMIT)), problems))
-    return problems + rebuilt.problems + differences(rebuilt, _stored(connection))
+    return problems + rebuilt.problems + differences(rebuilt, _stored(connection)) + blobs.problems(connection)
 
 
 def _check_bodies(connection: apsw.Connection) -> list[str]:
@@ -33,10 +33,10 @@ def _check_bodies(connection: apsw.Connection) -> list[str]:
 def _readable(
     connection: apsw.Connection, rows: Iterable[tuple[int, int, int, bytes]], problems: list[str]
 ) -> Iterator[JournalRow]:
-    """The journal with its blobs; a row whose blob is gone is reported, and no row for the rebuild."""
+    """The journal with its large bodies; a row whose body is gone is reported, and no row for the rebuild."""
     for seq, instance, at, body in rows:
         try:
-            yield JournalRow(seq, instance, at, blobs.resolve(connection, body))
+            yield JournalRow(seq, instance, at, large_bodies.resolve(connection, body))
         except Corrupt as error:
             problems.append(f"instance {instance}, journal row {seq}: {error}")
             yield JournalRow(seq, instance, at, b"")

@@ -1,13 +1,14 @@
 """What everybody may do with a database file: read what is durable, and post events into its inbox.
 
-A client of a live engine and the engine itself share this class. Reading never waits for the writer (WAL); a
-post is one short transaction in a thread, with its own connection, and waits until the writer lets it in.
+A client of a live engine and the engine itself share this class. Reading never waits for the writer (WAL); what is
+written here (an event for the inbox, blobs) is written in short transactions in a thread, with its own connection,
+and waits until the writer lets it in.
 """
 
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import starmap
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -15,10 +16,10 @@ import apsw
 
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow
 from perdure.kernel.events import Address, Ref
-from perdure.ports.store import Filter, Owner, Posted, Record
+from perdure.ports.store import BlobRow, Filter, Owner, Posted, Record
 from perdure.stores.posting import TAKEN, judge
 
-from . import reads
+from . import blobs, reads
 from .check import check_rows
 from .connection import connect
 from .lease import is_locked, lease_path
@@ -33,13 +34,13 @@ class SqliteQueries:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = os.path.realpath(path)  # two names of one file are one database
         self._connection, self._patience = connect(self.path, create=create)
-        self._posting: apsw.Connection | None = None
-        self._posting_lock = threading.Lock()
+        self._writing: apsw.Connection | None = None
+        self._writing_lock = threading.Lock()
 
     def close(self) -> None:
-        with self._posting_lock:
-            if self._posting is not None:
-                self._posting.close()
+        with self._writing_lock:
+            if self._writing is not None:
+                self._writing.close()
         self._connection.close()
 
     def _reading(self) -> apsw.Connection:
@@ -51,6 +52,23 @@ class SqliteQueries:
             return query(self._reading(), *args, **kwargs)
         except apsw.Error as error:
             raise read_error(self.path, error) from error
+
+    async def _write_beside(
+        self, work: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """One short transaction beside those of the engine, durable when it is awaited."""
+
+        def run() -> T:
+            with self._writing_lock:
+                if self._writing is None:
+                    self._writing, _ = connect(self.path, create=False)
+                try:
+                    with transaction(self._writing):
+                        return work(self._writing, *args, **kwargs)
+                except apsw.Error as error:
+                    raise write_error(self.path, error) from error
+
+        return await asyncio.to_thread(run)
 
     # ---- heads, histories, values --------------------------------------------------------------------------
 
@@ -75,7 +93,7 @@ class SqliteQueries:
     async def workflows(self) -> list[WorkflowRow]:
         return self._ask(reads.workflows)
 
-    async def undelivered(self, address: Address) -> list[InboxRow]:
+    async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
         return self._ask(reads.undelivered, address)
 
     async def height(self) -> int:
@@ -93,21 +111,13 @@ class SqliteQueries:
     # ---- posting -------------------------------------------------------------------------------------------
 
     async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
-        return await asyncio.to_thread(self._post, row, start, reuse)
+        return await self._write_beside(self._post, row, start, reuse)
 
-    def _post(self, row: InboxRow, start: bytes | None, reuse: str) -> Posted:
-        with self._posting_lock:
-            if self._posting is None:
-                self._posting, _ = connect(self.path, create=False)
-            connection = self._posting
-            try:
-                with transaction(connection):
-                    answer = self._judge(connection, row, start, reuse)
-                    if answer is None:
-                        connection.execute(SQL.insert_inbox, row)
-                    return answer or TAKEN
-            except apsw.Error as error:
-                raise write_error(self.path, error) from error
+    def _post(self, connection: apsw.Connection, row: InboxRow, start: bytes | None, reuse: str) -> Posted:
+        answer = self._judge(connection, row, start, reuse)
+        if answer is None:
+            connection.execute(SQL.insert_inbox, row)
+        return answer or TAKEN
 
     @staticmethod
     def _judge(connection: apsw.Connection, row: InboxRow, start: bytes | None, reuse: str) -> Posted | None:
@@ -121,6 +131,27 @@ class SqliteQueries:
             pending=lambda: starmap(InboxRow, connection.execute(SQL.inbox_by_name, (row.workflow, row.key))),
             workflows=lambda: reads.workflows(connection),
         )
+
+    # ---- blobs ---------------------------------------------------------------------------------------------
+
+    async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
+        digests: list[bytes] = []
+        for group in blobs.grouped(bodies):
+            digests += await self._write_beside(blobs.put, group, at)
+        return digests
+
+    async def blob(self, digest: bytes) -> bytes | None:
+        return self._ask(blobs.find, digest)
+
+    async def blobs(self, after: bytes = b"", limit: int = 1000) -> list[BlobRow]:
+        return self._ask(blobs.page, after, limit)
+
+    async def delete_blobs(self, digests: Sequence[bytes], before: int) -> int:
+        deleted = 0
+        for begin in range(0, len(digests), blobs.GROUP_ROWS):
+            group = digests[begin : begin + blobs.GROUP_ROWS]
+            deleted += await self._write_beside(blobs.delete, group, before)
+        return deleted
 
     # ---- reading everything --------------------------------------------------------------------------------
 

@@ -23,6 +23,16 @@ SELECT seq, at FROM journal ORDER BY seq DESC LIMIT 1
 -- Instances that may have calls open, stuck ones too: they are loaded and their calls handed out again when an engine starts.
 SELECT id FROM instances WHERE status IN ('running', 'stuck') ORDER BY id
 
+-- name: live_instances
+SELECT workflow, version, status, count(*) FROM instances WHERE status IN ('running', 'waiting', 'stuck')
+GROUP BY workflow, version, status ORDER BY workflow, version, status
+
+-- name: count_work
+SELECT count(*) FROM open_work
+
+-- name: count_inbox
+SELECT count(*) FROM inbox
+
 -- name: insert_journal
 INSERT INTO journal (seq, instance, at, body) VALUES (?, ?, ?, ?)
 
@@ -30,19 +40,39 @@ INSERT INTO journal (seq, instance, at, body) VALUES (?, ?, ?, ?)
 -- A whole transaction in one statement, fence included: it changes nothing when the epoch is another.
 INSERT INTO journal (seq, instance, at, body) SELECT ?, ?, ?, ? FROM shards WHERE shard = 0 AND epoch = ?
 
--- name: insert_blob
+-- name: insert_large_body
 -- By content: the same bytes are stored once.
-INSERT INTO blobs (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING
+INSERT INTO large_bodies (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING
+
+-- name: large_body
+SELECT body FROM large_bodies WHERE digest = ?
+
+-- name: put_blob
+-- The same bytes are stored once; putting them again makes them young, so that nobody deletes them meanwhile.
+INSERT INTO blobs (digest, at, body) VALUES (?, ?, ?)
+ON CONFLICT (digest) DO UPDATE SET at = excluded.at WHERE excluded.at > at
 
 -- name: blob
 SELECT body FROM blobs WHERE digest = ?
+
+-- name: blobs
+-- In the order of their digests. The length of a body is known without reading it.
+SELECT digest, at, length(body) FROM blobs WHERE digest > ? ORDER BY digest LIMIT ?
+
+-- name: all_blobs
+SELECT digest, body FROM blobs
+
+-- name: delete_blob
+-- Unless it was put again since.
+DELETE FROM blobs WHERE digest = ? AND at < ?
 
 -- name: write_head
 -- Only what can change is updated, so that the indexes by name and by parent are left alone.
 INSERT INTO instances
     (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET status = excluded.status, changed_at = excluded.changed_at, outcome = excluded.outcome
+ON CONFLICT (id) DO UPDATE SET
+    version = excluded.version, status = excluded.status, changed_at = excluded.changed_at, outcome = excluded.outcome
 
 -- name: insert_work
 INSERT INTO open_work (intent, instance, kind, due) VALUES (?, ?, ?, ?)

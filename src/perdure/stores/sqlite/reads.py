@@ -13,9 +13,9 @@ from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
-from perdure.ports.store import Filter, Owner, Position
+from perdure.ports.store import Census, Filter, Owner, Position
 
-from . import blobs, schema
+from . import large_bodies, schema
 from .statements import SQL
 
 NO_LIMIT: Final = -1
@@ -50,18 +50,18 @@ def heads(connection: apsw.Connection, filter: Filter) -> list[HeadRow]:
 
 def history(connection: apsw.Connection, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
     rows = connection.execute(SQL.history, (instance, after, NO_LIMIT if limit is None else limit))
-    return _with_blobs(connection, rows)
+    return _with_large_bodies(connection, rows)
 
 
 def journal(connection: apsw.Connection, after: int, limit: int) -> list[JournalRow]:
-    return _with_blobs(connection, connection.execute(SQL.journal, (after, limit)))
+    return _with_large_bodies(connection, connection.execute(SQL.journal, (after, limit)))
 
 
-def _with_blobs(connection: apsw.Connection, rows: Iterable[tuple[int, int, int, bytes]]) -> list[JournalRow]:
+def _with_large_bodies(connection: apsw.Connection, rows: Iterable[tuple[int, int, int, bytes]]) -> list[JournalRow]:
     found = list(map(_row, repeat(JournalRow), rows))
-    references = [n for n, row in enumerate(found) if blobs.is_reference(row.body)]
+    references = [n for n, row in enumerate(found) if large_bodies.is_reference(row.body)]
     for n in references:
-        found[n] = found[n]._replace(body=blobs.resolve(connection, found[n].body))
+        found[n] = found[n]._replace(body=large_bodies.resolve(connection, found[n].body))
     return found
 
 
@@ -74,6 +74,12 @@ def position(connection: apsw.Connection) -> Position:
     world = head(connection, WORLD)
     manifest = None if world is None else published(connection, world.id, MANIFEST)
     return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
+
+
+def census(connection: apsw.Connection) -> Census:
+    ((work,),) = connection.execute(SQL.count_work)
+    ((inbox,),) = connection.execute(SQL.count_inbox)
+    return Census(tuple(connection.execute(SQL.live_instances)), work, inbox)
 
 
 def height(connection: apsw.Connection) -> int:
@@ -94,7 +100,9 @@ def workflows(connection: apsw.Connection) -> list[WorkflowRow]:
     return [WorkflowRow(*row) for row in connection.execute(SQL.workflows)]
 
 
-def undelivered(connection: apsw.Connection, address: Address) -> list[InboxRow]:
+def undelivered(connection: apsw.Connection, address: Address | None) -> list[InboxRow]:
+    if address is None:
+        return [InboxRow(*row) for _, *row in connection.execute(SQL.inbox, (0, NO_LIMIT))]
     rows = connection.execute(SQL.inbox_by_name, (address.workflow, address.key))
     return list(starmap(InboxRow, rows))
 

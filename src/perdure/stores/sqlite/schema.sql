@@ -4,7 +4,7 @@
 -- The inbox holds what was accepted and is not recorded yet. There are no foreign keys: rows are written in
 -- batches by one writer whose bookkeeping the conformance suite checks, and every key would cost a lookup per row.
 
--- One row per entry. A body over 64 KiB stands in `blobs`; the row then has a zero byte and the digest.
+-- One row per entry. A body over 64 KiB stands in `large_bodies`; the row then has a zero byte and the digest.
 CREATE TABLE journal (
     seq INTEGER PRIMARY KEY,
     instance INTEGER NOT NULL,
@@ -15,8 +15,17 @@ CREATE TABLE journal (
 -- An index ends with the row's key, so this one is (instance, seq): one instance's history, in order.
 CREATE INDEX journal_by_instance ON journal (instance);
 
+-- Only for the journal, and never deleted. (The quotes are what SQLite writes when a table is renamed: migration 4.)
+CREATE TABLE "large_bodies" (
+    digest BLOB PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+
+-- What anybody keeps by content: `digest` is the SHA-256 of the body, `at` when it was last put. Blobs that nothing
+-- refers to are deleted, the young ones excepted.
 CREATE TABLE blobs (
     digest BLOB PRIMARY KEY,
+    at INTEGER NOT NULL,
     body BLOB NOT NULL
 ) STRICT;
 

@@ -24,9 +24,9 @@ from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
-from perdure.ports.store import Lease, Position
+from perdure.ports.store import Census, Lease, Position
 
-from . import blobs, reads, schema
+from . import large_bodies, reads, schema
 from .connection import connect, enter_wal, open_error
 from .lease import FileLock, lease_path
 from .pace import Pace
@@ -122,7 +122,12 @@ class SqliteStore(SqliteQueries):
 
     def commit(self, batch: Batch, done: Done) -> None:
         assert not self._committing, "a commit is under way"
-        if batch.lone and not self._pace.slow and batch.size <= blobs.SIZE_MIN and self._commit_lone(batch.journal[0]):
+        if (
+            batch.lone
+            and not self._pace.slow
+            and batch.size <= large_bodies.SIZE_MIN
+            and self._commit_lone(batch.journal[0])
+        ):
             done(None)
             return
         if self._call_soon is None:
@@ -190,8 +195,8 @@ class SqliteStore(SqliteQueries):
         self._check_epoch()
         if batch.journal:
             rows = batch.journal
-            if batch.size > blobs.SIZE_MIN:
-                rows = blobs.move_out(connection, rows)
+            if batch.size > large_bodies.SIZE_MIN:
+                rows = large_bodies.move_out(connection, rows)
             insert(connection, SQL.insert_journal, rows)
         if batch.heads:
             insert(connection, SQL.write_head, list(batch.heads.values()))
@@ -306,6 +311,9 @@ class SqliteStore(SqliteQueries):
             found = [(ref, self._ask(reads.record, ref)) for ref in refs]
         for ref, record in found:  # only now: `done` may commit, and that must not happen within a read
             done(ref, record)
+
+    def census(self) -> Census:
+        return self._ask(reads.census)
 
     def due(self, before: int, limit: int) -> list[WorkRow]:
         return self._ask(reads.due, before, limit)

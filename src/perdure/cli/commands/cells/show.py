@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.codec.record import Record, shape_of
 from perdure.errors import BadManifest
 from perdure.runtime.client import Client
 
@@ -41,10 +42,15 @@ def command(console: Console, cell: str, key: str, at: int | None, against: str 
     state, entry = run_async(read)
     if state is None:
         raise Stopped(f"there is no cell {name}/{key} at entry {entry}", Exit.NOT_FOUND, kind="UnknownInstance")
-    form = next(each.state for each in bound.cells if each.name == name)
+    form = _form(bound, name, state)
     value = form.to_json(form.plain(state))
     document = {"id": f"{name}/{key}", "entry": entry, "state": value}
     console.answer(document, to_json(value, indent=2))
+
+
+def _form(bound: Bound, name: str, state: Any) -> Any:
+    """How a state is written: a record by its class, which may be that of an earlier definition."""
+    return shape_of(type(state)) if isinstance(state, Record) else next(d.state for d in bound.cells if d.name == name)
 
 
 async def _recorded(client: Client) -> Bound:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from perdure.kernel.moment import when
 from perdure.runtime.client import Client
-from perdure.runtime.history import when
 
 from ...console import Console
 from ...console import command as define

@@ -1,0 +1,203 @@
+"""Governance: how people change the manifest of a running world. Each step is a message to the world, and an entry.
+
+    async with perdure.open("shop.db", workflows=[order, order_2]) as engine:
+        rules = perdure.Governance(engine)
+        proposal = await rules.propose(perdure.manifest(order_2))
+        print(await rules.shadow(proposal.number))
+        await rules.approve(proposal.number)
+        await rules.apply(proposal.number)
+
+It works for `perdure.connect` as well: the engine of another process takes the messages from its inbox.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.cells.bind import Bound, in_force
+from perdure.cells.manifest import Manifest, read
+from perdure.cells.patch import Change, data_of, diff, patched
+from perdure.cells.world import PROPOSALS, WorldWorkflow
+from perdure.codec import decode, encode, to_plain
+from perdure.errors import CallerError, RuleRefused
+from perdure.kernel.events import Message, Migrated
+from perdure.kernel.manifest import DEFINITIONS, MANIFEST, RULES, WORLD, decode_manifest
+from perdure.kernel.manifest import Manifest as InForce
+from perdure.ports.store import Filter
+from perdure.runtime.client import Client
+from perdure.shadow import Shadow, ShadowReport, receipt_of
+from perdure.stores.copy import copied
+
+Mode = Literal["strict", "pinned", "migrate"]
+PAGE = 500
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What somebody wants to change, and what became of it: proposed, shadowed, approved, rejected or applied."""
+
+    number: int
+    status: str
+    base: str  # the hash of the manifest that it was made for
+    changes: tuple[Change, ...]
+    report: Any = None
+    reason: str = ""
+    mode: str = ""
+
+
+class Governance:
+    """See the module. `client` is an engine, or a client of one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._world = client.handle(WORLD.workflow, WORLD.key)
+
+    # ---- what is -------------------------------------------------------------------------------------------------
+
+    async def manifest(self) -> Manifest:
+        """The manifest in force."""
+        return read(decode(await self._published(DEFINITIONS)))
+
+    async def proposals(self) -> list[Proposal]:
+        """All that there ever were, in order."""
+        found = await self._published(PROPOSALS, b"")
+        return [_proposal(each) for each in decode(found)] if found else []
+
+    # ---- what may be asked ---------------------------------------------------------------------------------------
+
+    async def propose(self, wanted: Bound | Manifest | tuple[Change, ...]) -> Proposal:
+        """Propose a manifest, or the changes that lead to it."""
+        changes = wanted if isinstance(wanted, tuple) else diff(await self.manifest(), _data(wanted))
+        return _proposal(await self._ask("propose", {"patch": data_of(changes)}))
+
+    async def shadow(
+        self,
+        wanted: int | Bound | Manifest,
+        *,
+        mode: Mode = "pinned",
+        receipts: Mapping[str, Any] | None = None,
+        recorded: bool = False,
+        horizon: timedelta | float = 3600,
+    ) -> ShadowReport:
+        """What a manifest would do to the world as it is now, on a copy. A proposal keeps the report.
+
+        `receipts` answers effects by their name (a value: ok; an exception: error), `recorded` as they were answered
+        before for the same parameters; all others stay open. Time passes up to `horizon` (seconds).
+        """
+        now = await self.manifest()
+        after = _data(wanted) if not isinstance(wanted, int) else await self._proposed(wanted, now)
+        seconds = horizon.total_seconds() if isinstance(horizon, timedelta) else horizon
+        database = await copied(self._client.queries)
+        shadow = Shadow(
+            database,
+            _workflows(self._client, wanted),
+            now=time.time_ns(),
+            receipts={name: receipt_of(given) for name, given in (receipts or {}).items()},
+            recorded=recorded,
+        )
+        report = shadow.run(now, after, mode, round(seconds * 1e9))
+        if isinstance(wanted, int):
+            await self._ask("shadow", {"proposal": wanted, "report": to_plain(report)})
+        return report
+
+    async def _proposed(self, number: int, now: Manifest) -> Manifest:
+        for proposal in await self.proposals():
+            if proposal.number == number:
+                return patched(now, proposal.changes)
+        raise RuleRefused("unknown-proposal", f"there is no proposal {number}")
+
+    async def approve(self, number: int) -> Proposal:
+        return _proposal(await self._ask("approve", {"proposal": number}))
+
+    async def reject(self, number: int, reason: str = "") -> Proposal:
+        return _proposal(await self._ask("reject", {"proposal": number, "reason": reason}))
+
+    async def apply(self, wanted: int | Bound | Manifest, mode: Mode = "pinned") -> str:
+        """Put an approved proposal into force, by its number; or, for development, a manifest at once. Its hash.
+
+        pinned: cells that live stay on the definition that they began with. migrate: they go over to the new one, each
+        when it is next used, or all by `migrate()`. strict: refused unless the world is empty.
+        """
+        if isinstance(wanted, int):
+            await self._ask("apply", {"proposal": wanted, "mode": mode})
+        else:
+            manifest = _data(wanted)
+            await self._check_code(in_force(manifest))
+            await self._ask("apply", {"manifest": manifest.bytes, "mode": mode})
+        return (await self._in_force()).hash
+
+    async def migrate(self) -> int:
+        """Let every cell go over that an applied manifest wants to; how many there were."""
+        force, moved = await self._in_force(), 0
+        for workflow, versions in force.migrating.items():
+            before = 0
+            while heads := await self._client.queries.heads(Filter(workflow=workflow, before=before, limit=PAGE)):
+                before = heads[-1].id
+                for head in heads:
+                    if head.version in versions and head.status in ("running", "waiting"):
+                        await self._client._door.put(head.id, Migrated())
+                        moved += 1
+        return moved
+
+    # ---- how -----------------------------------------------------------------------------------------------------
+
+    async def _ask(self, verb: str, body: dict[str, Any]) -> Any:
+        id = os.urandom(16).hex()
+        # By its name: whoever runs the world adds to some messages what it counted.
+        await self._client._door.put(WORLD, Message(f"{RULES}{verb}", encode(body), id))
+        answer = await self._world._response(verb, id)
+        if "refused" in answer:
+            raise RuleRefused(answer["refused"], answer["text"])
+        return answer
+
+    async def _published(self, name: str, default: bytes | None = None) -> bytes:
+        head = await self._client.queries.head(WORLD)
+        if head is None:
+            raise CallerError("this database has no cells: open it with perdure.open(url, workflows=[a cell])")
+        found = await self._client.queries.published(head.id, name)
+        if found is None and default is None:
+            raise CallerError(f"the world has not published its {name} yet")
+        return found if found is not None else default or b""
+
+    async def _in_force(self) -> InForce:
+        return decode_manifest(await self._published(MANIFEST))
+
+    async def _check_code(self, wanted: InForce) -> None:
+        """The engine that runs must have the code of what is to be in force: else its events would wait for another."""
+        known = {(row.name, row.version) for row in await self._client.queries.workflows()}
+        missing = [name for name, version in wanted.versions.items() if (name, version) not in known]
+        if missing:
+            text = (
+                f"the engine has no code for {', '.join(sorted(missing))} as the manifest defines it: deploy it first"
+            )
+            raise RuleRefused("no-code", text)
+
+
+def _workflows(client: Client, wanted: object) -> list[Any]:
+    """The code that the run has: what the client knows, and what comes with a manifest."""
+    known: dict[tuple[str, str], Any] = {(found.name, found.version): found for found in client._workflows}
+    if isinstance(wanted, Bound):
+        known |= {(found.name, found.version): found for found in wanted.cells}
+    known.setdefault((WorldWorkflow.name, WorldWorkflow.version), WorldWorkflow())
+    return list(known.values())
+
+
+def _data(wanted: Bound | Manifest) -> Manifest:
+    return wanted.manifest if isinstance(wanted, Bound) else wanted
+
+
+def _proposal(told: dict[str, Any]) -> Proposal:
+    return Proposal(
+        told["proposal"],
+        told["status"],
+        told["base"],
+        tuple([Change(**change) for change in told["patch"]]),
+        told["report"],
+        told["reason"],
+        told["mode"],
+    )

@@ -1,0 +1,287 @@
+"""Shadow runs: what a manifest would do to the world as it is now. On a copy, in virtual time, without any effect.
+
+The copy has every cell and everything that waits in a mailbox. The manifest is applied there, what is under way goes
+on, and time passes up to a horizon. Effects are noted and never performed; they are answered only as far as the caller
+has said how, or from what was recorded for the very same parameters. What would follow from other answers is not
+predicted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from perdure.cells.bind import Definition
+from perdure.cells.machine import EXECUTOR, CellMachine
+from perdure.cells.manifest import Manifest
+from perdure.codec import decode, encode
+from perdure.errors import PerdureError
+from perdure.kernel.batch import Publication
+from perdure.kernel.decision import Outcome, Stuck
+from perdure.kernel.effects import Call, Wait
+from perdure.kernel.entry import Entry
+from perdure.kernel.entry import decode as decode_entry
+from perdure.kernel.events import Address, Message, Migrated, Received
+from perdure.kernel.location import Patterns
+from perdure.kernel.machine import Workflow
+from perdure.kernel.manifest import APPLY, WORLD
+from perdure.kernel.problem import Report as ProblemReport
+from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rows import inbox_row
+from perdure.kernel.status import TERMINAL
+from perdure.kernel.workflows import Workflows
+from perdure.ports.executor import Answered, Framed
+from perdure.ports.frame import Frame
+from perdure.runtime.shard import Shard
+from perdure.stores.memory import MemoryDatabase, MemoryStore
+from perdure.testing.clock import VirtualClock
+
+STEPS_MAX: Final = 200_000
+SHOWN: Final = 100
+"""How many of each kind a report names; it counts all of them."""
+
+CAVEAT: Final = "No effect was executed. What would follow from answers that the run did not have is not predicted."
+
+
+class ShadowReport(msgspec.Struct, frozen=True):
+    """What a shadow run found. `failures` stand against the manifest; the rest is for whoever approves it."""
+
+    failures: list[str]
+    entries: int
+    effects: dict[str, int]  # asked for during the run, by name
+    first_effects: list[dict[str, Any]]
+    open: dict[str, int]  # effects without an answer at the end, by name
+    statuses: dict[str, int]  # by cell, definition and status
+    allowlists: dict[str, dict[str, list[str]]]  # declared effects that come and go, by cell
+    changed: int  # how many cells have another state than before
+    states: list[dict[str, Any]]  # the first of them, before and after
+    horizon: int
+    caveat: str = CAVEAT
+
+
+class Shadow:
+    """One run. `receipts`: how effects are answered, by the name of the effect; `recorded`: as they were before."""
+
+    def __init__(
+        self,
+        database: MemoryDatabase,
+        workflows: Iterable[Workflow],
+        *,
+        now: int,
+        receipts: Mapping[str, Receipt],
+        recorded: bool,
+    ) -> None:
+        self._database = database
+        self._workflows: Workflows[Workflow] = Workflows(workflows)
+        self._before = len(database.journal)
+        self._states = {id: self._state(id) for id, head in database.heads.items() if head.status not in TERMINAL}
+        self._clock = VirtualClock(random.Random(0))  # dice that decide nothing but ids
+        self._clock.jump(now - self._clock.now())
+        known = dict(self._recorded()) if recorded else {}
+        names = ("inline", "thread", "process", EXECUTOR)
+        executors = [ShadowExecutor(name, receipts, known) for name in names]
+        self._shard = Shard(
+            MemoryStore(database), self._clock, executors, self._workflows, owner="shadow", listener=Silence()
+        )
+
+    def run(self, before: Manifest, after: Manifest, mode: str, horizon: int) -> ShadowReport:
+        self._post_apply(after, mode)
+        self._shard.open()
+        self._settle()
+        failures = self._apply_failures()
+        for id, head in list(self._database.heads.items()):
+            if self._shard.kernel.router.manifest.outdated(head.workflow, head.version) and head.status not in TERMINAL:
+                self._shard.offer(id, Migrated())
+        self._settle()
+        until = self._clock.steady + horizon
+        while (when := self._next()) is not None and when <= until:
+            self._clock.skip(when)
+            self._settle()
+        return self._report(before, after, failures, horizon)
+
+    # ---- the run -------------------------------------------------------------------------------------------------
+
+    def _post_apply(self, manifest: Manifest, mode: str) -> None:
+        """In front of all that waits: mailboxes are as of now, and what is in them meets the new manifest."""
+        message = Message(APPLY, encode({"manifest": manifest.bytes, "mode": mode}), "shadow")
+        row = inbox_row(b"shadow", WORLD, message, self._clock.now())
+        self._database.inbox = {row.id: (0, row), **self._database.inbox}
+        self._database.inbox = {
+            id: (place, found) for place, (id, (_, found)) in enumerate(self._database.inbox.items(), 1)
+        }
+        self._database.inbox_places = len(self._database.inbox)
+
+    def _settle(self) -> None:
+        for _ in range(STEPS_MAX):
+            if not self._clock.step(self._clock.steady):
+                return
+
+    def _next(self) -> int | None:
+        """When something will happen by itself; a look into the inbox finds nothing here."""
+        times = [self._clock.next([self._shard.looking])]
+        order = self._database.work_order
+        if order:
+            times.append(self._clock.steady + max(0, order[0][0] - self._clock.now()))
+        return min((when for when in times if when is not None), default=None)
+
+    def _recorded(self) -> Iterable[tuple[bytes, Receipt]]:
+        """The answers that there were, by the parameters of the effect."""
+        asked: dict[bytes, bytes] = {}
+        readers: dict[int, Patterns] = {}
+        for row in self._database.journal:
+            entry = decode_entry(row.seq, row.instance, row.at, row.body, readers.setdefault(row.instance, Patterns()))
+            for id, effect in zip(entry.decision.ids, entry.decision.open, strict=False):
+                if isinstance(effect, Call | Wait) and effect.params is not None:
+                    asked[id] = effect.params
+            if isinstance(entry.event, Received) and entry.event.intent in asked:
+                yield asked.pop(entry.event.intent), entry.event.receipt
+
+    # ---- what it found -------------------------------------------------------------------------------------------
+
+    def _apply_failures(self) -> list[str]:
+        answer = self._database.published.get((self._database.names[WORLD.workflow, WORLD.key], "&response/shadow"))
+        told = decode(answer) if answer is not None else {"refused": "lost", "text": "the world did not answer"}
+        return [f"{told['text']} ({told['refused']})"] if "refused" in told else []
+
+    def _report(self, before: Manifest, after: Manifest, failures: list[str], horizon: int) -> ShadowReport:
+        effects: list[dict[str, Any]] = []
+        for entry, address in self._entries():
+            effects += [_asked(address, effect) for effect in entry.decision.open if _named(effect)]
+            stuck = entry.decision.stuck
+            if stuck is not None:
+                failures.append(f"{address} is stuck: {stuck.error}")
+            elif entry.decision.outcome is not None and entry.decision.outcome.error is not None:
+                failures.append(f"{address} {entry.decision.outcome.status}: {entry.decision.outcome.error}")
+        states = self._changed_states()
+        live = [head for head in self._database.heads.values() if head.status not in TERMINAL]
+        return ShadowReport(
+            failures,
+            len(self._database.journal) - self._before,
+            dict(Counter(found["effect"] for found in effects)),
+            effects[:SHOWN],
+            self._open(),
+            dict(Counter(f"{head.workflow} {head.version} {head.status}" for head in live)),
+            _allowlists(before, after),
+            len(states),
+            states[:SHOWN],
+            horizon,
+        )
+
+    def _entries(self) -> Iterable[tuple[Entry, Address]]:
+        readers: dict[int, Patterns] = {}
+        for place, row in enumerate(self._database.journal):
+            entry = decode_entry(row.seq, row.instance, row.at, row.body, readers.setdefault(row.instance, Patterns()))
+            if place >= self._before and row.instance in self._database.heads:
+                head = self._database.heads[row.instance]
+                yield entry, Address(head.workflow, head.key)
+
+    def _open(self) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for id, head in self._database.heads.items():
+            if head.status not in TERMINAL:
+                instance = fold(Address(head.workflow, head.key), None, self._database.histories[id])
+                counts.update(found for intent in instance.open.values() if (found := _named(intent.effect)))
+        return dict(counts)
+
+    def _changed_states(self) -> list[dict[str, Any]]:
+        changed: list[dict[str, Any]] = []
+        for id, head in self._database.heads.items():
+            if not isinstance(self._workflows.of(head.workflow, head.version), Definition):
+                continue
+            then = self._states.get(id)
+            now = self._state(id) if head.status not in TERMINAL else None
+            if then != now:
+                changed.append({"cell": head.workflow, "key": head.key, "before": then, "after": now})
+        return changed
+
+    def _state(self, id: int) -> Any:
+        """Of a cell, as JSON data; what cannot be rebuilt has none."""
+        head = self._database.heads[id]
+        definition = self._workflows.exactly(head.workflow, head.version)
+        if not isinstance(definition, Definition):
+            return None
+        try:
+            machine = rebuild(fold(Address(head.workflow, head.key), None, self._database.histories[id]), definition)
+        except PerdureError:
+            return None
+        assert isinstance(machine, CellMachine)
+        return definition.state.to_json(decode(machine.state)) if machine.state else None
+
+
+class ShadowExecutor:
+    """Performs nothing. Answers what the caller has said, or what was answered before."""
+
+    slots = None
+
+    def __init__(self, name: str, receipts: Mapping[str, Receipt], recorded: Mapping[bytes, Receipt]) -> None:
+        self.name = name
+        self._receipts = receipts
+        self._recorded = recorded
+
+    def listen(self, framed: Framed) -> None:
+        pass
+
+    def start(self, publication: Publication, answered: Answered) -> None:
+        params = publication.effect.params
+        if params is None:
+            return
+        receipt = self._receipts.get(decode(params)["effect"]) or self._recorded.get(params)
+        if receipt is not None:
+            answered(publication.intent, receipt)
+
+    def stop(self, intent: bytes) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class Silence:
+    """Nobody listens."""
+
+    def ended(self, instance: int, address: Address, outcome: Outcome) -> None: ...
+    def stuck(self, instance: int, address: Address, stuck: Stuck) -> None: ...
+    def published(self, instance: int) -> None: ...
+    def failed(self, report: ProblemReport) -> None: ...
+    def framed(self, instance: int, frame: Frame) -> None: ...
+    def fallen(self, error: Exception) -> None: ...
+    def reloaded(self) -> None: ...
+    def committed(self, seq: int) -> None: ...
+
+
+def receipt_of(given: Any) -> Receipt:
+    """How a caller says it: a value is ok, an exception is an error."""
+    if isinstance(given, Receipt):
+        return given
+    if isinstance(given, BaseException):
+        return Receipt("error", error=Failure(type(given).__name__, str(given)))
+    return Receipt("ok", encode(given))
+
+
+def _named(effect: Any) -> str:
+    """The name of a cell's effect; empty: it is no such effect."""
+    if isinstance(effect, Call | Wait) and effect.params is not None:
+        return str(decode(effect.params)["effect"])
+    return ""
+
+
+def _asked(address: Address, effect: Any) -> dict[str, Any]:
+    asked = decode(effect.params)
+    return {"cell": address.workflow, "key": address.key, "effect": asked["effect"], "location": effect.location}
+
+
+def _allowlists(before: Manifest, after: Manifest) -> dict[str, dict[str, list[str]]]:
+    """Which effects each cell may ask for that it might not before, and the other way round."""
+    then = {name.partition("@")[0]: set(cell.effects) for name, cell in before.cells.items()}
+    now = {name.partition("@")[0]: set(cell.effects) for name, cell in after.cells.items()}
+    return {
+        cell: {"added": sorted(now.get(cell, set()) - then.get(cell, set())),
+               "removed": sorted(then.get(cell, set()) - now.get(cell, set()))}
+        for cell in sorted(then.keys() | now.keys())
+        if then.get(cell) != now.get(cell)
+    }  # fmt: skip
