@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 import perdure
-from tests.cells.till import Order, OrderCancelled, OrderCreated, Total, charge, order, total
+from perdure.kernel.events import Address
+from tests.cells.till import Charge, Order, OrderCancelled, OrderCreated, Total, charge, order, total
+
+
+class Word(perdure.Record, name="a/Word@1"):
+    text: str
+
+
+@perdure.cell("a/words@1", effects=[])
+def words(state: Word | None, event: Word) -> perdure.Next:
+    return perdure.Next(Word(event.text))
 
 
 def in_engine(story: Callable[[perdure.Engine], Awaitable[Any]], url: Any = ":memory:") -> Any:
@@ -43,6 +53,7 @@ def test_the_state_at_an_entry_is_that_of_the_cell_that_there_was():
     async def story(engine: perdure.Engine) -> list[Any]:
         await one_paid_order(engine)
         await engine.send(OrderCancelled("o-1"))  # entries 6 and 7: deleted
+        await engine.state(order, at_least=7)
         await engine.send(OrderCreated("o-1", 2000))  # 8 and 9, refused in 10
         await engine.state(order, at_least=10)
         return [await engine.state(order, "o-1", at=entry) for entry in range(11)]
@@ -92,6 +103,60 @@ def test_another_process_reads_with_the_code_and_is_told_where_it_has_none(tmp_p
             return await client.state(order, "o-1", at_least=5)
 
     assert asyncio.run(main()) == Order("paid", "auth-o-1")
+
+
+def test_another_process_waits_for_an_entry(tmp_path):
+    async def story(engine: perdure.Engine) -> Any:
+        async with perdure.connect(tmp_path / "w.db", workflows=[order, total]) as client:
+            reader = asyncio.ensure_future(client.state(order, "o-1", at_least=4))
+            assert await client.state(order, "o-1", at_least=1) is None and not reader.done()
+            await engine.send(OrderCreated("o-1", 5))
+            return await reader
+
+    assert in_engine(story, tmp_path / "w.db") == Order("paid", "auth-o-1")
+
+
+def test_a_long_life_is_read_from_its_snapshot_and_from_before_it(tmp_path):
+    async def main() -> None:
+        async with perdure.open(tmp_path / "w.db", workflows=[words]) as engine:
+            for number in range(300):
+                await engine.send(Word(f"{number} " + "x" * 1000))
+                await engine.state(words, at_least=3 + 2 * number)  # an event, and its delivery
+            record = await engine.queries.record(Address("a/words", ""))
+            assert record is not None and record.snapshot is not None
+            kept = record.snapshot.seq
+            for entry in (3, kept - 2, kept - 1, kept, kept + 1, kept + 2, 601):
+                state = await engine.state(words, at=entry)
+                assert state.text.split()[0] == str((entry - 3) // 2), entry
+
+    asyncio.run(main())
+
+
+def test_a_stuck_cell_goes_on_with_mended_code(tmp_path):
+    async def stuck(engine: perdure.Engine) -> None:
+        await engine.send(OrderCreated("o-1", 13))
+        await engine.state(order, at_least=3)
+
+    async def mended(engine: perdure.Engine) -> Any:
+        await engine.handle(order, "o-1").retry()
+        return await engine.state(order, "o-1", at_least=5)
+
+    in_engine(stuck, tmp_path / "w.db")
+    superstitious = order.function
+
+    @functools.wraps(superstitious)
+    def brave(state: Any, event: Any, ctx: Any) -> Any:
+        match event:
+            case OrderCreated():
+                return perdure.Next(Order("charging"), effects=[Charge(event.order_id, event.cents)])
+            case _:
+                return superstitious(state, event, ctx)
+
+    order.function = brave
+    try:
+        assert in_engine(mended, tmp_path / "w.db") == Order("paid", "auth-o-1")
+    finally:
+        order.function = superstitious
 
 
 @pytest.mark.parametrize("given", [{"at": 99}, {"at": -1}, {"at": True}, {"at_least": "1"}])

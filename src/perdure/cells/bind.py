@@ -106,7 +106,7 @@ class Definition:
 
     def fact(self, event: Any) -> tuple[str, bytes]:
         """The name and the canonical bytes of an event that the reducer emits."""
-        return encode_event(event, self._facts, self.cell.name)
+        return encode_event(event, self._facts, f"the manifest of {self.cell.name}")
 
     def reduce(self, state: Any, event: Any, context: Any) -> Any:
         return self.function(state, event, context) if self.cell.context else self.function(state, event)

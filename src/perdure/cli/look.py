@@ -34,6 +34,10 @@ class Look:
         return str(self.state.address)
 
     @property
+    def is_cell(self) -> bool:
+        return self.lines[0].event == "made"
+
+    @property
     def published(self) -> dict[str, Any]:
         return {name: value_of(value) for name, value in self.state.published.items()}
 

@@ -139,6 +139,10 @@ class Door(Protocol):
         """The newest progress of each running step; nothing where frames are not seen."""
         ...
 
+    def in_force(self) -> str:
+        """The hash of the manifest in force, where that is known without asking the database; else empty."""
+        ...
+
     def entropy(self) -> bytes: ...
 
 
@@ -313,8 +317,10 @@ class Client:
         heads = await self._door.queries.heads(Filter(address.workflow, key=address.key, before=before, limit=1))
         if not heads:
             return None
-        rows = await self._door.queries.history(heads[0].id)
-        return Record(heads[0], None, tuple([row for row in rows if row.seq <= at]))
+        record = await self._door.queries.record(heads[0].id)
+        if record is None or record.snapshot is None or record.snapshot.seq > at:
+            record = Record(heads[0], None, tuple(await self._door.queries.history(heads[0].id)))
+        return Record(heads[0], record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
 
     async def _state(self, record: Record | None) -> Any:
         if record is None or (not record.rows and record.snapshot is None):
@@ -385,11 +391,13 @@ class Client:
         if correlation:
             _checked_text(correlation, "a correlation")
         _limited(body, f"event {name!r}")
-        message = Message(name, body, id or os.urandom(16).hex(), catalog.hash, correlation)
+        message = Message(name, body, id or "", catalog.hash, correlation)
         await self._door.put(WORLD, message)
 
     async def _world(self) -> Catalog:
         """What the world of this database takes, by the manifest in force now."""
+        if self._catalog is not None and self._catalog[1].hash == self._door.in_force():
+            return self._catalog[1]
         head = await self._door.queries.head(WORLD)
         data = None if head is None else await self._door.queries.published(head.id, DEFINITIONS)
         if data is None or self._read_catalog is None:
@@ -589,6 +597,7 @@ class Handle(Generic[R]):
 
         `undo`: completed steps that have an `undo` are undone, the last one first.
         """
+        _refuse_world(self.workflow)
         await self._door.put(self._to(), CancelAsked(_checked_text(reason or " ", "a reason").strip(), undo=undo))
 
     async def retry(self) -> None:
@@ -782,10 +791,16 @@ class Handle(Generic[R]):
         return self._instance
 
 
+def _refuse_world(workflow: str) -> None:
+    if workflow == WORLD.workflow:
+        raise CallerError(f"{WORLD} takes the events of cells: client.send(event), or `perdure cells send`; no more")
+
+
 async def _refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
     """For what is done with other instances only."""
     if "/" not in workflow:
         return  # the name of a cell has a namespace
+    _refuse_world(workflow)
     world = await queries.head(WORLD)
     data = None if world is None else await queries.published(world.id, MANIFEST)
     if workflow in decode_manifest(data).versions:

@@ -147,6 +147,9 @@ class LocalDoor:
     def entropy(self) -> bytes:
         return os.urandom(16)
 
+    def in_force(self) -> str:
+        return "" if self._shard is None else self._shard.kernel.router.manifest.hash
+
     def published(self, instance: int) -> None:
         self._tell_watchers(instance)
 
@@ -244,6 +247,9 @@ class RemoteDoor:
 
     def progress(self, instance: int) -> list[Frame]:
         return []
+
+    def in_force(self) -> str:
+        return ""
 
     def entropy(self) -> bytes:
         return os.urandom(16)

@@ -137,6 +137,11 @@ def undelivered(rows: Iterable[InboxRow]) -> list[Line]:
     return [Line(0, when(row.at), *_event(offer_of(row).event, {})) for row in rows]
 
 
+def alone(row: JournalRow) -> Line:
+    """One row without those before it, of an instance that asks for nothing: the world's own."""
+    return _line(decode(row.seq, row.instance, row.at, row.body, Patterns()), {})
+
+
 def _line(entry: Entry, opened: Opened) -> Line:
     decision = entry.decision
     event, location, status, value, error = _event(entry.event, opened)

@@ -400,6 +400,9 @@ class WorldDoor:
     def progress(self, instance: int) -> list[Frame]:
         return [frame for process in self._stage.processes for frame in process.shard.progress(instance)]
 
+    def in_force(self) -> str:
+        return ""
+
     def entropy(self) -> bytes:
         return self._stage.clock.entropy(16)
 
