@@ -226,7 +226,8 @@ class Client:
         `ls --parent`: the parent neither waits nor cancels.
         """
         found = self._known(workflow) or await self._find(workflow)
-        await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
+        if "/" in found.name:
+            await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
         due = _due(at, delay) if at is not None or delay is not None else 0
         if parent is not None and not isinstance(parent, Handle):
             raise CallerError(f"parent={parent!r}: a parent is given by its handle")
@@ -247,7 +248,8 @@ class Client:
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
-        await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
+        if "/" in found.name:
+            await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
         due = _due(at, delay) if at is not None or delay is not None else 0
         version = "" if isinstance(workflow, str) else workflow.version
         return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None)
@@ -280,7 +282,7 @@ class Client:
 
     def handle(self, workflow: Startable[Any] | Keyed | str, key: str) -> Handle[Any]:
         """The handle of an instance that was started before, by anybody. A cell without keys has the key ""."""
-        if isinstance(workflow, Keyed):
+        if not isinstance(workflow, str) and isinstance(workflow, Keyed):
             workflow = workflow.workflow
         found = self._known(workflow) or (Named(workflow) if isinstance(workflow, str) else workflow)
         name = _checked_text(found.name, "the name of a workflow")
@@ -407,14 +409,13 @@ class Client:
         return self._catalog[1]
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
-        if isinstance(workflow, Keyed):
-            raise CallerError(f"{workflow!r} is a cell: {MADE_BY_EVENTS}")
-
-        if not isinstance(workflow, str) and not hasattr(workflow, "encode_input"):
-            raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
         if isinstance(workflow, str):
             return self._workflows.newest(workflow)
-        return self._workflows.exactly(workflow.name, workflow.version)
+        if hasattr(workflow, "encode_input"):
+            return self._workflows.exactly(workflow.name, workflow.version)
+        if isinstance(workflow, Keyed):  # asked last, because to ask a protocol is slow
+            raise CallerError(f"{workflow!r} is a cell: {MADE_BY_EVENTS}")
+        raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
 
     async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:
         """A workflow that this client does not have: the engine of the database may."""
@@ -511,7 +512,7 @@ class Handle(Generic[R]):
 
     async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
         """Send a message; durable when this returns. The same `id` twice is delivered once."""
-        if self.address != WORLD:
+        if "/" in self.address.workflow and self.address != WORLD:
             await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
         value = _limited(encode(to_plain(body)), f"message {name!r}")
         if id is not None:
@@ -798,9 +799,9 @@ def _refuse_world(workflow: str) -> None:
 
 
 async def _refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
-    """For what is done with other instances only."""
+    """For what is done with other instances only. The name of a cell has a namespace."""
     if "/" not in workflow:
-        return  # the name of a cell has a namespace
+        return
     _refuse_world(workflow)
     world = await queries.head(WORLD)
     data = None if world is None else await queries.published(world.id, MANIFEST)

@@ -278,7 +278,7 @@ class Shard:
                 heard(EngineClosed("the engine is closed"))
             return
         try:
-            offer = Offer(to, self._counted(to, event), heard, new=new)
+            offer = Offer(to, event if type(event) is not Message else self._counted(to, event), heard, new=new)
         except StoreError as error:
             if heard is not None:
                 heard(error)
