@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ class Call(msgspec.Struct, frozen=True):
     """What a handler may know of the call it performs, besides the parameters.
 
     `idempotency_key` is equal however often the effect is handed out; `delivery` grows when a crash ran it again.
+    `timeout`: how long the call may take, in nanoseconds, if there is a limit.
     """
 
     cell: str
@@ -27,6 +28,7 @@ class Call(msgspec.Struct, frozen=True):
     intent: str
     idempotency_key: str
     delivery: int = 1
+    timeout: int | None = None
 
 
 class EffectHandler:
@@ -53,6 +55,7 @@ class EffectHandler:
             publication.intent.hex(),
             key or publication.identity.idempotency_key(publication.effect.location),
             publication.delivery,
+            publication.effect.timeout,
         )
         function = self._perform if self.is_async else self._perform_sync
         return Work(function, (self._params.build(params), call), {}, Any)
@@ -61,7 +64,11 @@ class EffectHandler:
         return self._receipt.plain(await self.function(params, call))
 
     def _perform_sync(self, params: Any, call: Call) -> Any:
-        return self._receipt.plain(self.function(params, call))
+        given = self.function(params, call)
+        return self._finish(given) if inspect.isawaitable(given) else self._receipt.plain(given)
+
+    async def _finish(self, given: Awaitable[Any]) -> Any:
+        return self._receipt.plain(await given)
 
 
 def effect_handler(effect: type[Effect]) -> Callable[[Callable[..., Any]], EffectHandler]:

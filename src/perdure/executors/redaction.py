@@ -40,6 +40,9 @@ class Redaction:
         self._find = re.compile("|".join(map(re.escape, sorted(self._shown, key=len, reverse=True))))
         self._find_bytes = re.compile(b"|".join(map(re.escape, sorted(self._shown_bytes, key=len, reverse=True))))
 
+    def __bool__(self) -> bool:
+        return bool(self._shown)
+
     def text(self, text: str) -> str:
         return self._find.sub(lambda found: self._shown[found[0]], text) if self._shown else text
 
