@@ -17,7 +17,7 @@ from perdure.cells.handlers import EffectHandler
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import digest
 from perdure.errors import CallerError, CannotOpen, ManifestChanged, NoHandler
-from perdure.executors.builtin import Builtin
+from perdure.executors.builtin import Blobs, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
@@ -95,8 +95,9 @@ async def open(
     own = list(handlers)
     if world is not None and not lenient:
         _refuse_missing(world, own)
+    requests = Requests(allow)
     store = _open_store(url, loop)
-    performers = _performers(own, Builtin(cast(Queries, store), clock.now, _is_step, allow))
+    performers = _performers(own, requests, Blobs(cast(Queries, store), clock.now), Steps(_is_step))
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
     effects = EffectsExecutor(performers, on_loop, in_threads, _secrets(secrets))
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes), effects]
@@ -221,13 +222,13 @@ async def _begin_world(engine: Engine, door: LocalDoor, world: Bound) -> None:
         raise ManifestChanged(digest(now), world.manifest.hash)
 
 
-def _performers(own: list[Any], builtin: Builtin) -> list[Any]:
+def _performers(own: list[Any], requests: Requests, blobs: Blobs, steps: Steps) -> list[Any]:
     """All handlers. An effect of perdure has its own, unless somebody gives another one."""
     performed: dict[Any, Any] = {
-        Http: builtin.http,
-        BlobPut: builtin.blob_put,
-        BlobGet: builtin.blob_get,
-        Step: builtin.step,
+        Http: requests.perform,
+        BlobPut: blobs.put,
+        BlobGet: blobs.get,
+        Step: steps.perform,
     }
     return [*(EffectHandler(effect, function) for effect, function in performed.items()), *own]
 

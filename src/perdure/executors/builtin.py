@@ -15,25 +15,17 @@ from perdure.errors import BadCall
 from perdure.ports.store import Queries
 
 
-class Builtin:
-    """`allow` is the operator's: addresses, networks and hosts besides the public ones. `now` is nanoseconds.
+class Requests:
+    """`allow` is the operator's: addresses, networks and hosts besides the public ones."""
 
-    `is_step` says whether something that was found in a module is a step.
-    """
-
-    def __init__(
-        self, queries: Queries, now: Callable[[], int], is_step: Callable[[Any], bool], allow: Iterable[str] = ()
-    ) -> None:
-        if allowed := tuple(allow):  # what is wrong with it is said now, and not at the first request
+    def __init__(self, allow: Iterable[str] = ()) -> None:
+        self._allow = allow if isinstance(allow, str) else tuple(allow)
+        if self._allow:  # what is wrong with it is said now, and not at the first request
             from .address import Guard
 
-            Guard(allowed)
-        self._queries = queries
-        self._now = now
-        self._is_step = is_step
-        self._allow = allowed
+            Guard(self._allow)
 
-    async def http(self, params: Any, call: Any) -> dict[str, Any]:
+    async def perform(self, params: Any, call: Any) -> dict[str, Any]:
         from .http import TIMEOUT_SECONDS, request  # here: it takes its time to import
 
         timeout = TIMEOUT_SECONDS if call.timeout is None else call.timeout / 1e9
@@ -42,17 +34,32 @@ class Builtin:
         answered = [{"name": name, "value": value} for name, value in response.headers]
         return {"status": response.status, "headers": answered, "body": response.body}
 
-    async def blob_put(self, params: Any, call: Any) -> dict[str, Any]:
+
+class Blobs:
+    """`now`: the time in nanoseconds. A young blob is safe from whoever collects garbage."""
+
+    def __init__(self, queries: Queries, now: Callable[[], int]) -> None:
+        self._queries = queries
+        self._now = now
+
+    async def put(self, params: Any, call: Any) -> dict[str, Any]:
         (digest,) = await self._queries.put_blobs([params.data], self._now())
         return {"hash": f"sha256:{digest.hex()}", "size": len(params.data)}
 
-    async def blob_get(self, params: Any, call: Any) -> dict[str, Any]:
+    async def get(self, params: Any, call: Any) -> dict[str, Any]:
         data = await self._queries.blob(bytes.fromhex(params.hash.removeprefix("sha256:")))
         if data is None:
             raise LookupError(f"there is no blob {params.hash}")
         return {"data": data}
 
-    def step(self, params: Any, call: Any) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+
+class Steps:
+    """`is_step` says whether something that was found in a module is a step."""
+
+    def __init__(self, is_step: Callable[[Any], bool]) -> None:
+        self._is_step = is_step
+
+    def perform(self, params: Any, call: Any) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """In a thread. What it gives back is awaited on the loop, if it can be."""
         function = self._find(params.function)
         signature = Signature.of(function)
@@ -61,10 +68,10 @@ class Builtin:
         return _later(signature, given) if inspect.isawaitable(given) else _result(signature, given)
 
     def _find(self, name: str) -> Callable[..., Any]:
-        """A manifest or a caller may name any function there is: only what its author made a step is run."""
+        """Whoever writes the event may name any function there is: only what its author made a step is run."""
         module_name, colon, path = name.partition(":")
         try:
-            found: Any = importlib.import_module(module_name) if colon else None
+            found: Any = importlib.import_module(module_name) if module_name and colon else None
         except ImportError as error:
             raise BadCall(f"the step {name!a} cannot be imported: {error}") from None
         for part in path.split("."):
