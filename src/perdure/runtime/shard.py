@@ -326,7 +326,9 @@ class Shard:
         if frame.ordinal <= running.frames:
             self.counts["frames_repeated"] += 1
             return
-        self.counts["frames_missing"] += frame.ordinal - running.frames - 1
+        self.counts["frames_heard"] += 1
+        if frame.ordinal > running.frames + 1:
+            self.counts["frames_missing"] += frame.ordinal - running.frames - 1
         running.frames = frame.ordinal
         if frame.kind == "progress":
             running.progress = frame
