@@ -54,6 +54,15 @@ async def answer(engine: perdure.Client, workflow: str, key: str = "k") -> dict[
 
 async def settled(engine: perdure.Engine) -> None:
     """Everything that is known by now is recorded."""
-    done = asyncio.get_running_loop().create_future()
-    engine._shard.when_settled(lambda: done.done() or done.set_result(None))
-    await done
+    done = asyncio.Event()
+    engine._shard.when_settled(done.set)
+    await done.wait()
+
+
+async def heard(stream: Any) -> list[perdure.Frame]:
+    """The frames that came until now."""
+    stream.end()
+    frames = []
+    while (frame := await stream.take()) is not None:
+        frames.append(frame)
+    return frames

@@ -18,18 +18,21 @@ from tests.executors.site import Site, says
 @perdure.cell("test/fetch@1", key="key", effects=[Http, Publish])
 def fetch(state: Done | None, event: Go | perdure.ReceiptOf[Http]) -> perdure.Next:
     if isinstance(event, Go):
-        headers = [Header("x-asked-by", event.key)]
-        return perdure.Next(Done(1), effects=[Http("POST", event.what, headers, event.data)])
+        request = Http("POST", event.what, [Header("x-asked-by", event.key)], event.data)
+        return perdure.Next(Done(1), effects=[request])
     value = event.value
     return say(event, value and [value.status, value.body, len(value.headers)])
 
 
 async def test_an_http_request_is_made_and_its_answer_is_the_receipt_whatever_its_status():
-    async with Site({"/pay": says(b"declined", "402 Payment Required", x_reason="card")}) as site:
-        async with perdure.open(":memory:", workflows=[fetch], allow=["127.0.0.1"]) as engine:
-            await engine.send(Go("k", site.url("/pay"), b"ping"))
+    declined = says(b"declined", "402 Payment Required", x_reason="card")
+    async with (
+        Site({"/pay": declined}) as site,
+        perdure.open(":memory:", workflows=[fetch], allow=["127.0.0.1"]) as engine,
+    ):
+        await engine.send(Go("k", site.url("/pay"), b"ping"))
 
-            found = await answer(engine, "test/fetch")
+        found = await answer(engine, "test/fetch")
 
     assert (found["status"], found["value"]) == ("ok", [402, b"declined", 2])
     assert found["executor"] == "effects"
@@ -39,11 +42,10 @@ async def test_an_http_request_is_made_and_its_answer_is_the_receipt_whatever_it
 
 
 async def test_a_request_to_an_address_that_is_not_public_and_not_allowed_is_an_error_and_sends_nothing():
-    async with Site({"/": says(b"secret")}) as site:
-        async with perdure.open(":memory:", workflows=[fetch]) as engine:
-            await engine.send(Go("k", site.url()))
+    async with Site({"/": says(b"secret")}) as site, perdure.open(":memory:", workflows=[fetch]) as engine:
+        await engine.send(Go("k", site.url()))
 
-            found = await answer(engine, "test/fetch")
+        found = await answer(engine, "test/fetch")
 
     assert found["status"] == "error"
     assert found["error"][0] == "AddressRefused"

@@ -10,7 +10,7 @@ import msgspec
 import perdure
 from perdure.cells.effects import Publish
 from perdure.ports.frame import Frame
-from tests.cells.desk import Done, Go, answer, say
+from tests.cells.desk import Done, Go, answer, heard, say
 
 
 class Work(perdure.Effect, name="test/work@1"):
@@ -37,12 +37,11 @@ def worker(state: Done | None, event: Go | perdure.ReceiptOf[Work]) -> perdure.N
 
 async def test_frames_with_gap_duplicate_unknown_intent_and_another_identity():
     Bench.begun, Bench.go = asyncio.Event(), asyncio.Event()
-    heard: list[Any] = []
     async with perdure.open(":memory:", workflows=[worker], handlers=[work]) as engine:
-        engine._door.streams.put = lambda instance, frame: heard.append(frame.chunk)
         await engine.send(Go("k"))
         await Bench.begun.wait()
         ((intent, running),) = engine._shard.running.items()
+        stream = engine._door.streams.open(running.instance, [])
 
         def frame(ordinal: int, chunk: str, **other: Any) -> None:
             made = Frame("test/worker/k", running.effect.location, 1, ordinal, "chunk", chunk=chunk)
@@ -62,7 +61,7 @@ async def test_frames_with_gap_duplicate_unknown_intent_and_another_identity():
         await answer(engine, "test/worker")
         frame(6, "after its receipt")
 
-        assert heard == ["first", "after a gap of two", "last"]
+        assert [frame.chunk for frame in await heard(stream)] == ["first", "after a gap of two", "last"]
         assert {name: count for name, count in engine.counts.items() if name.startswith("frames")} == {
             "frames_heard": 3,
             "frames_repeated": 3,

@@ -1,4 +1,4 @@
-"""Effects that somebody outside answers: found, answered with a receipt, and admitted only if that is what it should be."""
+"""Effects that somebody outside answers: a receipt is admitted only if it is what it should be."""
 
 from __future__ import annotations
 

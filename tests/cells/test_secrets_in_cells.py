@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import perdure
 from perdure.cells.effects import Http, Publish, SecretHeader
-from tests.cells.desk import Done, Go, answer, say
+from tests.cells.desk import Done, Go, answer, heard, say
 from tests.executors.site import Asked, Site
 
 VALUE = "hunter2/µ & co: the password"
@@ -39,10 +40,14 @@ class Login(perdure.Effect, name="test/login@1"):
 
 
 SEEN: list[Any] = []
+BEGUN, GO = asyncio.Event(), asyncio.Event()
 
 
 @perdure.effect_handler(Login)
 async def login(params: Login, call: perdure.Call) -> Login.Receipt:
+    if params.mode == "wait":
+        BEGUN.set()
+        await GO.wait()
     return performed(params)
 
 
@@ -90,7 +95,7 @@ async def test_a_secret_is_never_in_any_byte_stored(handler: Any, mode: str, tmp
         found = await answer(engine, "test/door")
         while_open = stored(tmp_path)  # with the write-ahead log
 
-    assert SEEN == [f"pw {VALUE}"]  # the call itself had it
+    assert [f"pw {VALUE}"] == SEEN  # the call itself had it
     for data in [*while_open.values(), *stored(tmp_path).values(), repr(found).encode(), caplog.text.encode()]:
         assert found_in(data) == []
     together = b"".join(stored(tmp_path).values())
@@ -101,10 +106,13 @@ async def test_a_secret_is_never_in_any_byte_stored(handler: Any, mode: str, tmp
 async def test_frames_of_a_call_do_not_show_its_secret():
     secrets = {"door-password": VALUE}
     async with perdure.open(":memory:", workflows=[door], handlers=[login], secrets=secrets) as engine:
-        frames = []
-        engine._door.streams.put = lambda instance, frame: frames.append(frame)  # whoever looks
-        await engine.send(Go("k"))
+        await engine.send(Go("k", "wait"))
+        await BEGUN.wait()
+        (running,) = engine._shard.running.values()
+        stream = engine._door.streams.open(running.instance, [])
+        GO.set()
         await answer(engine, "test/door")
+        frames = await heard(stream)
 
     assert [frame.note or frame.chunk for frame in frames] == [
         "logging in with pw <secret door-password>",
@@ -150,7 +158,7 @@ async def test_without_a_source_secrets_come_from_the_environment(monkeypatch: A
         await engine.send(Go("k"))
         await answer(engine, "test/door")
 
-    assert SEEN == [f"pw {VALUE}"]
+    assert [f"pw {VALUE}"] == SEEN
 
 
 @perdure.cell("test/caller@1", key="key", effects=[Http, Publish])
@@ -166,13 +174,15 @@ async def test_a_header_of_a_request_holds_a_secret_and_an_answer_that_echoes_it
         body = asked.headers["authorization"].encode("latin-1")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nx-echo: %s\r\n\r\n%s" % (len(body), body, body))
 
-    async with Site({"/": echo}) as site:
-        async with perdure.open(
+    async with (
+        Site({"/": echo}) as site,
+        perdure.open(
             tmp_path / "api.db", workflows=[caller], allow=["127.0.0.1"], secrets={"api-key": VALUE}
-        ) as engine:
-            await engine.send(Go("k", site.url()))
+        ) as engine,
+    ):
+        await engine.send(Go("k", site.url()))
 
-            found = await answer(engine, "test/caller")
+        found = await answer(engine, "test/caller")
 
     assert site.asked[0].headers["authorization"] == f"Bearer {VALUE}"
     assert found["value"] == b"Bearer <secret api-key>"

@@ -588,11 +588,12 @@ class Kernel:
         workflow = instance.workflow
         if (
             workflow is not None
-            and len(body) > workflow.limits.bytes
+            and len(body) - _size(event) > workflow.limits.bytes
             and instance.machine is not None
             and not decision.begin
         ):
-            raise OverflowError(f"one entry of {len(body)} bytes; the limit is {workflow.limits.bytes}")
+            size = len(body) - _size(event)
+            raise OverflowError(f"one decision of {size} bytes; the limit is {workflow.limits.bytes}")
         return Written(entry, body, denied)
 
     def _admit(
@@ -957,7 +958,9 @@ def _size(event: Event) -> int:
         return len(event.body)
     if type(event) is Rewound:
         return len(event.past)
-    return len(event.input) if type(event) is Started else 0
+    if type(event) is Started:
+        return len(event.input) + (0 if event.first is None else len(event.first.body))
+    return 0
 
 
 def _by_arrival(offer: Offer) -> int:

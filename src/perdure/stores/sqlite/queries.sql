@@ -132,8 +132,8 @@ SELECT intent, instance, kind, due FROM open_work WHERE due <= ? ORDER BY due, i
 SELECT intent, instance, kind, due FROM open_work WHERE intent = ?
 
 -- name: outside
--- What waits for anybody outside. The condition is that of the index.
-SELECT intent, instance, kind, due FROM open_work
+-- What waits for anybody outside. The condition is that of the index; without it all timers would be read.
+SELECT intent, instance, kind, due FROM open_work INDEXED BY open_work_outside
 WHERE kind NOT IN ('timer', 'deadline') AND intent > ? ORDER BY intent LIMIT ?
 
 -- name: outside_of
