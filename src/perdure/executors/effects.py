@@ -55,7 +55,7 @@ class EffectsExecutor:
         asked = decode(publication.effect.params or b"")
         handler = self._handlers.get(asked["effect"])
         if handler is None:
-            known = ", ".join(sorted(self._handlers)) or "none"
+            known = ", ".join(sorted(name for name in self._handlers if not name.startswith("sys/"))) or "none"
             text = f"this engine has no handler for {asked['effect']}; it has: {known}; open it with handlers=[...]"
             answered(publication.intent, Receipt("error", error=Failure("NoHandler", text, retry=False)))
             return

@@ -19,6 +19,9 @@ from .status import Status
 SIZE_MIN: Final = 32 * 1024
 """A tail shorter than this is read faster than a snapshot is worth."""
 
+SOONER: Final = 8
+"""An instance that was made by a message has a small state and is often asleep: its tail is so many times shorter."""
+
 
 class _State(msgspec.Struct, array_like=True):
     machine: bytes
@@ -39,6 +42,7 @@ class _State(msgspec.Struct, array_like=True):
     published: dict[str, bytes]
     cancelled: bool
     rewound: int = 0
+    made: bool = False
 
 
 _decoder = msgspec.msgpack.Decoder(_State)
@@ -46,7 +50,8 @@ _decoder = msgspec.msgpack.Decoder(_State)
 
 def due(instance: Instance) -> bool:
     """The tail has outgrown the last snapshot: doubling keeps the cost per entry constant on average."""
-    return instance.tail_size > SIZE_MIN and instance.tail_size > instance.snapshot_size
+    enough = SIZE_MIN // SOONER if instance.made else SIZE_MIN
+    return instance.tail_size > enough and instance.tail_size > instance.snapshot_size
 
 
 def take(instance: Instance) -> SnapshotRow | None:
@@ -83,6 +88,7 @@ def take(instance: Instance) -> SnapshotRow | None:
                 instance.published,
                 instance.cancelled,
                 instance.rewound,
+                instance.made,
             )
         )
     )
@@ -114,6 +120,7 @@ def restore(row: SnapshotRow) -> Instance:
     instance.published = state.published
     instance.cancelled = state.cancelled
     instance.rewound = state.rewound
+    instance.made = state.made
     instance.snapshot_at = state.machine
     instance.snapshot_size = len(row.body)
     return instance

@@ -305,6 +305,9 @@ class MemoryStore:
         self.database.written += 1
         return len(old)
 
+    async def height(self) -> int:
+        return self.database.journal[-1].seq if self.database.journal else 0
+
     async def owner(self) -> Owner | None:
         return Owner(self.database.owner) if self.database.owner else None
 

@@ -102,6 +102,9 @@ class SqliteQueries:
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         return self._ask(reads.outside, executor, after, limit)
 
+    async def height(self) -> int:
+        return self._ask(reads.height)
+
     async def owner(self) -> Owner | None:
         return self._ask(reads.owner) if is_locked(lease_path(self.path)) else None
 
