@@ -12,7 +12,9 @@ from urllib.parse import quote
 import pytest
 
 import perdure
+from perdure.cells.bind import Bound
 from perdure.cells.effects import Http, Publish, SecretHeader
+from perdure.cells.manifest import read
 from tests.cells.desk import Done, Go, answer, heard, say
 from tests.executors.site import Asked, Site
 
@@ -159,6 +161,52 @@ async def test_without_a_source_secrets_come_from_the_environment(monkeypatch: A
         await answer(engine, "test/door")
 
     assert [f"pw {VALUE}"] == SEEN
+
+
+PING = {
+    "schemas": {"test/Ping@1": {"record": {"to": "text"}}, "test/Up@1": {"record": {"up": "bool"}}},
+    "effects": {
+        "test/ping@1": {
+            "params": {"record": {"keys": {"map": {"key": "text", "value": {"option": {"ref": "sys/Secret@1"}}}}}}
+        }
+    },
+    "cells": {
+        "test/pinger@1": {
+            "state": {"ref": "test/Up@1"},
+            "event": {"ref": "test/Ping@1"},
+            "key": "text",
+            "effects": ["test/ping@1", "sys/publish@1"],
+            "impl": f"{__name__}:pinger",
+        }
+    },
+    "routing": [{"event": "test/Ping@1", "cell": "test/pinger@1", "key_field": "to"}],
+}
+
+
+async def test_a_handler_of_plain_data_gets_the_values_too(tmp_path: Path):
+    SEEN.clear()
+    world = Bound(read(PING))
+
+    async with perdure.open(
+        tmp_path / "ping.db", workflows=[world], handlers=[ping], secrets={"door-password": VALUE}
+    ) as engine:
+        await engine.send(perdure.Datum("test/Ping@1", {"to": "k"}))
+        await engine.handle("test/pinger", "k").result(timeout=20)
+
+    assert SEEN == [{"a": VALUE, "b": None}]
+    assert found_in(b"".join(stored(tmp_path).values())) == []
+
+
+def pinger(state: Any, event: Any, ctx: Any) -> perdure.Next:
+    if isinstance(event, perdure.Datum):
+        keys = {"a": {"name": "door-password", "digest": None, "prefix": ""}, "b": None}
+        return perdure.Next({"up": False}, effects=[perdure.Datum("test/ping@1", {"keys": keys})])
+    return perdure.Next(None)
+
+
+@perdure.effect_handler("test/ping@1")
+async def ping(params: Any, call: perdure.Call) -> None:
+    SEEN.append(params["keys"])
 
 
 @perdure.cell("test/caller@1", key="key", effects=[Http, Publish])

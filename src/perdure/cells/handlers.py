@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
+from perdure.codec import schema as types
 from perdure.codec.record import shape_of
-from perdure.codec.schema import parse_name
+from perdure.codec.schema import Schema, parse_name
 from perdure.errors import BadDefinition
 from perdure.kernel.batch import Publication
 from perdure.ports.executor import Work
+from perdure.ports.secrets import SCHEMA as SECRET
+from perdure.ports.secrets import Secret
 
 from .author import Effect, effect_name, receipt_shape
 from .bind import Data
@@ -32,6 +35,30 @@ class Call(msgspec.Struct, frozen=True):
     idempotency_key: str
     delivery: int = 1
     timeout: int | None = None
+
+
+class PlainParams(Data):
+    """Plain data, but for references to secrets: those are objects, in whose places an executor puts the values."""
+
+    def build(self, plain: Any) -> Any:
+        return self._referring(self.schema, super().build(plain))
+
+    def _referring(self, schema: Schema, plain: Any) -> Any:
+        match schema:
+            case types.Ref(name=name):
+                return Secret(**plain) if name == SECRET else self._referring(self.refs[name], plain)
+            case types.Option(item=item):
+                return None if plain is None else self._referring(item, plain)
+            case types.Record(fields=fields):
+                return {name: self._referring(field, plain[name]) for name, field in fields.items()}
+            case types.Variant(arms=arms):
+                return {**plain, "$value": self._referring(arms[plain["$tag"]], plain["$value"])}
+            case types.List(item=item) | types.Set(item=item):
+                return [self._referring(item, each) for each in plain]
+            case types.Map(value=value):
+                return {key: self._referring(value, each) for key, each in plain.items()}
+            case _:
+                return plain
 
 
 class EffectHandler:
@@ -54,7 +81,7 @@ class EffectHandler:
         if self._params is not None or definition is None:
             return self
         made = EffectHandler(self.effect, self.function)
-        made._params = Data(definition.params, manifest.known_schemas)
+        made._params = PlainParams(definition.params, manifest.known_schemas)
         made._receipt = Data(definition.receipt, manifest.known_schemas)
         return made
 
