@@ -93,6 +93,17 @@ VERBS: Final = {
         Verb("manifest build", "Write the manifest of a module's cells.", "perdure manifest build shop -o shop.yaml"),
         Verb("manifest check", "Check a manifest, and its code.", "perdure manifest check shop.yaml"),
         Verb("manifest diff", "Compare two manifests.", "perdure manifest diff shop.db shop.yaml"),
+        Verb("manifest propose", "Propose another manifest.", "perdure manifest propose shop --db shop.db"),
+        Verb("manifest proposals", "List proposals.", "perdure manifest proposals --db shop.db"),
+        Verb(
+            "manifest shadow",
+            "Try a manifest on a copy of the live world.",
+            "perdure manifest shadow 1 --against shop --mode migrate --db shop.db",
+        ),
+        Verb("manifest approve", "Approve a proposal.", "perdure manifest approve 1 --db shop.db"),
+        Verb("manifest reject", "Reject a proposal.", 'perdure manifest reject 1 --reason "not now" --db shop.db'),
+        Verb("manifest apply", "Put a manifest into force.", "perdure manifest apply 1 --mode migrate --db shop.db"),
+        Verb("manifest migrate", "Let all cells go over.", "perdure manifest migrate --db shop.db"),
         Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
     )
 }

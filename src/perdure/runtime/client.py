@@ -574,7 +574,8 @@ class Handle(Generic[R]):
 
     async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
         """Send a message; durable when this returns. The same `id` twice is delivered once."""
-        await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
+        if self.address != WORLD:
+            await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
         value = _limited(encode(to_plain(body)), f"message {name!r}")
         if id is not None:
             _checked_text(id, "the id of a message")
@@ -856,7 +857,7 @@ class Handle(Generic[R]):
 
 def _refuse_world(workflow: str) -> None:
     if workflow == WORLD.workflow:
-        raise CallerError(f"{WORLD} takes the events of cells: client.send(event), or `perdure cells send`; no more")
+        raise CallerError(f"{WORLD} is the world of this database: it takes the events of cells, and lasts as long")
 
 
 async def _refuse_cell(queries: Queries, workflow: str, advice: str) -> None:

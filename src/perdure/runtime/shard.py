@@ -286,7 +286,12 @@ class Shard:
             if heard is not None:
                 heard(EngineClosed("the engine is closed"))
             return
-        offer = Offer(to, self._counted(to, event), heard, new=new)
+        try:
+            offer = Offer(to, self._counted(to, event), heard, new=new)
+        except StoreError as error:
+            if heard is not None:
+                heard(error)
+            return
         if self._crashed:
             self._early.append(offer)
         else:
