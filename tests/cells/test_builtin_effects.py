@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from hashlib import sha256
 from typing import Any
 
@@ -176,6 +177,49 @@ async def test_a_step_with_other_arguments_than_it_takes_is_an_error():
     found = await stepped(Step(f"{HERE}:add", encode({"a": "text"})))
 
     assert (found["status"], found["error"][0]) == ("error", "NotConvertible")
+
+
+async def test_a_step_of_a_script_is_found_without_running_the_script_again(tmp_path: Any):
+    (tmp_path / "shop.py").write_text(SCRIPT)
+
+    script = await asyncio.create_subprocess_exec(
+        sys.executable, "shop.py", cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await script.communicate()
+
+    assert out.decode().split() == ["begins", "42"]
+
+
+SCRIPT = """
+import asyncio
+import perdure
+from perdure.cells.effects import Step
+
+print("begins")
+
+class Go(perdure.Record, name="test/Go@1"):
+    key: str
+
+class Sum(perdure.Record, name="test/Sum@1"):
+    value: int = 0
+
+@perdure.step
+def add(a: int, b: int) -> int:
+    return a + b
+
+@perdure.cell("test/adder@1", key="key", effects=[Step])
+def adder(state: Sum | None, event: Go | perdure.ReceiptOf[Step]) -> perdure.Next:
+    if isinstance(event, Go):
+        return perdure.Next(Sum(), effects=[Step.of(add, 40, 2)])
+    return perdure.Next(Sum(event.value.value))
+
+async def main():
+    async with perdure.open(":memory:", workflows=[adder]) as engine:
+        await engine.send(Go("k"))
+        print((await engine.state(adder, "k", at_least=4)).value)
+
+asyncio.run(main())
+"""
 
 
 # ---- children and timers -----------------------------------------------------------------------------------------

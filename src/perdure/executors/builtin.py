@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from perdure.codec import Signature, decode, encode
@@ -71,7 +73,7 @@ class Steps:
         """Whoever writes the event may name any function there is: only what its author made a step is run."""
         module_name, colon, path = name.partition(":")
         try:
-            found: Any = importlib.import_module(module_name) if module_name and colon else None
+            found: Any = _module(module_name) if module_name and colon else None
         except ImportError as error:
             raise BadCall(f"the step {name!a} cannot be imported: {error}") from None
         for part in path.split("."):
@@ -79,6 +81,14 @@ class Steps:
         if not self._is_step(found):
             raise BadCall(f"{name!a} is not a function with @perdure.step: only such a function is run as a step")
         return found.function  # type: ignore[no-any-return]
+
+
+def _module(name: str) -> Any:
+    """A script that runs is the module that its file would be: it is not run a second time."""
+    script = sys.modules.get("__main__")
+    if Path(getattr(script, "__file__", None) or "__main__").stem == name:
+        return script
+    return importlib.import_module(name)
 
 
 def _result(signature: Signature, given: Any) -> dict[str, Any]:
