@@ -60,6 +60,11 @@ def login_in_a_thread(params: Login, call: perdure.Call) -> Login.Receipt:
 
 def performed(params: Any) -> Login.Receipt:
     SEEN.append(params.password)
+    logging.getLogger("shop.bank").warning("logs in with %s", params.password)
+    try:
+        raise KeyError(params.password)
+    except KeyError:
+        logging.getLogger("shop.bank").exception("it went wrong")
     perdure.progress(1, 2, f"logging in with {params.password}")
     perdure.emit({"password": params.password})
     if params.mode == "raise":
@@ -98,6 +103,7 @@ async def test_a_secret_is_never_in_any_byte_stored(handler: Any, mode: str, tmp
         while_open = stored(tmp_path)  # with the write-ahead log
 
     assert [f"pw {VALUE}"] == SEEN  # the call itself had it
+    assert "logs in with pw <secret door-password>" in caplog.text
     for data in [*while_open.values(), *stored(tmp_path).values(), repr(found).encode(), caplog.text.encode()]:
         assert found_in(data) == []
     together = b"".join(stored(tmp_path).values())

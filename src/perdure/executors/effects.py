@@ -1,12 +1,13 @@
 """The executor of effects that have handlers: it finds the handler, and lets the loop or a thread perform it.
 
-Here, and nowhere before, secrets get their values: what is handed in has references, and from what comes out (receipts
-and frames) the values are taken again.
+Here, and nowhere before, secrets get their values: what is handed in has references, and from what comes out (receipts,
+frames, logs) the values are taken again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ from perdure.ports.frame import Frame
 from perdure.ports.secrets import Secrets
 
 from . import info
-from .redaction import Redaction
+from .redaction import Redaction, hide
 from .secrets import EnvironmentSecrets, inject
 
 
@@ -67,8 +68,9 @@ class EffectsExecutor:
             return
         if redaction:
             self._redactions[publication.intent] = redaction
+            work = msgspec.structs.replace(work, function=_hiding(work.function, redaction), args=args)
         executor = self._inline if handler.is_async else self._thread
-        started = msgspec.structs.replace(publication, work=msgspec.structs.replace(work, args=args))
+        started = msgspec.structs.replace(publication, work=work)
         executor.start(started, lambda intent, receipt: self._answered(intent, receipt, redaction, answered))
 
     def _answered(self, intent: bytes, receipt: Receipt, redaction: Redaction, answered: Answered) -> None:
@@ -82,3 +84,13 @@ class EffectsExecutor:
 
     async def close(self) -> None:
         pass  # the engine closes those that perform
+
+
+def _hiding(function: Callable[..., Any], redaction: Redaction) -> Callable[..., Any]:
+    """The same function; what it logs does not have the secrets. It has a context of its own."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        hide(redaction)
+        return function(*args, **kwargs)
+
+    return call

@@ -12,8 +12,9 @@ import html
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
@@ -94,6 +95,33 @@ class Redaction:
 
     def _encoded(self, data: bytes | None) -> bytes | None:
         return None if data is None else encode(self.value(decode(data)))
+
+
+_hidden: ContextVar[Redaction | None] = ContextVar("perdure_redaction", default=None)
+
+
+def hide(redaction: Redaction) -> None:
+    """From here on, in this context, nothing that is logged has these values; `extra` fields are not looked at.
+
+    Records are changed where they are made: a filter of one logger would not see those of the others.
+    """
+    made = logging.getLogRecordFactory()
+    if not isinstance(made, _Redacting):
+        logging.setLogRecordFactory(_Redacting(made))
+    _hidden.set(redaction)
+
+
+class _Redacting:
+    """Makes log records as before, and hides in them what the call that logs has to hide."""
+
+    def __init__(self, made: Callable[..., logging.LogRecord]) -> None:
+        self._made = made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._made(*args, **kwargs)
+        if (redaction := _hidden.get()) is not None:
+            redaction.filter(record)
+        return record
 
 
 def _message(record: logging.LogRecord) -> str:
