@@ -14,7 +14,7 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
 
-from perdure.codec import decode, encode, to_plain
+from perdure.codec import decode, digest, encode, to_plain
 from perdure.errors import (
     AskTimeout,
     CallerError,
@@ -25,20 +25,24 @@ from perdure.errors import (
     KeyInUse,
     NotAnswered,
     NotStuck,
+    ReceiptRefused,
     StillRunning,
     TooLarge,
     UnknownInstance,
+    UnknownIntent,
     UnknownLocation,
     UnknownVersion,
     UnknownWorkflow,
 )
 from perdure.kernel.decision import Outcome
+from perdure.kernel.effects import due_of
 from perdure.kernel.events import (
     Address,
     CancelAsked,
     Event,
     Message,
     Parent,
+    Received,
     Ref,
     Retried,
     Rewound,
@@ -46,18 +50,22 @@ from perdure.kernel.events import (
     Started,
     Woken,
 )
+from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import is_sleep
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
+from perdure.kernel.moment import when
+from perdure.kernel.outside import KIND, outside_of
 from perdure.kernel.past import Behind, Point, still_running
-from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.receipt import Failure, Receipt, Signature
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import Record, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
+from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.store import Filter, Queries
 
 from .history import Line, Reader, Summary, Waiting, summary
@@ -407,6 +415,61 @@ class Client:
         if self._catalog is None or self._catalog[0] != data:
             self._catalog = data, self._read_catalog(data)
         return self._catalog[1]
+
+    async def open_effects(self, executor: str | None = None, *, after: str = "", limit: int = 100) -> list[OpenEffect]:
+        """What waits for executors outside, or for one of them, in the order of the intents.
+
+        `after` is the intent of the last one of the page before.
+        """
+        name = "" if executor is None else _checked_text(executor, "the name of an executor")
+        rows = await self._door.queries.outside(name, _intent(after) if after else b"", limit)
+        found: dict[int, Instance | None] = {}
+        effects = []
+        for row in rows:
+            if row.instance not in found:
+                found[row.instance] = await self._folded(row.instance)
+            instance = found[row.instance]
+            if instance is not None and row.intent in instance.open:  # else it was answered since
+                effects.append(_open_effect(instance, instance.open[row.intent]))
+        return effects
+
+    async def _folded(self, instance: int) -> Instance | None:
+        record = await self._door.queries.record(instance)
+        if record is None:
+            return None
+        return fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
+
+    async def answer(
+        self,
+        intent: str | OpenEffect,
+        *,
+        executor: str,
+        ok: Any = NOTHING,
+        error: str | None = None,
+        status: Ending | None = None,
+        cost: Any = None,
+        signature: Signature | None = None,
+    ) -> None:
+        """Answer an effect that waits for an executor outside: ok=value, error=text, or another status.
+
+        `executor` is who answers, `cost` plain data for whoever reads the receipt, `signature` of `perdure.sign`:
+        needed where the engine has keys of this executor. Durable when this returns. A receipt that is not admitted
+        changes nothing, is recorded in the history of the world, and raises `ReceiptRefused`; to a client in another
+        process nothing is raised, because the engine judges when it takes the receipt. An intent that is not open,
+        because it was answered before, is `UnknownIntent`.
+        """
+        name = _checked_text(executor, "the name of an executor")
+        if error is not None:
+            _checked_text(error, "an error")
+        receipt = answer(name, ok=ok, error=error, status=status, cost=cost, signature=signature)
+        for part, what in ((receipt.value, "a receipt"), (receipt.by and receipt.by.cost, "a cost")):
+            _limited(part or b"", what)
+        id = _intent(intent if isinstance(intent, str) else intent.intent)
+        row = await self._door.queries.work(id)
+        if row is None or not row.kind.startswith(KIND):
+            raise UnknownIntent(id.hex())
+        if await self._door.put(row.instance, Received(id, receipt)) == 0:  # answered since, by somebody else
+            raise UnknownIntent(id.hex())
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if isinstance(workflow, str):
@@ -842,7 +905,37 @@ def refusal(refused: Refused) -> CallerError:
         "unknown-version": "; register it too, or start the workflow by its name: that takes the newest",
         "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,
     }
+    if refused.code in ("no-identity", "not-outside", "wrong-executor", "bad-signature"):
+        return ReceiptRefused(refused.code, refused.reason)
     return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))
+
+
+def _intent(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except (ValueError, TypeError):
+        raise CallerError(
+            f"an intent is named by hex digits, as open_effects() shows them, found {text!a:.80}"
+        ) from None
+
+
+def _open_effect(instance: Instance, intent: Intent) -> OpenEffect:
+    outside = outside_of(intent.effect)
+    assert outside is not None, "its row says that it is for somebody outside"
+    due = due_of(intent.effect)
+    return OpenEffect(
+        intent=intent.id.hex(),
+        effect=outside.effect,
+        executor=outside.executor,
+        params=outside.params,
+        params_hash=digest(encode(outside.params)),
+        workflow=instance.address.workflow,
+        key=instance.address.key,
+        entry=outside.entry,
+        issuer=outside.issuer,
+        idempotency_key=outside.key or instance.identity.idempotency_key(intent.effect.location),
+        due=None if due is None else when(due),
+    )
 
 
 def _checked_entry(seq: int, what: str) -> int:

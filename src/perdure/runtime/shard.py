@@ -31,6 +31,7 @@ from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Answer, Offer
 from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
+from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.kernel.rows import Record, offer_of
@@ -97,15 +98,20 @@ class Running(msgspec.Struct, eq=False):
     """A call in the hands of an executor."""
 
     instance: int
+    address: Address
     executor: Executor
     effect: Call
     started: bool  # False: the engine stops; recorded, but not begun
     alarm: Alarm | None = None
     progress: Frame | None = None  # the newest
+    frames: int = 0  # the ordinal of the last frame
 
 
 class Shard:
-    """`enclosure` is entered around all the deliveries of a turn: what machines of some dialect need around them."""
+    """`enclosure` is entered around all the deliveries of a turn: what machines of some dialect need around them.
+
+    `verify` has the keys of those who answer from outside.
+    """
 
     def __init__(
         self,
@@ -118,6 +124,7 @@ class Shard:
         listener: Listener,
         cache: int = 4096,
         enclosure: AbstractContextManager[None] = NO_ENCLOSURE,
+        verify: Verify = unsigned,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -127,6 +134,7 @@ class Shard:
         self._cache = cache
         self._listener = listener
         self._enclosure = enclosure
+        self._verify = verify
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
@@ -164,6 +172,7 @@ class Shard:
             at=position.at,
             salt=self._clock.entropy(8),
             manifest=decode_manifest(position.manifest),
+            verify=self._verify,
         )
 
     # ---- opening and starting over -------------------------------------------------------------------------------
@@ -308,10 +317,28 @@ class Shard:
         self._schedule()
 
     def _framed(self, intent: bytes, frame: Frame) -> None:
-        """A call says something before its receipt. After that, or after a stop, nobody wants to hear it."""
+        """A call says something before its receipt. After that, or after a stop, nobody wants to hear it.
+
+        Frames of a call are numbered from 1. What is missing is counted, and what does not belong is dropped and
+        counted: see `counts`.
+        """
         running = self.running.get(intent)
         if running is None:
+            self.counts["frames_unknown"] += 1
             return
+        effect = running.effect
+        if (frame.location, frame.attempt) != (effect.location, effect.attempt) or frame.instance != str(
+            running.address
+        ):
+            self.counts["frames_mismatched"] += 1
+            return
+        if frame.ordinal <= running.frames:
+            self.counts["frames_repeated"] += 1
+            return
+        self.counts["frames_heard"] += 1
+        if frame.ordinal > running.frames + 1:
+            self.counts["frames_missing"] += frame.ordinal - running.frames - 1
+        running.frames = frame.ordinal
         if frame.kind == "progress":
             running.progress = frame
         try:
@@ -447,11 +474,15 @@ class Shard:
             self._listener.stuck(id, address, stuck)
         for report in batch.reports:
             self._listener.failed(report)
+        for audit in batch.audits:
+            log.warning("%s", audit)
 
     def _start_call(self, publication: Publication) -> None:
         effect, intent = publication.effect, publication.intent
         executor = self._executors[effect.executor]
-        running = self.running[intent] = Running(publication.instance, executor, effect, not self._closing)
+        running = self.running[intent] = Running(
+            publication.instance, publication.address, executor, effect, not self._closing
+        )
         if self._closing:
             return  # it is parked with the others
         timeout = effect.timeout
