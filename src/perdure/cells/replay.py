@@ -157,7 +157,7 @@ class WorldReplay:
 
     def _revived(self, kept: Kept) -> Life:
         address = Address(kept.head.workflow, kept.head.key)
-        kind = self._kind(address) if kept.segments is None else "other"
+        kind = "other" if kept.segments is not None else "world" if address == WORLD else "cell"
         life = Life(kept.instance(), kind, self._workflows)
         life.head, life.open_before = kept.head, len(life.instance.open)
         if kind == "other":

@@ -13,7 +13,7 @@ from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
-from perdure.ports.store import Census, Filter, Owner, Position
+from perdure.ports.store import Census, Filter, Owner, Position, WorldSnapshotRow
 
 from . import large_bodies, schema
 from .statements import SQL
@@ -74,6 +74,11 @@ def position(connection: apsw.Connection) -> Position:
     world = head(connection, WORLD)
     manifest = None if world is None else published(connection, world.id, MANIFEST)
     return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
+
+
+def world_snapshots(connection: apsw.Connection) -> list[WorldSnapshotRow]:
+    rows = connection.execute(SQL.world_snapshots)
+    return [WorldSnapshotRow(seq, at, hash, taken_at, inbox, bool(base)) for seq, at, hash, taken_at, inbox, base in rows]
 
 
 def census(connection: apsw.Connection) -> Census:
