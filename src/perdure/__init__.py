@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
     from perdure.runtime.client import Client, Handle
+    from perdure.snapshots import Snapshots
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
@@ -39,6 +40,7 @@ _HOME = {
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
     "perdure.runtime.client": ("Client", "Handle"),
+    "perdure.snapshots": ("Snapshots",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
@@ -69,6 +71,7 @@ __all__ = [  # noqa: PLE0604
     "Received",
     "Record",
     "Rejected",
+    "Snapshots",
     "Status",
     "Time",
     "cell",

@@ -186,6 +186,11 @@ class WorldReplay:
         if life.kind == "other" and life.workflow is None:
             self.unread.add(life.instance.address.workflow)
 
+    def address(self, row: JournalRow) -> str:
+        """The name of an instance whose row was given to `take`."""
+        life = self._lives.get(row.instance)
+        return "" if life is None else str(life.instance.address)
+
     # ---- out -----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> WorldSnapshot:

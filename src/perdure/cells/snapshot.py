@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -32,6 +32,8 @@ from perdure.kernel.snapshot import restore, write
 from .effects import BLOB_GET
 from .index import EMPTY, Blobs, CellIndex, reachable
 from .machine import join
+
+T = TypeVar("T")
 
 FORMAT: Final = 1
 
@@ -142,7 +144,7 @@ def _read(blobs: Blobs, digest: bytes, what: str) -> dict[str, Any]:
     return data
 
 
-def _as(kind: type[Any], data: dict[str, Any], digest: bytes) -> Any:
+def _as(kind: type[T], data: dict[str, Any], digest: bytes) -> T:
     try:
         return kind(**data)
     except TypeError:

@@ -78,7 +78,9 @@ def position(connection: apsw.Connection) -> Position:
 
 def world_snapshots(connection: apsw.Connection) -> list[WorldSnapshotRow]:
     rows = connection.execute(SQL.world_snapshots)
-    return [WorldSnapshotRow(seq, at, hash, taken_at, inbox, bool(base)) for seq, at, hash, taken_at, inbox, base in rows]
+    return [
+        WorldSnapshotRow(seq, at, hash, taken_at, inbox, bool(base)) for seq, at, hash, taken_at, inbox, base in rows
+    ]
 
 
 def census(connection: apsw.Connection) -> Census:
