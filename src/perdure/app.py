@@ -32,7 +32,7 @@ from perdure.runtime import collector
 from perdure.runtime.client import Client, Startable
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor, RemoteDoor
-from perdure.runtime.shard import Shard
+from perdure.runtime.shard import MEMORY, Shard
 
 log = logging.getLogger("perdure")
 
@@ -58,6 +58,7 @@ async def open(
     *,
     workflows: Iterable[Any] = (),
     cache: int = 4096,
+    memory: int = MEMORY,
     inline: int | None = None,
     threads: int = 32,
     processes: int | None = None,
@@ -70,7 +71,8 @@ async def open(
     workflows: also several versions of one name. New instances run on the newest, others on the one they started with.
     handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
     answered with an error when it is asked for.
-    cache: how many instances stay in memory. inline, threads, processes: how many steps of each kind run at once
+    cache: how many instances stay in memory; memory: how many bytes of states of cells. Above it the least recently used
+    are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how many steps of each kind run at once
     (None: no bound for inline steps, one process per core). drain: seconds that running steps and hooks get to end when
     the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
@@ -97,6 +99,7 @@ async def open(
             owner=f"{os.path.basename(sys.argv[0]) or 'python'}",
             listener=door,
             cache=cache,
+            memory=memory,
             enclosure=Enclosure(),
         )
         door.lead_to(shard)

@@ -85,6 +85,10 @@ class CellMachine:
     def digest(self) -> bytes:
         return self._digest
 
+    @property
+    def size(self) -> int:
+        return len(self._state)
+
     def moved_to(self, definition: Definition, state: bytes) -> CellMachine:
         """The same cell under another definition, with the state that its own became."""
         for asked in self._open.values():

@@ -72,6 +72,7 @@ class Instance:
         "tail",
         "tail_size",
         "version",
+        "weight",
         "workflow",
     )
 
@@ -110,6 +111,7 @@ class Instance:
         self.snapshot_at: bytes | None = None
         self.snapshot_size = 0
         self.tail_size = 0
+        self.weight = 0  # bytes of state that its machine holds, if that is a value
 
     @property
     def ended(self) -> bool:
