@@ -3,6 +3,8 @@
 from bench.measure import Workload
 
 from . import (
+    c1_cells,
+    c2_cells,
     w1_sequential,
     w2_concurrent,
     w3_latency,
@@ -28,8 +30,9 @@ STANDARD: tuple[Workload, ...] = (
     w7_sleepers.WORKLOAD,
     w9_rebuild.WORKLOAD,
     w9_loop.WORKLOAD,
+    c1_cells.WORKLOAD,
 )
-GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD)
+GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD)
 QUICK: tuple[Workload, ...] = (*STANDARD[:3], w9_rebuild.TINY, w9_loop.TINY)
 
 BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH, *QUICK)}

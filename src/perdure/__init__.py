@@ -9,7 +9,7 @@ from perdure.errors import *  # noqa: F403
 from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
-    from perdure.app import Engine, connect, open, run
+    from perdure.app import Engine, connect, load_manifest, open, run
     from perdure.cells.author import Cell, CellContext, Datum, Effect, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perdure.snapshots import Snapshots
 
 _HOME = {
-    "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.app": ("Engine", "connect", "load_manifest", "open", "run"),
     "perdure.cells.author": ("Cell", "CellContext", "Datum", "Effect", "Next", "ReceiptOf", "Rejected", "cell"),
     "perdure.cells.bind": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
@@ -79,6 +79,7 @@ __all__ = [  # noqa: PLE0604
     "effect_handler",
     "emit",
     "flow",
+    "load_manifest",
     "manifest",
     "open",
     "progress",

@@ -8,10 +8,13 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
+from perdure.cells import load
 from perdure.cells.author import Cell
 from perdure.cells.bind import Bound, Catalog, manifest
+from perdure.cells.manifest import Manifest
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import digest
 from perdure.errors import CallerError, CannotOpen, ManifestChanged, NoHandler
@@ -80,7 +83,7 @@ async def open(
     for workflow in known:
         if isinstance(workflow, Flow):
             workflow.registered()
-    performers = list(handlers)
+    performers = list(handlers) if world is None else [handler.bound(world.manifest) for handler in handlers]
     if world is not None and not lenient:
         _refuse_missing(world, performers)
     loop = asyncio.get_running_loop()
@@ -131,6 +134,31 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
         yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], known), Catalog.read)
     finally:
         store.close()
+
+
+def load_manifest(path: str | os.PathLike[str]) -> Bound:
+    """The world of a manifest file (JSON or YAML), ready to run: `perdure.open(url, workflows=[load_manifest(path)])`.
+
+    Each cell names its reducer, `impl: module:function`, which is imported: a cell that agrees with the manifest, or a
+    plain function that takes and returns `perdure.Datum`s.
+    """
+    return Bound(read_manifest(path))
+
+
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """What a manifest file says, checked; no code is imported."""
+    source = os.fspath(path)
+    forms = {".json": load.from_json, ".yaml": load.from_yaml, ".yml": load.from_yaml}
+    read = forms.get(Path(source).suffix.lower())
+    if read is None:
+        raise CallerError(f"{source}: a manifest is a file that ends in .json, .yaml or .yml")
+    try:
+        text = Path(source).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise CallerError(f"{source} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise CallerError(f"{source} cannot be read: {error.strerror}") from None
+    return read(text, source)
 
 
 def run(
@@ -218,6 +246,12 @@ def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:
 
 
 def _registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], Bound | None]:
+    found, world = gather(workflows)
+    return Workflows(found), world
+
+
+def gather(workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
+    """All that the kernel runs of what was given, and the world that its cells are."""
     if hasattr(workflows, "machine") or isinstance(workflows, str):
         raise CallerError(f"workflows is a list of workflows, found {workflows!r}: write workflows=[...]")
     given = list(workflows)
@@ -233,7 +267,7 @@ def _registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], Bound | 
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
     for world in worlds:
         found += [WorldWorkflow(), *world.cells, *world.earlier]
-    return Workflows(found), worlds[0] if worlds else None
+    return found, worlds[0] if worlds else None
 
 
 def _open_store(url: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> Store:

@@ -188,7 +188,7 @@ class BadDefinition(AuthorError):
     """A schema, a name or another definition of cells is not well formed.
 
     `path` names the part of the definition, `expected` what may stand there, `found` what does, `where` the file and
-    line if it is Python code. The `hint` says what to write instead. Nothing was defined.
+    line if it is Python code or YAML. The `hint` says what to write instead. Nothing was defined.
     """
 
     def __init__(self, path: str, expected: str, found: str, hint: str = "", where: str = "") -> None:
@@ -209,18 +209,20 @@ class BadManifest(AuthorError):
     """The parts of a manifest do not fit together, or not to the code.
 
     `code` says what is wrong: missing-reference, unknown-module, unknown-schema, unknown-effect, unknown-cell,
-    key-missing, key-unexpected, key-type, routing-mismatch, event-family, unsupported-runtime. `path` says where.
-    Nothing was registered or changed.
+    key-missing, key-unexpected, key-type, routing-mismatch, event-family, unsupported-runtime, code-mismatch. `path`
+    says where, `where` the line and column if it is a YAML file. Nothing was registered or changed.
     """
 
-    def __init__(self, code: str, path: str, text: str) -> None:
-        super().__init__(code, path, text)
+    def __init__(self, code: str, path: str, text: str, where: str = "") -> None:
+        super().__init__(code, path, text, where)
         self.code = code
         self.path = path
         self.text = text
+        self.where = where
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.text} ({self.code})"
+        prefix = f"{self.where}: " if self.where else ""
+        return f"{prefix}{self.path}: {self.text} ({self.code})"
 
 
 class BadDecision(AuthorError):

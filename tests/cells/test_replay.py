@@ -1,159 +1,227 @@
-"""`verify`: the world is replayed with the code that is there, and must be what it was, decision by decision."""
+"""Replay: the journal alone gives every state back, and a reducer that changed its mind is noticed."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
+import pytest
 
 import perdure
-from perdure.snapshots import Snapshots
-from tests.cells.test_snapshots import everything, kind, opened, url  # noqa: F401  # fixtures
-from tests.cells.worlds import CELLS, Noted, Put, Total, account, busy, settled, side, total
+from perdure import Next, ReceiptOf
+from perdure.cells.effects import Alarm
+from perdure.codec import decode
+from perdure.kernel.events import Address
+from perdure.kernel.manifest import WORLD
+from perdure.kernel.replay import fold, rebuild
+from perdure.testing import World, replay
+from tests.cells.shop import Book, Charge, Dropped, Order, Paid, Placed, book, order
 
 
-async def test_a_world_that_nobody_changed_replays_from_its_first_entry_and_from_every_snapshot(url: str) -> None:  # noqa: F811
-    async with opened(url) as engine:
-        snapshots = Snapshots(engine)
-        await everything(engine)
-        first = await snapshots.take()
-        await busy(engine, 40)
-        second = await snapshots.take()
-
-        whole, from_first, from_second = (
-            await snapshots.verify(),
-            await snapshots.verify(first.hash),
-            await snapshots.verify(second.hash),
-        )
-
-        assert [each.difference for each in (whole, from_first, from_second)] == [None, None, None]
-        assert (whole.entries, whole.snapshots) == (second.entry, 2)
-        assert (from_first.entries, from_first.snapshots) == (second.entry - first.entry, 1)
-        assert (from_second.entries, from_second.unread) == (0, [])
+class Ticked(perdure.Record, name="com.acme/Ticked@1"):
+    order: str
+    height: int
 
 
-@perdure.cell("test/total@1", effects=[])
-def doubled(state: Total | None, event: Noted) -> perdure.Next:
-    before = state.cents if state is not None else 0
-    return perdure.Next(Total(before + (2 * event.cents if event.cents == 17 else event.cents)))
+class Clock(perdure.Record, name="com.acme/Clock@1"):
+    ticks: list[int] = []  # noqa: RUF012  # a struct copies it
+    dice: bytes = b""
 
 
-async def test_a_changed_reducer_is_a_difference_with_entry_cell_and_states(tmp_path: Path) -> None:
-    url = str(tmp_path / "world.db")  # noqa: F811
-    async with opened(url) as engine:
-        for n in (1, 17, 3):
-            await engine.send(Put("a", n))
-        await settled(engine)
-        taken = await Snapshots(engine).take()
-
-    cells: list[Any] = [account, rewritten(doubled, total), side]
-    async with perdure.connect(url, workflows=cells) as client:
-        verified = await Snapshots(client).verify()
-        later = await Snapshots(client).verify(taken.hash)
-
-    difference = verified.difference
-    assert difference is not None
-    assert difference.entry == 7 and difference.cell == "test/total/"  # world, world, a, total, world, a, total
-    assert difference.recorded.startswith("state ") and difference.current.startswith("state ")
-    assert difference.current_state == {"cents": 35}
-    assert "test_replay.py" in difference.advice
-    assert later.difference is None  # the snapshot is believed
+@perdure.cell("com.acme/clock@1", key="order", effects=[Alarm])
+def clock(state: Clock | None, event: Placed | ReceiptOf[Alarm], ctx: perdure.CellContext) -> Next:
+    ticks = [*(state or Clock()).ticks, ctx.now]
+    again = [] if len(ticks) > 3 else [Alarm(after=1000)]
+    return Next(Clock(ticks, ctx.entropy), [Ticked(ctx.key, ctx.height)], again)
 
 
-async def test_a_snapshot_that_does_not_follow_from_the_journal_is_a_difference(url: str) -> None:  # noqa: F811
-    async with opened(url) as engine:
-        snapshots = Snapshots(engine)
-        await engine.send(Put("a", 1))
-        await settled(engine)
-        taken = await snapshots.take()
-        (row,) = await engine.queries.world_snapshots()
-        other = await forged(engine, row)
-        await engine.queries.add_world_snapshot(other)
-
-        verified = await snapshots.verify()
-
-        assert verified.difference is not None
-        assert verified.difference.cell == "test/total/"
-        assert (verified.difference.recorded_state, verified.difference.current_state) == ({"cents": 9}, {"cents": 1})
-        assert taken.entry == verified.difference.entry
+class Ticks(perdure.Record, name="com.acme/Ticks@1"):
+    heights: list[int] = []  # noqa: RUF012  # a struct copies it
 
 
-async def test_a_cell_without_code_is_a_difference_and_a_flow_without_code_is_told(tmp_path: Path) -> None:
-    url = str(tmp_path / "world.db")  # noqa: F811
-    async with opened(url) as engine:
-        await engine.start("side", times=1, key="s")
-        await engine.send(Put("a", 1))
-        await settled(engine)
-
-    async with perdure.connect(url, workflows=[account, total]) as client:
-        assert (await Snapshots(client).verify()).unread == ["side"]
-    async with perdure.connect(url, workflows=[total]) as client:
-        difference = (await Snapshots(client).verify()).difference
-        assert difference is not None and difference.cell == "test/account/a"
-        assert "which is not registered here" in difference.advice
+@perdure.cell("com.acme/ticks@1", effects=[])
+def ticks(state: Ticks | None, event: Ticked) -> Next:
+    return Next(Ticks([*(state or Ticks()).heights, event.height]))
 
 
-class Count(perdure.Record, name="test/Count@1"):
-    cents: perdure.Nat
-    times: perdure.Nat
+async def live_states(live) -> dict[str, bytes]:
+    """The machines in memory, if any."""
+    found = live.engine._shard.kernel.instances().values()
+    return {str(each.address): each.machine.snapshot() for each in found if each.machine is not None}
 
 
-def to_count(state: Total) -> Count:
-    return Count(state.cents, 0)
+async def test_full_replay_with_receipts_timers_and_emitted_events_gives_equal_state(stage):
+    async with stage.open(order, book, clock, ticks) as live:
+        for n in range(5):
+            await live.send(Placed(f"o-{n}"), id=f"e-{n}")
+        for n in range(3):
+            await live.answer(order, f"o-{n}", {"auth": f"a-{n}"})
+        await live.send(Dropped("o-3"))
+        while len((await live.state(ticks)).heights) < 20:
+            await live.rest()
+
+        in_memory = await live_states(live)
+        assert in_memory or stage.cache == 0
+        for head in await live.engine.instances(limit=1000):
+            workflow = live._workflows.of(head.workflow, head.version)
+            rows = await live.engine.queries.history(head.id)
+            machine = rebuild(fold(Address(head.workflow, head.key), None, rows), workflow)
+            name = f"{head.workflow}/{head.key}"
+            if head.status == "waiting" and name in in_memory:
+                assert machine.snapshot() == in_memory[name]
+        assert await live.state(book) == Book(["o-0", "o-1", "o-2"])
 
 
-@perdure.cell("test/total@2", effects=[], migrate=to_count)
-def total_2(state: Count | None, event: Noted) -> perdure.Next:
-    state = state or Count(0, 0)
-    return perdure.Next(Count(state.cents + event.cents, state.times + 1))
+async def test_another_engine_comes_to_the_same_states(disk):
+    async with disk.open(order, book, clock, ticks) as live:
+        await live.send(Placed("o-1"))
+        await live.answer(order, "o-1", {"auth": "a"})
+        while len((await live.state(ticks)).heights) < 4:
+            await live.rest()
+        before = [await live.state(*each) for each in [(order, "o-1"), (book,), (clock, "o-1"), (ticks,)]]
+    async with disk.open(order, book, clock, ticks) as live:
+        assert [await live.state(*each) for each in [(order, "o-1"), (book,), (clock, "o-1"), (ticks,)]] == before
 
 
-async def test_cells_are_replayed_with_the_definition_of_each_stretch(url: str, tmp_path: Path) -> None:  # noqa: F811
-    async with opened(url, [*CELLS, total_2]) as engine:
-        rules = perdure.Governance(engine)
-        await rules.apply(perdure.manifest(account, total))
-        await busy(engine)
-        snapshots = Snapshots(engine)
-        before = await snapshots.take()
-        proposal = await rules.propose(perdure.manifest(account, total_2))
-        await rules.shadow(proposal.number, mode="migrate")
-        await rules.approve(proposal.number)
-        await rules.apply(proposal.number, "migrate")
-        await busy(engine, 100)
-        after = await snapshots.take()
-
-        assert before.cells["test/total"] == after.cells["test/total"] == 1
-        assert (await snapshots.take(full=True)).hash == after.hash
-        assert (await snapshots.verify()).difference is None
-        await snapshots.restore(tmp_path / "copy.db", before.hash)
-
-    async with opened(str(tmp_path / "copy.db"), [*CELLS, total_2]) as engine:
-        (applied,) = await perdure.Governance(engine).proposals()
-        assert applied.status == "applied"
-        assert (await Snapshots(engine).take()).hash == after.hash
+changed = [""]
 
 
-def rewritten(cell: Any, like: Any) -> Any:
-    """The same definition with another reducer, as after an edit of the file: the same `module:function`."""
-    for name in ("__module__", "__qualname__"):
-        setattr(cell.function, name, getattr(like.function, name))
-    return cell
+@perdure.cell("com.acme/fickle@1", key="order", effects=[Charge])
+def fickle(state: Order | None, event: Placed | ReceiptOf[Charge]) -> Next:
+    match changed[0]:
+        case "state":
+            return Next(Order("other"))
+        case "effects":
+            return Next(Order("same"), effects=[Charge("other", 1)])
+        case "events":
+            return Next(Order("same"), events=[Paid("o", "a")])
+        case "end":
+            return Next(None)
+        case _:
+            return Next(Order("same"))
 
 
-async def forged(engine: perdure.Engine, row: Any) -> Any:
-    """A snapshot row whose world has another total than the journal says."""
-    import msgspec
+FICKLE = perdure.manifest(fickle, book)
 
-    from perdure.cells.index import CellIndex, Entry
-    from perdure.cells.snapshot import cell_key, read_snapshot
-    from perdure.codec import encode
-    from perdure.snapshots import StoredBlobs, in_thread
 
-    blobs = StoredBlobs(engine.queries)
-    snapshot = await in_thread(read_snapshot, blobs, row.hash)
-    state = encode({"cents": 9})
-    entry = Entry(blobs.put(state), len(state), snapshot.at)
-    index = await in_thread(CellIndex(blobs, snapshot.cells["test/total"]).update, [(cell_key(""), entry)])
-    lie = msgspec.structs.replace(snapshot, cells={**snapshot.cells, "test/total": index.root})
-    hash = blobs.put(lie.encode())
-    await blobs.flush()
-    return msgspec.structs.replace(row, hash=hash)
+@pytest.mark.parametrize("change", ["state", "effects", "events", "end"])
+async def test_a_changed_reducer_is_a_divergence(disk, change):
+    changed[:] = [""]
+    async with disk.open(FICKLE) as live:
+        await live.send(Placed("o-1"))
+    changed[:] = [change]
+    async with disk.open(FICKLE, replay=False) as live:
+        await live.send(Placed("o-1"))
+
+        assert await live.status(fickle, "o-1") == "stuck"
+        (stuck,) = [entry.decision.stuck for entry in await live.entries(fickle, "o-1") if entry.decision.stuck]
+        assert stuck.error.type == "Divergence"
+        assert "give the cell the next version" in stuck.error.message
+        with pytest.raises(perdure.Divergence, match=r"fickle/o-1, entry 1"):
+            await live.state(fickle, "o-1")
+
+        changed[:] = [""]
+        await live.engine.handle("com.acme/fickle", "o-1").retry()
+        assert await live.state(fickle, "o-1") == Order("same")
+
+
+def test_an_exported_history_of_a_cell_is_replayed(tmp_path):
+    changed[:] = [""]
+    with World(order, book, clock, ticks) as world:
+        world.send(Placed("o-0"))
+        world.send(Placed("o-1"))
+        world.receipt(Charge("o-1", 1), ok=Charge.Receipt("a"))
+        world.send(Dropped("o-1"))
+        world.run()
+        for cell, key in [(order, "o-1"), (clock, "o-1"), (ticks, "")]:
+            world.handle(cell, key).export(tmp_path / f"{cell.__name__}.json")
+
+    assert len(replay(tmp_path, order, book, clock, ticks)) == 3
+
+
+def test_an_exported_history_finds_a_changed_reducer(tmp_path):
+    changed[:] = [""]
+    with World(FICKLE) as world:
+        world.send(Placed("o-1"))
+        world.handle(fickle, "o-1").export(tmp_path / "fickle.json")
+    changed[:] = ["state"]
+
+    with pytest.raises(perdure.Divergence, match=r"recorded is state .* but the code now asks for state"):
+        replay(tmp_path / "fickle.json", FICKLE)
+    changed[:] = [""]
+
+
+@pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
+def test_replays_do_not_call_handlers(cache):
+    calls = []
+
+    class Ask(perdure.Effect, name="com.acme/ask@1"):
+        pass
+
+    @perdure.cell("com.acme/asker@1", key="order", effects=[Ask])
+    def asker(state: Order | None, event: Placed | ReceiptOf[Ask]) -> Next:
+        return Next(Order("asked"), effects=[Ask()]) if isinstance(event, Placed) else Next(Order("answered"))
+
+    @perdure.effect_handler(Ask)
+    async def answer(params: Ask, call: perdure.Call) -> None:
+        calls.append(call.key)
+
+    with World(asker, handlers=[answer], cache=cache) as world:
+        world.send(Placed("o-1"))
+        for _ in range(3):
+            world.crash()
+            assert world.state(asker, "o-1") == Order("answered")
+
+    assert calls == ["o-1"]
+
+
+async def test_the_manifest_is_in_the_journal(stage):
+    bound = perdure.manifest(order, book)
+    async with stage.open(bound) as live:
+        head = await live.engine.queries.head(WORLD)
+        assert head is not None
+        (row, *_) = await live.engine.queries.history(head.id)
+        assert row.seq == 1
+        published = await live.engine.queries.published(head.id, "definitions")
+        assert published is not None and decode(published) == bound.manifest.data()
+
+
+async def test_an_open_with_another_manifest_is_refused_and_changes_nothing(disk):
+    async with disk.open(order, book) as live:
+        await live.send(Placed("o-1"))
+        before = await live.journal()
+    with pytest.raises(perdure.ManifestChanged, match="apply it"):
+        async with disk.open(book):
+            pass
+    async with disk.open(order, book) as live:
+        assert await live.journal() == before
+
+
+class NewOrder(perdure.Record, name="com.acme/Order@2"):
+    status: str = "new"
+
+
+@perdure.cell("com.acme/order@2", key="order", effects=[Charge])
+def new_order(state: NewOrder | None, event: Placed | Dropped | ReceiptOf[Charge]) -> Next:
+    if isinstance(event, Dropped):
+        return Next(None)
+    return Next(NewOrder("asked"), effects=[Charge(event.order, 2)]) if isinstance(event, Placed) else Next(NewOrder())
+
+
+async def test_after_a_manifest_change_each_cell_goes_on_with_the_definition_that_it_began_with(disk):
+    """Receipts and emitted events of both; a later engine replays them all."""
+    both = perdure.manifest(order, new_order, book)
+    async with disk.open(order, book) as live:
+        await live.send(Placed("o-1"))
+    async with disk.open(both) as live:
+        message = {"manifest": both.manifest.bytes, "mode": "pinned"}
+        await live.engine.handle(*WORLD_NAME).send("sys/apply", message, id="apply")
+        await live.send(Placed("o-2"))
+        await live.answer(order, "o-1", {"auth": "a"})
+        await live.answer(order, "o-2", {"auth": "b"})
+    async with disk.open(both) as live:
+        assert await live.state(order, "o-1") == Order("paid", ["a"])
+        assert await live.state(order, "o-2") == NewOrder("new")
+        assert await live.state(book) == Book(["o-1"])
+
+        await live.send(Dropped("o-1"))
+        await live.send(Placed("o-1"))  # made anew: by what is in force now
+        assert await live.state(order, "o-1") == NewOrder("asked")
+
+
+WORLD_NAME = (WORLD.workflow, WORLD.key)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.exits import MEANING
-from perdure.cli.verbs import VERBS
+from perdure.cli.verbs import GROUPS, VERBS
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 COMMANDS = Path(sys.modules["perdure.cli"].__path__[0]) / "commands"
+WITHOUT_DATABASE = {"check", "manifest build", "manifest check", "manifest diff"}
 
 
 def test_help_lists_every_verb_and_exit_code(world):
@@ -26,22 +27,38 @@ def test_help_lists_every_verb_and_exit_code(world):
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
 def test_help_of_a_verb_has_an_example_and_the_shared_options(world, verb):
-    result = world.perdure(verb.name, "--help")
+    result = world.perdure(*verb.name.split(), "--help")
 
     assert result.exit_code == 0
-    assert verb.example in result.stdout and verb.example.startswith(f"perdure {verb.name} ")
+    assert verb.example in result.stdout
+    assert verb.example.startswith(f"perdure {verb.name} ")
     for option in ("--json", "--debug"):
         assert option in result.stdout
     for option in ("--db", "PERDURE_DB"):
-        assert (option in result.stdout) == (verb.name != "check")  # it looks at code alone
+        assert (option in result.stdout) == (verb.name not in WITHOUT_DATABASE)
 
 
 def test_the_table_and_the_modules_name_the_same_verbs():
-    modules = {file.stem for file in COMMANDS.glob("[a-z]*.py")}
+    files = [file.relative_to(COMMANDS).with_suffix("") for file in COMMANDS.rglob("[a-z]*.py")]
+    modules = {" ".join(file.parts) for file in files}
 
     assert modules == set(VERBS)
+    assert {name.partition(" ")[0] for name in modules if " " in name} == set(GROUPS)
     for name in modules:
-        assert import_module(f"perdure.cli.commands.{name}").command.name == name
+        assert command_of(name).name == name.split()[-1]
+
+
+def command_of(verb):
+    return import_module(f"perdure.cli.commands.{verb.replace(' ', '.')}").command
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_help_of_a_group_lists_its_verbs(world, group):
+    text = world.perdure(group, "--help").stdout
+
+    for verb in VERBS.values():
+        if verb.name.startswith(f"{group} "):
+            assert re.search(rf"^  {verb.name.split()[1]} +{re.escape(verb.help)}", text, re.MULTILINE)
 
 
 def test_help_imports_neither_the_engine_nor_its_database():
@@ -100,7 +117,7 @@ def test_the_reference_has_every_verb_option_and_exit_code():
         _, found, section = text.partition(f"\n## perdure {name}\n")
         assert found, f"docs/reference/cli.md says nothing of {name}"
         section = section.partition("\n## ")[0]
-        for parameter in import_module(f"perdure.cli.commands.{name}").command.params:
+        for parameter in command_of(name).params:
             if parameter.name not in ("json", "debug", "db"):
                 assert _mentioned(parameter, section), f"{name}: {parameter.name}"
     for code, meaning in MEANING.items():

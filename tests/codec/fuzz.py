@@ -244,7 +244,7 @@ PRIMITIVES: dict[type, Callable[[random.Random], Pair]] = {
 
 def fuzz(word: str, values: int, seed: int = 0) -> None:
     source = Source(f"{word}/{seed}")
-    schemas = [source.schema(word) for _ in range(SCHEMAS if word in s.COMPOSITES else 1)]
+    schemas = [source.schema(word, depth=1 + n % 2) for n in range(SCHEMAS if word in s.COMPOSITES else 1)]
     for schema in schemas:
         compiled, make = form(schema, SHARED), source.values(schema)
         for number in range(values // len(schemas)):

@@ -410,6 +410,11 @@ def test_json_that_is_wrong_is_refused(plain, annotation, message):
         from_json(plain, annotation)
 
 
+def test_a_number_with_too_many_digits_to_be_written_is_refused_all_the_same():
+    with pytest.raises(NotConvertible, match="expected str, found int of 20001 bits"):
+        to_plain(1 << 20_000, str)
+
+
 def test_an_annotation_that_cannot_be_hashed_works():
     annotation = Annotated[list[int], ["unhashable"]]
 

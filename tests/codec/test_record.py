@@ -278,6 +278,22 @@ def test_fields_are_inherited_and_names_are_not():
     assert short_name(Paid) == "Paid"
 
 
+def test_a_field_that_a_subclass_defines_again_has_its_last_type():
+    class Base(perdure.Record):
+        unit: typing.ClassVar[str] = "cents"
+        a: int
+        b: str
+
+    class Again(Base):
+        a: Literal["x", "y"]  # type: ignore[assignment]
+
+    again = Again(a="x", b="z")
+    shape = shape_of(Again)
+
+    assert shape.build(shape.plain(again)) == again
+    assert to_data(shape.schema) == {"record": {"a": {"variant": {"x": "unit", "y": "unit"}}, "b": "text"}}
+
+
 def test_annotations_may_be_text_and_name_what_stands_around_the_class():
     shape = shape_of(later_annotations.Outer)
 

@@ -72,7 +72,8 @@ def run_script(part: list[Block], directory: Path) -> None:
             text = block.text.splitlines()
             lines[block.line - 1 : block.line - 1 + len(text)] = text
             lines[block.line - 1 + len(text)] = f"print({MARK!r})"
-    script = directory / (re.sub(r"\W", "_", page.stem) + ".py")
+    name = re.sub(r"\W", "_", page.stem)
+    script = directory / f"{name}_page.py" if name in sys.stdlib_module_names else directory / f"{name}.py"
     script.write_text("\n".join(lines) + "\n")
 
     done = run([sys.executable, script.name], directory)

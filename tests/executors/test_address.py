@@ -5,13 +5,23 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from perdure.errors import AddressRefused, BadCall
 from perdure.executors.address import RULES, Guard, resolve, rule_of
 
-PUBLIC = ["8.8.8.8", "1.1.1.1", "172.15.255.255", "172.32.0.1", "100.63.255.255", "100.128.0.1", "2606:4700::1111"]
+PUBLIC = [
+    "8.8.8.8",
+    "2a00:1450::1",
+    "3ffe::1",
+    "1.1.1.1",
+    "172.15.255.255",
+    "172.32.0.1",
+    "100.63.255.255",
+    "100.128.0.1",
+    "2606:4700::1111",
+]
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -47,6 +57,8 @@ def test_public_addresses_are_allowed(address: str):
         ("168.63.129.16", "metadata"),
         ("fd00:ec2::254", "metadata"),
         ("fd20:ce::254", "metadata"),
+        ("4000::1", "reserved"),
+        ("1::1", "reserved"),
     ],
 )
 def test_each_kind_of_address_that_is_not_public_is_refused_by_its_rule(address: str, rule: str):
@@ -86,6 +98,7 @@ def test_an_ipv6_form_of_a_public_ipv4_address_is_public(address: str):
     Guard().check("api.example", address)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(some.ip_addresses())
 @example(ip_address("192.88.99.1"))
 @example(ip_address("2002::1"))

@@ -167,6 +167,30 @@ async def test_the_next_address_is_tried_when_one_does_not_answer():
     assert response.body == b"ok"
 
 
+async def test_the_first_address_that_answers_is_taken():
+    look_up, _ = names(two=["127.0.0.1", "127.0.0.2"])
+    async with Site({"/": says(b"ok")}) as site:
+        response = await request("GET", site.url(host="two.example"), allow=["127.0.0.0/8"], resolver=look_up)
+
+    assert response.body == b"ok"
+
+
+async def test_an_address_that_hangs_leaves_time_for_the_next(tmp_path: Path):
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server, client = certificate(tmp_path, "two.example")
+    look_up, _ = names(two=["127.0.0.2", "127.0.0.1"])
+    async with Site({"/": says(b"ok")}, server) as site:
+        silent = await asyncio.start_server(hang, "127.0.0.2", site.port)
+        url = site.url(host="two.example")
+        response = await request("GET", url, allow=["127.0.0.0/8"], tls=client, resolver=look_up, timeout=2)
+        silent.close()
+
+    assert response.body == b"ok"
+
+
 async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9/")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9/")
@@ -177,11 +201,12 @@ async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPa
 # ---- TLS -------------------------------------------------------------------------------------------------------
 
 
-async def test_tls_verifies_the_name_and_not_the_address(tmp_path: Path):
+@pytest.mark.parametrize("host", ["api.example", "API.example."])
+async def test_tls_verifies_the_name_and_not_the_address(tmp_path: Path, host: str):
     server, client = certificate(tmp_path, "api.example")
     look_up, _ = names(api=["127.0.0.1"])
     async with Site({"/": says(b"ok")}, server) as site:
-        url = site.url(host="api.example")
+        url = site.url(host=host)
 
         response = await request("GET", url, allow=HERE, tls=client, resolver=look_up)
 
@@ -368,7 +393,11 @@ async def flood(_: Asked, writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
-@pytest.mark.parametrize("answer", [flood, says(b"x" * 100_001)], ids=["without end", "announced"])
+async def announce(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100001\r\n\r\n")
+
+
+@pytest.mark.parametrize("answer", [flood, announce], ids=["without end", "announced"])
 async def test_an_answer_that_is_too_large_is_cut(answer: Any):
     async with Site({"/": answer}) as site:
         with pytest.raises(ResponseTooLarge) as cut:
@@ -382,6 +411,23 @@ async def test_an_answer_that_is_too_large_is_cut(answer: Any):
 async def test_an_answer_of_exactly_the_limit_is_not_too_large():
     async with Site({"/": says(b"x" * 100_000)}) as site:
         assert len((await request("GET", site.url(), allow=HERE, max_body=100_000)).body) == 100_000
+
+
+async def test_an_answer_that_comes_before_all_of_the_request_was_heard_is_the_answer():
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Much\r\ncontent-length: 0\r\n\r\n")
+        await answered.wait()
+        writer.transport.abort()
+
+    answered = asyncio.Event()
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    response = await request("POST", url, body=bytes(30_000_000), allow=HERE)
+    answered.set()
+    server.close()
+
+    assert response.status == 413
 
 
 async def test_headers_without_end_are_cut():
@@ -490,6 +536,9 @@ async def test_a_host_that_is_not_known_and_a_port_where_nobody_listens_say_so()
         await request("GET", url, allow=HERE)
     with pytest.raises(RequestFailed, match=r"no-such-host\.invalid is not known") as unknown:
         await request("GET", "http://no-such-host.invalid/")
+
+    with pytest.raises(RequestFailed, match="is not known"):
+        await request("GET", f"http://{'a' * 64}.example/")
 
     assert (nobody.value.sent, unknown.value.sent) == (False, False)
 

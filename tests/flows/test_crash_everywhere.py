@@ -1,7 +1,7 @@
 """One small flow for each group of operations, with a crash before and after everything that it does durably.
 
-Each runs hot, and evicted after every entry. What its steps do outside is kept by idempotency key, so it must look the
-same after any crash.
+Each runs hot, and evicted after every entry, in memory and on a SQLite file. What its steps do outside is kept by
+idempotency key, so it must look the same after any crash.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import pytest
 import perdure
 from perdure import Backoff, Break, Context, Continue, Failed, Fatal, Ok, RollBack, step_info
 from perdure.testing import World, crash_test
+from perdure.testing.crashes import CALM, Ending, Schedule, Trial, points_of
+from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
 from perdure.testing.sim import check
-from perdure.testing.simulation import Simulation
+from perdure.testing.simulation import Simulation, quiet_log
 from perdure.testing.workloads import WORKLOADS
+from tests.disks import held, sqlite_disk
 
 OUTSIDE: dict[str, str] = {}
 QUICK = Backoff(base=0.01)
@@ -404,6 +407,44 @@ def test_a_crash_anywhere_makes_no_difference(flow: perdure.Flow[..., Any], sent
     assert report.pairs >= 10
 
 
+@pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
+@pytest.mark.parametrize(
+    ("flow", "sent"), [group[:2] for group in GROUPS], ids=lambda value: getattr(value, "name", "")
+)
+def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(
+    flow: perdure.Flow[..., Any], sent: list[Any], cache: int
+) -> None:
+    """What is right in memory, which the test before shows, is right on SQLite: each row is the same, byte for byte."""
+    trial = Trial(
+        flow,
+        (),
+        {},
+        key="1",
+        messages=sent,
+        script={},
+        reset=OUTSIDE.clear,
+        observe=lambda: dict(OUTSIDE),
+        cache=cache,
+    )
+
+    def same_on_both(schedule: Schedule) -> Ending:
+        in_memory = Disk()
+        ending = trial.run(schedule, disk=in_memory)
+        with sqlite_disk() as file:
+            on_sqlite = trial.run(schedule, disk=file)
+            assert held(file) == held(in_memory), schedule
+        assert on_sqlite.problem == "" and on_sqlite._replace(runs=[]) == ending._replace(runs=[]), schedule
+        return ending
+
+    with quiet_log():
+        points = points_of(same_on_both(CALM))
+        deaths = [same_on_both(Schedule((point,))).deaths for point in points]
+        for seed in range(3):
+            same_on_both(Schedule(random=seed))
+
+    assert all(deaths) and len(points) >= 4
+
+
 @pytest.mark.parametrize(("flow", "sent", "result"), GROUPS, ids=lambda value: getattr(value, "name", ""))
 def test_without_a_crash_it_ends_as_it_should(flow: perdure.Flow[..., Any], sent: list[Any], result: Any) -> None:
     """Else two wrong ends would be equal."""
@@ -428,17 +469,25 @@ def test_without_a_crash_it_ends_as_it_should(flow: perdure.Flow[..., Any], sent
 @pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
 @pytest.mark.parametrize("name", ["cancels", "comebacks", "desks", "naps", "pays", "sagas"])
 def test_a_crash_around_every_commit_makes_no_difference_to_what_people_do(name: str, cache: int) -> None:
-    """Cancels, retries and rewinds, asks, wakes, answers for unknown outcomes, rollbacks."""
+    """Cancels, retries and rewinds, asks, wakes, answers for unknown outcomes, rollbacks; in memory and in a file."""
     workload = next(each for each in WORKLOADS if each.name == name)
 
-    def commits(**planned: Any) -> int:
-        world = Simulation(workload.workflows(), seed=1, faults=Faults(cache=cache, **planned))
+    def lived(disk: Disk, planned: dict[int, str]) -> int:
+        world = Simulation(workload.workflows(), seed=1, faults=Faults(cache=cache, commits=planned), disk=disk)
         expected = workload.begin(world)
         world.advance(1)
         world.run()
         check(world, expected)
         return world.counts["commits"]
 
-    for number in range(1, commits() + 1):
+    def commits(planned: dict[int, str]) -> int:
+        in_memory = Disk()
+        with sqlite_disk() as file:
+            found = lived(in_memory, planned)
+            assert lived(file, planned) == found
+            assert held(file) == held(in_memory), planned
+        return found
+
+    for number in range(1, commits({}) + 1):
         for fate in ("crash_before", "crash_after"):
-            assert commits(commits={number: fate}) >= number
+            assert commits({number: fate}) >= number

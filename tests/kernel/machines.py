@@ -41,6 +41,7 @@ from perdure.kernel.limits import Limits
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Machine
 from perdure.kernel.mailbox import Answer, Offer
+from perdure.kernel.manifest import MANIFEST, WORLD, Manifest, Route, decode_manifest
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
@@ -102,9 +103,9 @@ class ToldMachine:
         match event:
             case Started():
                 self.state["name"] = [event.workflow, event.key, event.generation]
-                return decode(event.input)  # type: ignore[no-any-return]
+                return _orders_in(event.input if event.first is None else event.first.body)
             case Message():
-                return decode(event.body)  # type: ignore[no-any-return]
+                return _orders_in(event.body)
             case Received():
                 return self.state["then"].get(event.intent.hex(), ())  # type: ignore[no-any-return]
             case CancelAsked():
@@ -130,6 +131,13 @@ class ToldMachine:
                 self._add(decision, "announce", Fact(name, encode(body)))
             case ["publish", name, value]:
                 self._add(decision, "publish", (name, encode(value)))
+            case ["enforce", versions, routes]:
+                manifest = Manifest("of a test", versions, tuple(Route(*route) for route in routes))
+                self._add(decision, "publish", (MANIFEST, manifest.encode()))
+            case ["ids", *ids]:
+                decision["ids"] = tuple(id.encode() for id in ids)
+            case ["state", str(value)]:
+                decision["state"] = self.workflow.renamed.get(value, value).encode()
             case ["reply", refused]:
                 decision["reply"] = Reply(refused)
             case ["then", location, orders]:
@@ -181,6 +189,12 @@ class ToldMachine:
 
     def dispose(self) -> None:
         self.workflow.disposed += 1
+
+
+def _orders_in(body: bytes) -> Iterable[Order]:
+    """Facts have no orders in them."""
+    told = decode(body)
+    return told if isinstance(told, list) else ()
 
 
 def _detail(event: Event) -> str:
@@ -242,7 +256,12 @@ class World:
             seq=last.seq if last else 0,
             at=last.at if last else 0,
             salt=bytes([self.lives]),
+            manifest=decode_manifest(self._published(WORLD, MANIFEST)),
         )
+
+    def _published(self, address: Address, name: str) -> bytes | None:
+        head = self._head(address)
+        return None if head is None else self.published.get((head.id, name))
 
     # ---- in ----------------------------------------
 

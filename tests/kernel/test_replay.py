@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import Divergence
-from perdure.kernel.apply import SEEN_MAX, apply, apply_run
+from perdure.kernel.apply import SEEN_MAX, SEEN_MIN, apply, apply_run
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import NOTHING, Decision
 from perdure.kernel.effects import Call
@@ -138,11 +138,11 @@ def test_an_entry_out_of_its_order_is_refused():
 
 def test_seen_ids_are_bounded_and_the_oldest_go_first():
     instance = Instance(Address("w", "k"))
-    for n in range(1, SEEN_MAX + 11):
+    for n in range(1, 2 * SEEN_MAX):
         apply(instance, Entry(n, 1, n, 0, Message("m", b"", str(n)), NOTHING))
+        assert min(n, SEEN_MIN) <= len(instance.seen) <= SEEN_MAX
 
-    assert len(instance.seen) == SEEN_MAX
-    assert next(iter(instance.seen)) == "11"
+    assert list(instance.seen)[-SEEN_MIN:] == [str(n - SEEN_MIN + k + 1) for k in range(SEEN_MIN)]
 
 
 def test_the_version_is_the_number_of_entries_and_the_rows_rebuild_it():

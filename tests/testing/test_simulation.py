@@ -1,17 +1,24 @@
 """A simulated world: the same seed tells the same story, and its clock, processes and clients are what
 they promise."""
 
+import os
+
 import pytest
 
 from perdure import emit, progress, step_info
 from perdure.errors import Fatal
 from perdure.flows.author import flow, step
 from perdure.flows.context import Context
+from perdure.stores.sqlite import SqliteStore
 from perdure.testing.auditor import Violation
+from perdure.testing.clock import Life
+from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
-from perdure.testing.sim import check, main, simulate
+from perdure.testing.sim import PROFILES, check, main, simulate
 from perdure.testing.simulation import Simulation
+from perdure.testing.stores import ask, batch, entry
 from perdure.testing.workloads import WORKLOADS
+from tests.disks import held, sqlite_disk
 
 
 class Endless:
@@ -109,7 +116,7 @@ def test_the_same_seed_tells_the_same_story():
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_every_workload_ends_as_it_should_in_a_calm_world(workload):
     for seed in range(3):
-        world = Simulation(workload.workflows(), seed=seed)
+        world = Simulation(workload.workflows(), seed=seed, handlers=workload.handlers)
         expected = workload.begin(world)
         world.advance(1)
         world.run()
@@ -230,3 +237,46 @@ def test_the_same_seed_records_the_same_whether_steps_send_frames_or_not():
 
     assert chatty == silent
     assert none == 0 and some >= 5 * 2 * 3
+
+
+# ---- on a file -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(len(WORKLOADS)), ids=[workload.name for workload in WORKLOADS])
+def test_the_same_seed_leaves_the_same_rows_in_a_file_as_in_memory(number):
+    """Each workload under each profile of faults, zombies and posts of other processes included."""
+    for seed in range(number, len(WORKLOADS) * len(PROFILES), len(WORKLOADS)):
+        in_memory = Disk()
+        expected = simulate(seed, disk=in_memory)
+        with sqlite_disk() as file:
+            found = simulate(seed, disk=file)
+
+            assert found == expected and not found.error
+            assert held(file) == held(in_memory)
+            assert ask(SqliteStore.open_client(file.path).check()) == []
+
+
+def test_a_process_that_dies_leaves_a_file_that_the_next_one_recovers():
+    with sqlite_disk() as disk:
+        life = Life()
+        first = disk.connect(life)
+        first.acquire("first")
+        first.commit(batch(journal=[entry(1, 1)]), lambda error: None)
+        life.alive = False
+
+        second = disk.connect(Life())
+        assert os.path.getsize(f"{disk.path}-wal") > 0
+        assert second.acquire("second").epoch == 2
+        assert second.position().seq == 1
+
+
+def test_a_zombie_on_a_file_can_write_nothing():
+    with sqlite_disk() as disk:
+        world = Simulation([nap], disk=disk)
+        handle = world.start(nap, "Ada")
+        world.advance(1)
+        world.spawn()
+        world.advance(20)
+
+        assert world.counts["zombie writes refused"] == 1
+        assert handle.result == "hello Ada"

@@ -176,7 +176,7 @@ class Cell:
         self.function = function
         self.__name__: str = function.__name__
         self.name = str(name)
-        self.where = _where(function)
+        self.where = where(function)
         self.effects = {effect_name(effect, self.where): effect for effect in effects}
         parameters = list(inspect.signature(function).parameters)
         if len(parameters) not in (2, 3):
@@ -198,6 +198,11 @@ class Cell:
 
     def __repr__(self) -> str:
         return f"<cell {self.name}>"
+
+    @property
+    def workflow(self) -> str:
+        """The name of its instances: that of the definition, without the version."""
+        return self.name.partition("@")[0]
 
     # ---- what its annotations say ----------------------------------------------------------------------------
 
@@ -408,7 +413,7 @@ def _members(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
-def _where(function: Any) -> str:
+def where(function: Any) -> str:
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
 

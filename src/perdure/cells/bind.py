@@ -25,8 +25,9 @@ from perdure.kernel.routing import Router
 from perdure.kernel.routing import Subscription as KernelSubscription
 
 from . import system
-from .author import Cell, Datum, define, named, receipt_shape
+from .author import Cell, Datum, define, named, receipt_shape, where
 from .check import check
+from .compare import changes
 from .machine import CellMachine
 from .manifest import CellDef, EffectDef, Manifest, Subscription, read
 
@@ -69,7 +70,7 @@ class Definition:
         self.name = f"{name.namespace}/{name.name}"
         self.version = version_of(cell.name, self.hash)
         self.limits = limits
-        self._reducer = reducer.function if isinstance(reducer, Cell) else reducer
+        self.function = reducer.function if isinstance(reducer, Cell) else reducer
         typed = reducer if isinstance(reducer, Cell) else None
         self.state: Any = typed.state if typed is not None else _data(manifest, cell.state)
         arms = manifest.arms(cell)
@@ -105,15 +106,20 @@ class Definition:
 
     def fact(self, event: Any) -> tuple[str, bytes]:
         """The name and the canonical bytes of an event that the reducer emits."""
-        return encode_event(event, self._facts, self.cell.name)
+        return encode_event(event, self._facts, f"the manifest of {self.cell.name}")
 
     def reduce(self, state: Any, event: Any, context: Any) -> Any:
-        return self._reducer(state, event, context) if self.cell.context else self._reducer(state, event)
+        return self.function(state, event, context) if self.cell.context else self.function(state, event)
 
     def annotate(self, annotations: Any) -> bytes:
         if self._annotations is None:
             raise BadDecision(self.cell.name, "it returned annotations and declares none: @cell(..., annotations=...)")
         return self._annotations.encode(annotations)  # type: ignore[no-any-return]
+
+    def read_state(self, machine: Machine) -> Any:
+        """The state of a cell as its reducer takes it; None: there is no cell."""
+        assert isinstance(machine, CellMachine)
+        return self.state.build(decode(machine.state)) if machine.state else None
 
     # ---- what callers need ---------------------------------------------------------------------------------------
 
@@ -144,8 +150,7 @@ class Definition:
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
         then, now = difference.recorded, difference.current
-        code = self._reducer.__code__
-        source = f"{code.co_filename}:{code.co_firstlineno}"
+        source = where(self.function)
         advice = (
             "A reducer decides the same whenever it gets the same. If it was meant to change, give the cell the next "
             f"version instead of changing {self.cell.name}, and apply the manifest."
@@ -200,7 +205,7 @@ class Bound:
         self.manifest = manifest
         found = reducers or {}
         self.cells = [
-            Definition(manifest, cell, found.get(name) or load(cell.impl, name), limits)
+            Definition(manifest, cell, found.get(name) or _agreed(manifest, name, load(cell.impl, name)), limits)
             for name, cell in manifest.cells.items()
         ]
         self.in_force = in_force(manifest)
@@ -223,9 +228,10 @@ def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterabl
             newest[workflow] = cell
     current = [cell for cell in cells if cell in newest.values()]
     bound = Bound(define(*current, events=events, routing=routing), {cell.name: cell for cell in current})
+    taken = [event for cell in cells for event in cell.events.values()]
     for cell in cells:
         if cell not in current:
-            alone = define(cell, events=events)
+            alone = define(cell, events=[*events, *taken])  # it may emit what others take
             bound.earlier.append(Definition(alone, alone.cells[cell.name], cell))
     return bound
 
@@ -286,6 +292,25 @@ def _argument(migrate: Callable[..., Any], state: bytes) -> Any:
         return plain
     shape = shape_of(hints[0])
     return shape.build(shape.plain(plain))
+
+
+def _agreed(manifest: Manifest, name: str, reducer: Any) -> Any:
+    """The reducer, if it is a plain function or the very cell that the manifest describes."""
+    if not isinstance(reducer, Cell):
+        return reducer
+    own, path = define(reducer), f"$.cells[{name!r}]"
+    if reducer.name != name:
+        raise BadManifest("code-mismatch", f"{path}.impl", f"this is the cell {reducer.name} in the code")
+    if own.cell_hash(name) == manifest.cell_hash(name):
+        return reducer
+    described = Manifest(
+        {each: schema for each, schema in manifest.schemas.items() if each in own.schemas},
+        {each: effect for each, effect in manifest.effects.items() if each in own.effects},
+        {name: manifest.cells[name]},
+    )
+    found = changes(described, msgspec.structs.replace(own, routing=()))
+    words = [f"{each.path} is {each.before!r:.80} here and {each.after!r:.80} in the code" for each in found]
+    raise BadManifest("code-mismatch", path, "; ".join(words[:3]) + ("; and more" if words[3:] else ""))
 
 
 def _data(manifest: Manifest, schema: Schema) -> Data:

@@ -48,7 +48,8 @@ def _check_cell(manifest: Manifest, cell: CellDef, path: str) -> None:
         text = f"a key is int, nat, text, uuid or hash, found {label(cell.key)}"
         raise BadManifest("key-type", f"{path}.key", text)
     module, colon, function = cell.impl.partition(":")
-    if not colon or not all(part.isidentifier() for part in [*module.split("."), *function.split(".")]):
+    parts = [*module.split("."), *function.split(".")]
+    if not colon or not all(part.isidentifier() or part == "<locals>" for part in parts):  # tests define cells in tests
         text = f"the only runtime is Python: module:function, found {cell.impl!r}"
         raise BadManifest("unsupported-runtime", f"{path}.impl", text)
 

@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 
 from perdure.codec.record import shape_of
+from perdure.codec.schema import parse_name
 from perdure.errors import BadDefinition
 from perdure.kernel.batch import Publication
 from perdure.ports.executor import Work
 
 from .author import Effect, effect_name, receipt_shape
+from .bind import Data
+from .manifest import Manifest
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -32,12 +35,26 @@ class Call(msgspec.Struct, frozen=True):
 class EffectHandler:
     """See `effect_handler`. Called, it is the plain function."""
 
-    def __init__(self, effect: type[Effect], function: Callable[..., Any]) -> None:
-        self.effect = effect_name(effect)
+    def __init__(self, effect: type[Effect] | str, function: Callable[..., Any]) -> None:
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
-        self._params = shape_of(effect)
-        self._receipt = receipt_shape(effect)
+        self._params: Any = None  # until it is bound: an effect without a class is known by its name alone
+        self._receipt: Any = None
+        if isinstance(effect, str):
+            self.effect = str(parse_name(effect))
+        else:
+            self.effect = effect_name(effect)
+            self._params, self._receipt = shape_of(effect), receipt_shape(effect)
+
+    def bound(self, manifest: Manifest) -> EffectHandler:
+        """With the schemas of the manifest, if it has none of its own."""
+        definition = manifest.known_effects.get(self.effect)
+        if self._params is not None or definition is None:
+            return self
+        made = EffectHandler(self.effect, self.function)
+        made._params = Data(definition.params, manifest.known_schemas)
+        made._receipt = Data(definition.receipt, manifest.known_schemas)
+        return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -64,12 +81,14 @@ class EffectHandler:
         return self._receipt.plain(self.function(params, call))
 
 
-def effect_handler(effect: type[Effect]) -> Callable[[Callable[..., Any]], EffectHandler]:
+def effect_handler(effect: type[Effect] | str) -> Callable[[Callable[..., Any]], EffectHandler]:
     """Make a function `(params, call)` the one that performs an effect. A plain `def` runs in a thread.
 
-    Give it to the engine: `perdure.open(url, workflows=[...], handlers=[charge])`.
+    An effect that has no class, because it stands in a manifest file only, is given by its name: `params` and what is
+    returned are plain data then. Give it to the engine: `perdure.open(url, workflows=[...], handlers=[charge])`.
     """
-    effect_name(effect)
+    if not isinstance(effect, str):
+        effect_name(effect)
 
     def define(function: Callable[..., Any]) -> EffectHandler:
         if len(inspect.signature(function).parameters) != 2:

@@ -21,6 +21,8 @@ from hashlib import sha256
 from itertools import groupby, islice
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 from perdure.codec import decode, encode
 from perdure.errors import Corrupt, PerdureError
 
@@ -94,7 +96,7 @@ class CellIndex:
         self._blobs = blobs
         self.root = EMPTY if root is None else root
 
-    def __len__(self) -> int:
+    def count(self) -> int:
         return _count(self._node(self.root))
 
     def get(self, key: bytes) -> Entry | None:
@@ -320,10 +322,11 @@ def _parse(digest: bytes, body: bytes) -> _Node:
     try:
         match decode(body):
             case {"leaf": rows}:
-                return _Leaf([_Item(_path(row[0]), row[0], Entry(*row[1:])) for row in rows])
-            case {"branch": rows} if len(rows) == FAN_OUT:
-                return _Branch([None if row is None else _Child(*row) for row in rows])
-    except (PerdureError, TypeError, ValueError):
+                found = msgspec.convert(rows, list[tuple[bytes, bytes, int, int]])
+                return _Leaf([_Item(_path(key), key, Entry(state, size, at)) for key, state, size, at in found])
+            case {"branch": [*rows]} if len(rows) == FAN_OUT:
+                return _Branch(msgspec.convert(rows, list[_Child | None]))
+    except (PerdureError, msgspec.ValidationError):
         pass
     raise Corrupt(f"{_name(digest)} is not a node of an index")
 

@@ -23,7 +23,7 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.status import Status
 
 from . import effects as system
-from .author import CellContext, Next, ReceiptOf, Rejected, Request, named
+from .author import CellContext, Datum, Next, ReceiptOf, Rejected, Request, named
 from .manifest import DELIVERIES
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Asked(msgspec.Struct, array_like=True):
     entry: int
     params: bytes
     issuer: str = ""
+    correlation: str = ""
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
@@ -127,15 +128,18 @@ class CellMachine:
 
     def _hear(self, message: Message, moment: Moment) -> Decision:
         event = self._definition.event(message.name, decode(message.body))
-        return self._reduce(event, message.body, moment, message.correlation)
+        return self.reduce(event, message.body, moment, message.correlation)
 
     def _answered(self, intent: bytes, receipt: Receipt, moment: Moment) -> Decision:
         asked = self._open.pop(intent)
         effect = self._definition.effects[asked.effect]
+        payload = receipt.value or NOTHING
+        if asked.effect == system.CHILD:  # the kernel's answer is the result itself
+            payload = encode({"result": payload})
         value = None
         if receipt.status == "ok":
             try:
-                value = effect.receipt.build(effect.receipt.decode(receipt.value or NOTHING))
+                value = effect.receipt.build(effect.receipt.decode(payload))
             except PerdureError as error:
                 return self._rejected(intent, asked, receipt, error, moment)
         answer: ReceiptOf[Any] = ReceiptOf(
@@ -150,7 +154,7 @@ class CellMachine:
             cell=self._definition.cell.name,
             key=self._key,
         )
-        return self._reduce(answer, receipt.value or NOTHING, moment, "")
+        return self.reduce(answer, payload, moment, asked.correlation)
 
     def _rejected(self, intent: bytes, asked: Asked, receipt: Receipt, error: PerdureError, moment: Moment) -> Decision:
         """The payload is no receipt of this effect. The intent is settled all the same: nobody will answer it again."""
@@ -166,11 +170,12 @@ class CellMachine:
             payload_hash=digest(payload),
             payload_size=len(payload),
         )
-        return self._reduce(rejected, payload, moment, "")
+        return self.reduce(rejected, payload, moment, asked.correlation)
 
     # ---- what is decided -----------------------------------------------------------------------------------------
 
-    def _reduce(self, event: Any, body: bytes, moment: Moment, correlation: str) -> Decision:
+    def reduce(self, event: Any, body: bytes, moment: Moment, correlation: str) -> Decision:
+        """What the reducer makes of an event that it takes. `body`: the bytes by which the event is known."""
         definition = self._definition
         state = definition.state.build(decode(self._state)) if self._state else None
         context = CellContext(
@@ -194,7 +199,7 @@ class CellMachine:
         """All of what the reducer returned, or nothing: whatever is wrong with a part of it raises."""
         definition = self._definition
         facts = tuple([self._fact(event, correlation) for event in given.events])
-        emission = Emission(self, moment)
+        emission = Emission(self, moment, correlation)
         for effect in given.effects:
             emission.add(effect)
         publish = emission.publish
@@ -227,8 +232,9 @@ class CellMachine:
 class Emission:
     """The effects of one decision, on their way to the kernel."""
 
-    def __init__(self, machine: CellMachine, moment: Moment) -> None:
+    def __init__(self, machine: CellMachine, moment: Moment, correlation: str) -> None:
         self._machine = machine
+        self._correlation = correlation
         self._definition = machine._definition
         self._moment = moment
         self._index = 0
@@ -236,15 +242,16 @@ class Emission:
         self.asked: dict[bytes, Asked] = {}
         self.publish: tuple[tuple[str, bytes], ...] = ()
 
-    def add(self, given: Any) -> None:
-        request = given if isinstance(given, Request) else Request(given)
+    def add(self, wanted: Any) -> None:
+        request = wanted if isinstance(wanted, Request) else Request(wanted)
         name = named(request.effect)
         effect = self._definition.effects.get(name)
         if effect is None:
             declared = ", ".join(sorted(self._definition.effects)) or "none"
             text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}"
             raise BadDecision(self._definition.cell.name, f"{text}; name it in effects=[...]")
-        plain = effect.params.plain(request.effect)
+        asked = request.effect
+        plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
         self._index += 1
         if name == system.PUBLISH:
             self.publish = (*self.publish, (plain["name"], plain["value"]))
@@ -253,7 +260,7 @@ class Emission:
         id = self._id(name, effect, params, request.key)
         location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
         self.open = (*self.open, self._effect(location, effect, plain, request))
-        self.asked[id] = Asked(name, self._moment.number, params, request.issuer)
+        self.asked[id] = Asked(name, self._moment.number, params, request.issuer, self._correlation)
 
     def _id(self, name: str, effect: BoundEffect, params: bytes, key: str) -> bytes:
         definition = self._definition

@@ -136,7 +136,9 @@ class WorldMachine:
             body = decode(message.body)
             publish, answer = self._ruled(message.name.removeprefix(RULES), body if isinstance(body, dict) else {})
         except Refusal as refusal:
-            return Decision(respond=((message.id, encode({"refused": refusal.code, "text": refusal.text})),))
+            return _refused(message, refusal.code, refusal.text)
+        except Exception:  # not worth more words, but all other events wait behind this one: it must not be stuck
+            return _refused(message, "bad-rule", f"{message.name} makes no sense with what it was sent with")
         publish = (*publish, (PROPOSALS, encode(self._told())))
         return Decision(publish=publish, respond=((message.id, encode(answer)),))
 
@@ -208,6 +210,10 @@ class WorldMachine:
 
     def _told(self) -> list[dict[str, Any]]:
         return [_told(proposal) for proposal in self._governance.proposals.values()]
+
+
+def _refused(message: Message, code: str, text: str) -> Decision:
+    return Decision(respond=((message.id, encode({"refused": code, "text": text})),))
 
 
 def _told(proposal: Proposal) -> dict[str, Any]:

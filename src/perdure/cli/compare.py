@@ -98,6 +98,8 @@ class Story:
 
     def _happened(self, number: int, event: Event) -> None:
         match event:
+            case Started(first=Message(name=name, body=body)):
+                self._add("message", name, Fact(number, value=body))
             case Started(input=given):
                 self._add("input", "", Fact(number, value=given))
             case Received(intent=id, receipt=receipt):
@@ -137,6 +139,8 @@ class Story:
             self._add(kind, location, Fact(number, version))
         for name, value in decision.publish:
             self._add("published", name, Fact(number, value=value))
+        for fact in decision.announce:
+            self._add("announced", fact.name, Fact(number, value=fact.body))
         for send in decision.send:
             self._add("send", send.name, Fact(number, value=send.body))
         for _, value in decision.respond:

@@ -77,7 +77,7 @@ def command(name: str, *, db: Database = "required") -> Callable[[Callable[..., 
         own = getattr(function, "__click_params__", [])[::-1]
         text = [VERBS[name].help, *filter(None, [inspect.getdoc(function)])]
         return click.Command(
-            name,
+            name.rpartition(" ")[2],
             params=[*own, *_shared(db)],
             help="\n\n".join(text),
             epilog=f"Example:\n\n\b\n  {VERBS[name].example}",

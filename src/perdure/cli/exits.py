@@ -25,7 +25,8 @@ MEANING: Final = {
     "diff: there are differences",
     Exit.USAGE: "wrong usage or bad input",
     Exit.NOT_FOUND: "no such instance, workflow or location",
-    Exit.CONFLICT: "conflict: key in use, instance ended, not stuck, still running, another engine runs",
+    Exit.CONFLICT: "conflict: key in use, instance ended, not stuck, still running, another engine runs, a rule of the "
+    "world",
     Exit.TIMEOUT: "the time was up; the instance goes on",
     Exit.DATABASE: "the database cannot be opened, or failed",
     Exit.INTERRUPTED: "interrupted",
@@ -39,6 +40,8 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.KeyInUse, Exit.CONFLICT),
     (errors.InstanceEnded, Exit.CONFLICT),
     (errors.NotStuck, Exit.CONFLICT),
+    (errors.RuleRefused, Exit.CONFLICT),
+    (errors.StalePatch, Exit.CONFLICT),
     (errors.StillRunning, Exit.CONFLICT),
     (errors.EngineRunning, Exit.CONFLICT),
     (errors.ResultTimeout, Exit.TIMEOUT),

@@ -56,9 +56,9 @@ def _usable(text: str) -> bool:
 
 
 def _names(text: str) -> list[Address]:
-    """Every reading as workflow/key: both may contain slashes."""
-    cuts = [n for n, letter in enumerate(text) if letter == "/" and 0 < n < len(text) - 1]
-    return [Address(text[:n], text[n + 1 :]) for n in cuts]
+    """Every reading as workflow/key: both may contain slashes. A cell without keys may be named alone."""
+    cuts = [n for n, letter in enumerate(text) if letter == "/" and n > 0]
+    return [*(Address(text[:n], text[n + 1 :]) for n in cuts), Address(text, "")]
 
 
 async def _unknown(queries: Queries, text: str) -> str:

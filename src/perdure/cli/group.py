@@ -11,7 +11,7 @@ import click
 from perdure.errors import PerdureError
 
 from .exits import MEANING, Exit, Stopped, exit_of
-from .verbs import VERBS
+from .verbs import GROUPS, VERBS
 
 JSON = "perdure.json"
 DEBUG = "perdure.debug"
@@ -21,13 +21,12 @@ class Verbs(click.Group):
     """The commands are known by name only until one of them is used, so that help is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(dict.fromkeys(name.partition(" ")[0] for name in VERBS))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        found: click.Command = import_module(f".commands.{cmd_name}", __package__).command
-        return found
+        if cmd_name in GROUPS:
+            return Group(cmd_name)
+        return _command(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -66,6 +65,31 @@ class Verbs(click.Group):
             raise _told(ctx, Stopped(_text(error), exit_of(error), kind=type(error).__name__)) from error
         except (KeyboardInterrupt, click.Abort) as error:
             raise _told(ctx, Stopped("interrupted", Exit.INTERRUPTED, kind="Interrupted")) from error
+
+
+class Group(click.Group):
+    """The verbs of two words that begin with the same one."""
+
+    def __init__(self, name: str) -> None:
+        help_names = {"help_option_names": ["-h", "--help"]}
+        super().__init__(name, help=GROUPS[name], context_settings=help_names, no_args_is_help=True)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name.partition(" ")[2] for name in VERBS if name.startswith(f"{self.name} ")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _command(f"{self.name} {cmd_name}")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, VERBS[f"{self.name} {name}"].help) for name in self.list_commands(ctx)])
+
+
+def _command(name: str) -> click.Command | None:
+    if name not in VERBS:
+        return None
+    found: click.Command = import_module(f".commands.{name.replace(' ', '.')}", __package__).command
+    return found
 
 
 def _told(ctx: click.Context, stopped: Stopped) -> Stopped:

@@ -19,11 +19,13 @@ def load(target: str) -> tuple[Any, list[Any]]:
     module_name, found, name = target.partition(":")
     if not (module_name and found and name):
         raise Stopped(f"{target!r} names no flow; write MODULE:FLOW, for example shop:order")
-    module = _module(module_name)
+    module = module_of(module_name)
     workflows = _workflows(module)
     flow = _attribute(module, name, workflows)
     if not _is_workflow(flow):
-        advice = "" if type(flow).__name__ == "StepFunction" else "; put @perdure.flow above it"
+        advice = {"StepFunction": "", "Cell": "; the first event that is routed to it makes it: perdure.open(...)"}.get(
+            type(flow).__name__, "; put @perdure.flow above it"
+        )
         raise Stopped(f"{target} is {_kind(flow)}, not a flow{advice}{_choice(module, workflows)}")
     return flow, list({id(each): each for each in (flow, *workflows.values())}.values())
 
@@ -34,13 +36,18 @@ def load_all(target: str) -> list[Any]:
         return [load(target)[0]]
     if not target:
         raise Stopped("'' names no module; write MODULE or MODULE:FLOW, for example shop or shop:order")
-    workflows = list({id(each): each for each in _workflows(_module(target)).values()}.values())
+    workflows = flows_of(target)
     if not workflows:
         raise Stopped(f"{target} has no flows; put @perdure.flow above an async def")
     return workflows
 
 
-def _module(name: str) -> ModuleType:
+def flows_of(module: str) -> list[Any]:
+    """Every workflow of a module, cells left out: they are defined together."""
+    return list({id(each): each for each in _workflows(module_of(module)).values()}.values())
+
+
+def module_of(name: str) -> ModuleType:
     directory = os.getcwd()
     if name.endswith(".py"):
         directory, file = os.path.split(os.path.abspath(name))
@@ -120,6 +127,7 @@ def _kind(value: Any) -> str:
     return {
         "function": "a plain function",
         "StepFunction": "a step",
+        "Cell": "a cell",
         "module": "a module",
         "type": "a class",
     }.get(kind, f"a value of type {kind}")

@@ -10,7 +10,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.instance import Instance
 from perdure.kernel.receipt import Failure
 from perdure.ports.store import Queries
-from perdure.runtime.history import Line, Reader, Summary, Waiting, summary
+from perdure.runtime.history import Line, Reader, Summary, Waiting, summary, value_of
 
 
 class Look:
@@ -34,8 +34,12 @@ class Look:
         return str(self.state.address)
 
     @property
+    def is_cell(self) -> bool:
+        return self.lines[0].event == "made"
+
+    @property
     def published(self) -> dict[str, Any]:
-        return {name: decode(value) for name, value in self.state.published.items()}
+        return {name: value_of(value) for name, value in self.state.published.items()}
 
     @property
     def result(self) -> Any:
@@ -122,6 +126,7 @@ def line_document(line: Line, values: bool) -> dict[str, Any]:
         "value": line.value,
         "error": error_document(line.error),
         "opened": line.opened,
+        "announced": line.announced,
         "outcome": line.outcome,
     }
     if not values:

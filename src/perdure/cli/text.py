@@ -122,7 +122,7 @@ def told(line: Line, width: int | None = 60, values: bool = True) -> str:
         words.append(short(line.value, width))
     if line.error is not None and line.event == "receipt" and line.status != "ok":
         words.append(first_line(str(line.error)))
-    led_to = [*line.opened]
+    led_to = [*line.opened, *(f"announced {name}" for name in line.announced)]
     if line.outcome:
         error = "" if line.error is None or line.outcome == "completed" else first_line(str(line.error))
         reason = f": {error}" if error and error not in words and line.event != "cancel" else ""

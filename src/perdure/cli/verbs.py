@@ -1,4 +1,7 @@
-"""The verbs, in one table: what people can ask of perdure. Help needs nothing but this."""
+"""The verbs, in one table: what people can ask of perdure. Help needs nothing but this.
+
+A verb of two words belongs to a group: `perdure cells ls` is the module `commands/cells/ls.py`.
+"""
 
 from typing import Final, NamedTuple
 
@@ -10,6 +13,12 @@ class Verb(NamedTuple):
     help: str
     example: str
 
+
+GROUPS: Final = {
+    "cells": "Cells: what there is, what state they have, and what events led to.",
+    "journal": "The journal: the one total order of all that happened.",
+    "manifest": "Manifests: the definitions that a world of cells runs.",
+}
 
 VERBS: Final = {
     verb.name: verb
@@ -68,6 +77,33 @@ VERBS: Final = {
             "perdure debug order/o-17 --against shop --at 2 --db shop.db",
         ),
         Verb("diff", "Compare the histories of two instances.", "perdure diff order/o-17 order/o-18 --db shop.db"),
+        Verb("cells ls", "List cells, newest first.", "perdure cells ls com.acme/order --db shop.db"),
+        Verb("cells show", "Show the state of a cell.", "perdure cells show com.acme/order o-17 --at 120 --db shop.db"),
+        Verb(
+            "cells tail", "Tell the last entries of a cell.", "perdure cells tail com.acme/order o-17 -f --db shop.db"
+        ),
+        Verb("cells trace", "Tell what an event led to.", "perdure cells trace request-4711 --db shop.db"),
+        Verb(
+            "cells send",
+            "Send a domain event to the cells that take it.",
+            """perdure cells send com.acme/OrderCreated@1 '{"order_id": "o-17", "cents": 4200}' --db shop.db""",
+        ),
+        Verb("journal head", "Tell where the journal ends.", "perdure journal head --db shop.db"),
+        Verb("journal tail", "Tell the last entries of the journal.", "perdure journal tail -n 20 --db shop.db"),
+        Verb("manifest build", "Write the manifest of a module's cells.", "perdure manifest build shop -o shop.yaml"),
+        Verb("manifest check", "Check a manifest, and its code.", "perdure manifest check shop.yaml"),
+        Verb("manifest diff", "Compare two manifests.", "perdure manifest diff shop.db shop.yaml"),
+        Verb("manifest propose", "Propose another manifest.", "perdure manifest propose shop --db shop.db"),
+        Verb("manifest proposals", "List proposals.", "perdure manifest proposals --db shop.db"),
+        Verb(
+            "manifest shadow",
+            "Try a manifest on a copy of the live world.",
+            "perdure manifest shadow 1 --against shop --mode migrate --db shop.db",
+        ),
+        Verb("manifest approve", "Approve a proposal.", "perdure manifest approve 1 --db shop.db"),
+        Verb("manifest reject", "Reject a proposal.", 'perdure manifest reject 1 --reason "not now" --db shop.db'),
+        Verb("manifest apply", "Put a manifest into force.", "perdure manifest apply 1 --mode migrate --db shop.db"),
+        Verb("manifest migrate", "Let all cells go over.", "perdure manifest migrate --db shop.db"),
         Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
     )
 }

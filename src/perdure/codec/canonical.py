@@ -96,10 +96,10 @@ class Form:
         Raises `NotCanonical` for bytes that are not the encoding of any value, and `SchemaMismatch` for those of
         another type, or of another spelling than the only one that this schema has for the value.
         """
-        found = decode_strict(data)
-        plain = self.judge(found)
+        value = decode_strict(data)
+        plain = self.judge(value)
         if encode(plain) != data:
-            path = _difference(found, plain, "$")
+            path = _difference(value, plain, "$")
             hint = "encode it again by its schema"
             raise SchemaMismatch(path, "the canonical form", "another spelling of the value", hint, self.name)
         return plain

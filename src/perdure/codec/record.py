@@ -169,23 +169,21 @@ def _own_hints(kind: type, place: _Place, namespace: Mapping[str, Any]) -> dict[
         single = type(kind.__name__, (), {"__annotations__": {field: annotation}})
         try:
             known = {**place.locals, **namespace}
-            hint = typing.get_type_hints(single, place.globals, known, include_extras=True)[field]
+            hints[field] = typing.get_type_hints(single, place.globals, known, include_extras=True)[field]
         except Exception as error:
             path, found = f"{kind.__name__}.{field}", f"{annotation!r}, which cannot be resolved: {error}"
             raise BadDefinition(path, "a type", found, "define it before this class", place.where) from None
-        if typing.get_origin(hint) is not ClassVar and hint is not ClassVar:
-            hints[field] = hint
     return hints
 
 
 def _record_view(kind: Any, where: str) -> _View:
     fields: dict[str, _View] = {}
     refs: dict[str, Schema] = {}
-    for field, hint in kind.__perdure_hints__.items():
+    for field in kind.__struct_fields__:  # in the order of the constructor
         path = f"{kind.__name__}.{field}"
         try:
             schemas.field_name(field, path)
-            fields[field] = _view(hint)
+            fields[field] = _view(kind.__perdure_hints__[field])
             _merge(refs, fields[field].refs)
         except BadDefinition as error:
             raise _placed(error, path, where) from None

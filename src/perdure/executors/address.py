@@ -6,7 +6,7 @@ to a name: what a name server answers a moment later has no part in it. One refu
 that the outcome does not hang on which one was tried first.
 
 The table follows IANA's registries of special-purpose addresses. `ipaddress` knows them too, but differently in each
-release of Python; it is asked last, for what the table does not know.
+release of Python, and by no names.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ RULES: Final = (
     ("reserved", "3fff::/20"),  # documentation
     ("reserved", "5f00::/16"),  # segment routing
 )
-"""The first that fits gives the name; an address that none fits is public."""
+"""The first that fits gives the name. An address that none fits is public, if it is of a space that is given out."""
+
+GIVEN_OUT: Final = IPv6Network("2000::/3")
+"""All of IPv6 that anybody has an address of."""
 
 NAT64: Final = IPv6Network("64:ff9b::/96")
 """IPv4 as networks without it see it. In daily use, so it is judged by the IPv4 address in it."""
@@ -107,7 +110,7 @@ def rule_of(address: Address) -> str | None:
     for rule, network in _RULES:
         if judged in network:
             return rule
-    return None if judged.is_global else "reserved"
+    return "reserved" if isinstance(judged, IPv6Address) and judged not in GIVEN_OUT else None
 
 
 def canonical_host(host: str) -> str:

@@ -18,7 +18,6 @@ import asyncio
 import re
 import ssl
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
@@ -319,10 +318,8 @@ async def _talk(
     call: _Call, way: _Way, max_body: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> Response:
     protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_MAX)
-    writer.write(_written(protocol, call))
+    writer.write(_written(protocol, call))  # and not waited for: some answer before they have heard all of it
     way.progress.sent = True
-    with suppress(ConnectionError):  # it may have answered before it stopped to listen: that answer is read below
-        await writer.drain()
     head: h11.Response | None = None
     body = bytearray()
     while True:

@@ -7,6 +7,7 @@ the same state is tested after every entry of every simulated world. Nothing her
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -18,8 +19,14 @@ from .events import CancelAsked, Message, Migrated, Parked, Received, Redelivere
 from .instance import Instance, Intent
 from .status import Status, change
 
-SEEN_MAX: Final = 4096
-"""How many message ids an instance remembers; the oldest are forgotten first."""
+SEEN_MIN: Final = 4096
+SEEN_MAX: Final = 4608
+"""How many message ids an instance remembers: never fewer than the last so many. Above the maximum the oldest are
+forgotten together, because to find the oldest of a dict costs as much as were deleted before it."""
+
+SEEN_MIN_CELL: Final = 256
+SEEN_MAX_CELL: Final = 320
+"""The same for an instance that was made by a message: there are many of those, and each has messages of its own."""
 
 
 class Changed(msgspec.Struct, eq=False, gc=False):
@@ -132,8 +139,11 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
 def _seen(instance: Instance, message: str) -> None:
     if message:
         instance.seen[message] = None
-        if len(instance.seen) > SEEN_MAX:
-            del instance.seen[next(iter(instance.seen))]
+        if len(instance.seen) > SEEN_MAX_CELL:
+            least, most = (SEEN_MIN_CELL, SEEN_MAX_CELL) if instance.made else (SEEN_MIN, SEEN_MAX)
+            if len(instance.seen) > most:
+                for old in list(islice(instance.seen, len(instance.seen) - least)):
+                    del instance.seen[old]
 
 
 def _is_fork(instance: Instance, entry: Entry) -> bool:
@@ -157,6 +167,7 @@ def _started(instance: Instance, entry: Entry, event: Started) -> None:
     instance.parent = event.parent
     instance.tags = event.tags
     if event.first is not None:
+        instance.made = True
         _seen(instance, event.first.id)
 
 

@@ -51,6 +51,7 @@ class Instance:
         "input_hash",
         "kept",
         "machine",
+        "made",
         "mailbox",
         "open",
         "outcome",
@@ -99,6 +100,7 @@ class Instance:
         self.stuck: Stuck | None = None
         self.kept: Event | None = None  # the event that a retry delivers again
         self.outcome: Outcome | None = None
+        self.made = False  # by a message
         self.rewound = 0  # the entry that rewound it last: the ids of all that was opened since are its own
         # not state
         self._identity: Identity | None = None
@@ -158,5 +160,6 @@ class Instance:
             "stuck": self.stuck,
             "kept": self.kept,
             "outcome": self.outcome,
+            "made": self.made,
             "rewound": self.rewound,
         }

@@ -610,7 +610,7 @@ class Kernel:
         if before is Status.STUCK and instance.status is not Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
-        if instance.tail_size > snapshot.SIZE_MIN:
+        if instance.tail_size > snapshot.SIZE_MIN or instance.made:
             self._maybe_snapshot(instance, batch)
         ticket = taken.offer.ticket
         if type(ticket) is bytes:

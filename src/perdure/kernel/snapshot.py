@@ -20,6 +20,9 @@ from .status import Status
 SIZE_MIN: Final = 32 * 1024
 """A tail shorter than this is read faster than a snapshot is worth."""
 
+SOONER: Final = 8
+"""An instance that was made by a message has a small state and is often asleep: its tail is so many times shorter."""
+
 
 class _State(msgspec.Struct, array_like=True):
     machine: bytes
@@ -40,9 +43,13 @@ class _State(msgspec.Struct, array_like=True):
     published: dict[str, bytes]
     cancelled: bool
     rewound: int = 0
+<<<<<<< HEAD
     stuck: Stuck | None = None
     kept: Event | None = None
     outcome: Outcome | None = None
+=======
+    made: bool = False
+>>>>>>> 9102eb201b878a22b0c2e85f9edc67879a46d13c
 
 
 _decoder = msgspec.msgpack.Decoder(_State)
@@ -50,7 +57,8 @@ _decoder = msgspec.msgpack.Decoder(_State)
 
 def due(instance: Instance) -> bool:
     """The tail has outgrown the last snapshot: doubling keeps the cost per entry constant on average."""
-    return instance.tail_size > SIZE_MIN and instance.tail_size > instance.snapshot_size
+    enough = SIZE_MIN // SOONER if instance.made else SIZE_MIN
+    return instance.tail_size > enough and instance.tail_size > instance.snapshot_size
 
 
 def take(instance: Instance) -> SnapshotRow | None:
@@ -70,6 +78,7 @@ def write(instance: Instance, machine: bytes) -> bytes:
     effects = tuple(intent.effect for intent in instance.open.values())
     packed, fresh = pack(effects, instance.patterns)
     assert not fresh, "an open effect whose pattern was never recorded"
+<<<<<<< HEAD
     state = _State(
         machine,
         instance.address.workflow,
@@ -95,6 +104,35 @@ def write(instance: Instance, machine: bytes) -> bytes:
         instance.stuck,
         instance.kept,
         instance.outcome,
+=======
+    body = seal(
+        msgspec.msgpack.encode(
+            _State(
+                data,
+                instance.address.workflow,
+                instance.address.key,
+                instance.generation,
+                instance.definition,
+                instance.status,
+                instance.version,
+                instance.seed,
+                instance.input_hash,
+                instance.started_at,
+                instance.parent,
+                instance.tags,
+                instance.patterns.texts(),
+                [
+                    (intent.id, effect, intent.delivery, intent.strikes, intent.counted, intent.held)
+                    for intent, effect in zip(instance.open.values(), packed, strict=True)
+                ],
+                list(instance.seen),
+                instance.published,
+                instance.cancelled,
+                instance.rewound,
+                instance.made,
+            )
+        )
+>>>>>>> 9102eb201b878a22b0c2e85f9edc67879a46d13c
     )
     return seal(msgspec.msgpack.encode(state))
 
@@ -123,7 +161,11 @@ def restore(row: SnapshotRow) -> Instance:
     instance.published = state.published
     instance.cancelled = state.cancelled
     instance.rewound = state.rewound
+<<<<<<< HEAD
     instance.stuck, instance.kept, instance.outcome = state.stuck, state.kept, state.outcome
+=======
+    instance.made = state.made
+>>>>>>> 9102eb201b878a22b0c2e85f9edc67879a46d13c
     instance.snapshot_at = state.machine
     instance.snapshot_size = len(row.body)
     return instance

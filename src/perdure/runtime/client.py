@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import (
@@ -48,11 +48,13 @@ from perdure.kernel.events import (
 )
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import is_sleep
+from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.mailbox import Refused
-from perdure.kernel.manifest import DEFINITIONS, WORLD
+from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
 from perdure.kernel.past import Behind, Point, still_running
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.kernel.rows import response_name
+from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rows import Record, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
@@ -65,6 +67,8 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 AFTER_THE_END = '; start another instance, or this key again with reuse="always"'
 NEAR_MAX = 3  # so many locations are proposed
+MADE_BY_EVENTS = "the first event that is routed to it makes it: client.send(event), or `perdure cells send`"
+NEVER_BACK = "its state is what its events made of it; it does not go back"
 TEXT_MAX = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
 
 Reuse = Literal["failed", "always"]
@@ -86,6 +90,23 @@ class Startable(Protocol[R_co]):
     def decode_result(self, value: bytes) -> R_co: ...
 
 
+@runtime_checkable
+class Keyed(Protocol):
+    """A cell: its instances are made by events that are routed to them. `workflow` names what the kernel runs."""
+
+    @property
+    def workflow(self) -> str: ...
+
+    def definition(self) -> Any: ...
+
+
+@runtime_checkable
+class Stateful(Workflow, Protocol):
+    """A workflow whose state is a value, which callers may read."""
+
+    def read_state(self, machine: Machine) -> Any: ...
+
+
 class Door(Protocol):
     """How events get to an engine and outcomes come back. Refusals are raised as typed errors."""
 
@@ -101,6 +122,10 @@ class Door(Protocol):
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome: ...
 
+    async def reached(self, seq: int) -> None:
+        """Wait until the journal has this entry."""
+        ...
+
     def changes(self, instance: int) -> AsyncGenerator[None, None]:
         """Yields at once, and again whenever the instance may have published something or ended."""
         ...
@@ -112,6 +137,10 @@ class Door(Protocol):
 
     def progress(self, instance: int) -> list[Frame]:
         """The newest progress of each running step; nothing where frames are not seen."""
+        ...
+
+    def in_force(self) -> str:
+        """The hash of the manifest in force, where that is known without asking the database; else empty."""
         ...
 
     def entropy(self) -> bytes: ...
@@ -197,6 +226,7 @@ class Client:
         `ls --parent`: the parent neither waits nor cancels.
         """
         found = self._known(workflow) or await self._find(workflow)
+        await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
         due = _due(at, delay) if at is not None or delay is not None else 0
         if parent is not None and not isinstance(parent, Handle):
             raise CallerError(f"parent={parent!r}: a parent is given by its handle")
@@ -217,6 +247,7 @@ class Client:
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
+        await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
         due = _due(at, delay) if at is not None or delay is not None else 0
         version = "" if isinstance(workflow, str) else workflow.version
         return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None)
@@ -245,20 +276,78 @@ class Client:
     def handle(self, workflow: Startable[R], key: str) -> Handle[R]: ...
 
     @overload
-    def handle(self, workflow: str, key: str) -> Handle[Any]: ...
+    def handle(self, workflow: Keyed | str, key: str) -> Handle[Any]: ...
 
-    def handle(self, workflow: Startable[Any] | str, key: str) -> Handle[Any]:
-        """The handle of an instance that was started before, by anybody."""
+    def handle(self, workflow: Startable[Any] | Keyed | str, key: str) -> Handle[Any]:
+        """The handle of an instance that was started before, by anybody. A cell without keys has the key ""."""
+        if isinstance(workflow, Keyed):
+            workflow = workflow.workflow
         found = self._known(workflow) or (Named(workflow) if isinstance(workflow, str) else workflow)
         name = _checked_text(found.name, "the name of a workflow")
         if not isinstance(key, str):
             raise CallerError(f"a handle needs the key of an instance, found {key!r}")
-        return Handle(self._door, Address(name, _checked_key(key)), found, None, self._workflows)
+        if key or "/" not in name:  # the only cell of a definition without keys has the empty one
+            key = _checked_key(key)
+        return Handle(self._door, Address(name, key), found, None, self._workflows)
+
+    async def state(
+        self, cell: Keyed | str, key: str = "", *, at: int | None = None, at_least: int | None = None
+    ) -> Any:
+        """The state of a cell, as the object that its reducer takes; None: there is no such cell.
+
+        It is that of now, or as of an entry of the journal (`at`). `at_least` waits until the journal has that entry.
+        The code of the cell is needed: `perdure.connect(url, workflows=[...])`.
+        """
+        if not isinstance(cell, Keyed | str):
+            raise CallerError(f"{cell!r} is not a cell; did you forget @perdure.cell?")
+        name = _checked_text(cell if isinstance(cell, str) else cell.workflow, "the name of a cell")
+        address = Address(name, key and _checked_key(key))
+        if at_least is not None:
+            await self._door.reached(_checked_entry(at_least, "at_least"))
+        if at is None:
+            return await self._state(await self._door.queries.record(address))
+        height = await self._door.queries.height()
+        if _checked_entry(at, "at") > height:
+            raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")
+        return await self._state(await self._record_at(address, at))
+
+    async def _record_at(self, address: Address, at: int) -> Record | None:
+        """What was known of an instance when the journal ended with an entry: of the generation that there was."""
+        before = at + 1  # the id of an instance is that of its first entry
+        heads = await self._door.queries.heads(Filter(address.workflow, key=address.key, before=before, limit=1))
+        if not heads:
+            return None
+        record = await self._door.queries.record(heads[0].id)
+        if record is None or record.snapshot is None or record.snapshot.seq > at:
+            record = Record(heads[0], None, tuple(await self._door.queries.history(heads[0].id)))
+        return Record(heads[0], record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
+
+    async def _state(self, record: Record | None) -> Any:
+        if record is None or (not record.rows and record.snapshot is None):
+            return None
+        head = record.head
+        instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
+        if instance.ended:
+            return None
+        workflow = self._workflows.exactly(head.workflow, instance.definition)
+        if workflow is None:
+            known = ", ".join(self._workflows.versions(head.workflow)) or "none"
+            raise UnknownVersion(
+                f"the state of {instance.address} can be read with its code, version {instance.definition}; "
+                f"here is {known}: register it, workflows=[...]"
+            )
+        if not isinstance(workflow, Stateful):
+            raise CallerError(f"{instance.address} is not a cell: it has a history, and no state to read")
+        machine = rebuild(instance, workflow)
+        try:
+            return workflow.read_state(machine)
+        finally:
+            machine.dispose()
 
     async def instances(
         self,
         *,
-        workflow: Startable[Any] | str = "",
+        workflow: Startable[Any] | Keyed | str = "",
         status: str = "",
         tags: Mapping[str, str] | None = None,
         parent: int = 0,
@@ -270,6 +359,8 @@ class Client:
 
         `before` is the id of the last one of the page before.
         """
+        if isinstance(workflow, Keyed):
+            workflow = workflow.workflow
         name: Any = workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow)
         if name:
             _checked_text(name, "the name of a workflow")
@@ -300,11 +391,13 @@ class Client:
         if correlation:
             _checked_text(correlation, "a correlation")
         _limited(body, f"event {name!r}")
-        message = Message(name, body, id or os.urandom(16).hex(), catalog.hash, correlation)
+        message = Message(name, body, id or "", catalog.hash, correlation)
         await self._door.put(WORLD, message)
 
     async def _world(self) -> Catalog:
         """What the world of this database takes, by the manifest in force now."""
+        if self._catalog is not None and self._catalog[1].hash == self._door.in_force():
+            return self._catalog[1]
         head = await self._door.queries.head(WORLD)
         data = None if head is None else await self._door.queries.published(head.id, DEFINITIONS)
         if data is None or self._read_catalog is None:
@@ -314,6 +407,9 @@ class Client:
         return self._catalog[1]
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
+        if isinstance(workflow, Keyed):
+            raise CallerError(f"{workflow!r} is a cell: {MADE_BY_EVENTS}")
+
         if not isinstance(workflow, str) and not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
         if isinstance(workflow, str):
@@ -415,6 +511,7 @@ class Handle(Generic[R]):
 
     async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
         """Send a message; durable when this returns. The same `id` twice is delivered once."""
+        await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
         value = _limited(encode(to_plain(body)), f"message {name!r}")
         if id is not None:
             _checked_text(id, "the id of a message")
@@ -480,6 +577,7 @@ class Handle(Generic[R]):
 
     async def wake(self, location: str = "") -> None:
         """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
+        await self._refuse_cell("what it asked for is answered when it is due, and not before")
         reader = await self._read()
         if reader.state.ended:
             raise InstanceEnded(f"{self.address} {ended(reader.state.status)} and takes no more events{AFTER_THE_END}")
@@ -499,6 +597,7 @@ class Handle(Generic[R]):
 
         `undo`: completed steps that have an `undo` are undone, the last one first.
         """
+        _refuse_world(self.workflow)
         await self._door.put(self._to(), CancelAsked(_checked_text(reason or " ", "a reason").strip(), undo=undo))
 
     async def retry(self) -> None:
@@ -511,6 +610,7 @@ class Handle(Generic[R]):
         if head is None or head.status != Status.FAILED:
             await self._door.put(self._to(), Retried())
         else:
+            await self._refuse_cell("one that has failed is made anew by the next event that is routed to it")
             event = (await self._behind()).retry() or (await self._behind(whole=True)).retry()
             assert event is not None, "the whole past has all that was done"
             await self._rewind(event)
@@ -521,6 +621,7 @@ class Handle(Generic[R]):
         What came before is kept: answers, messages, sleeps, versions. Raises `StillRunning` while a step runs that
         would be dropped; `force` cancels it. Values that were published stay readable.
         """
+        await self._refuse_cell(NEVER_BACK)
         behind = await self._behind()
         if behind.point_of(_checked_text(to, "a location")) is None:
             behind = await self._behind(whole=True)
@@ -535,6 +636,7 @@ class Handle(Generic[R]):
 
         `edit` has other values for steps that were answered before, by location. This instance goes on as it was.
         """
+        await self._refuse_cell(NEVER_BACK)
         behind = await self._behind(whole=True)
         point = self._point(behind, at)
         if behind.cancelled(point):
@@ -672,6 +774,9 @@ class Handle(Generic[R]):
                         break
         return await self._id()
 
+    async def _refuse_cell(self, advice: str) -> None:
+        await _refuse_cell(self._door.queries, self.workflow, advice)
+
     def _to(self) -> Ref:
         return self._instance or self.address
 
@@ -684,6 +789,22 @@ class Handle(Generic[R]):
                 raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
             self._instance = head.id
         return self._instance
+
+
+def _refuse_world(workflow: str) -> None:
+    if workflow == WORLD.workflow:
+        raise CallerError(f"{WORLD} takes the events of cells: client.send(event), or `perdure cells send`; no more")
+
+
+async def _refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
+    """For what is done with other instances only."""
+    if "/" not in workflow:
+        return  # the name of a cell has a namespace
+    _refuse_world(workflow)
+    world = await queries.head(WORLD)
+    data = None if world is None else await queries.published(world.id, MANIFEST)
+    if workflow in decode_manifest(data).versions:
+        raise CallerError(f"{workflow} is a cell: {advice}")
 
 
 def _bounded(event: Rewound) -> Rewound:
@@ -720,6 +841,12 @@ def refusal(refused: Refused) -> CallerError:
         "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,
     }
     return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))
+
+
+def _checked_entry(seq: int, what: str) -> int:
+    if type(seq) is not int or seq < 0:
+        raise CallerError(f"{what}={seq!r}: an entry of the journal is a number from 0")
+    return seq
 
 
 def _limited(value: bytes, what: str) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +40,7 @@ class LocalDoor:
         self._shard: Shard | None = None
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
         self._watchers: dict[int, list[asyncio.Event]] = {}
+        self._readers: list[asyncio.Event] = []  # of those who wait for an entry of the journal
         self._fallen: Exception | None = None
 
     @property
@@ -122,12 +124,31 @@ class LocalDoor:
             if not watchers and self._watchers.get(instance) is watchers:
                 del self._watchers[instance]
 
+    async def reached(self, seq: int) -> None:
+        grown = asyncio.Event()
+        self._readers.append(grown)  # before the look: no commit is missed
+        try:
+            while await self.queries.height() < seq:
+                if self._fallen is not None:
+                    raise self._fallen
+                await grown.wait()
+                grown.clear()
+        finally:
+            self._readers.remove(grown)
+
+    def committed(self, seq: int) -> None:
+        for grown in self._readers:
+            grown.set()
+
     def _tell_watchers(self, instance: int) -> None:
         for changed in self._watchers.get(instance, ()):
             changed.set()
 
     def entropy(self) -> bytes:
         return os.urandom(16)
+
+    def in_force(self) -> str:
+        return "" if self._shard is None else self._shard.kernel.router.manifest.hash
 
     def published(self, instance: int) -> None:
         self._tell_watchers(instance)
@@ -151,6 +172,7 @@ class LocalDoor:
         return [] if self._shard is None else self._shard.progress(instance)
 
     def reloaded(self) -> None:
+        self.committed(0)
         for instance in self._watchers:
             self._tell_watchers(instance)
         for waiters in self._waiters.values():
@@ -160,6 +182,7 @@ class LocalDoor:
 
     def fallen(self, error: Exception) -> None:
         self._fallen = error
+        self.committed(0)  # for those who wait to look again
         for instance in self._watchers:
             self._tell_watchers(instance)
         for waiters in self._waiters.values():
@@ -195,6 +218,12 @@ class RemoteDoor:
                 yield
             await asyncio.sleep(POLL_SECONDS)
 
+    async def reached(self, seq: int) -> None:
+        async with aclosing(self.changes(0)) as changes:
+            async for _ in changes:
+                if await self.queries.height() >= seq:
+                    return
+
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
         deadline = None if timeout is None else time.monotonic() + timeout
         seen: Any = None
@@ -218,6 +247,9 @@ class RemoteDoor:
 
     def progress(self, instance: int) -> list[Frame]:
         return []
+
+    def in_force(self) -> str:
+        return ""
 
     def entropy(self) -> bytes:
         return os.urandom(16)

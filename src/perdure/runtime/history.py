@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from perdure.codec import decode as decode_value
+from perdure.errors import PerdureError
 from perdure.kernel.apply import apply
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
@@ -39,8 +40,15 @@ from perdure.ports.frame import Frame
 Opened = Mapping[bytes, tuple[str, int]]
 
 
+EFFECTS: Final = "effects"
+"""The executor of effects that are defined in a manifest."""
+
+
 class Line(msgspec.Struct, frozen=True):
-    """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`."""
+    """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
+
+    `announced` has the names of the domain events that it led to; `seq` is its place in the journal.
+    """
 
     number: int
     at: datetime
@@ -51,6 +59,8 @@ class Line(msgspec.Struct, frozen=True):
     error: Failure | None = None
     opened: tuple[str, ...] = ()
     outcome: str = ""
+    announced: tuple[str, ...] = ()
+    seq: int = 0
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -127,6 +137,11 @@ def undelivered(rows: Iterable[InboxRow]) -> list[Line]:
     return [Line(0, when(row.at), *_event(offer_of(row).event, {})) for row in rows]
 
 
+def alone(row: JournalRow) -> Line:
+    """One row without those before it, of an instance that asks for nothing: the world's own."""
+    return _line(decode(row.seq, row.instance, row.at, row.body, Patterns()), {})
+
+
 def _line(entry: Entry, opened: Opened) -> Line:
     decision = entry.decision
     event, location, status, value, error = _event(entry.event, opened)
@@ -136,7 +151,8 @@ def _line(entry: Entry, opened: Opened) -> Line:
     elif decision.stuck is not None:
         outcome, error = "stuck", decision.stuck.error
     led_to = tuple(in_words(effect) for effect in decision.open)
-    return Line(entry.number, when(entry.at), event, location, status, value, error, led_to, outcome)
+    facts = tuple(fact.name for fact in decision.announce)
+    return Line(entry.number, when(entry.at), event, location, status, value, error, led_to, outcome, facts, entry.seq)
 
 
 def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:
@@ -146,13 +162,15 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
         return opened[intent][0] if intent in opened else ""
 
     match event:
+        case Started(first=Message(name=name, body=body)):
+            return "made", name, "", value_of(body), None
         case Started(input=given):
-            return "started", "", "", decode_value(given), None
+            return "started", "", "", value_of(given), None
         case Received(intent=id, receipt=receipt):
-            value = decode_value(receipt.value) if receipt.value is not None else None
+            value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
         case Message(name=name, body=body):
-            return "message", name, "", decode_value(body), None
+            return "message", name, "", value_of(body), None
         case CancelAsked(reason=reason):
             return "cancel", "", "", reason, None
         case Woken(location=at):
@@ -179,12 +197,30 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "released", place(id), "", None, None
 
 
+def value_of(data: bytes) -> Any:
+    """What recorded bytes say. Those that are no value, such as a payload that an executor got wrong, as they are."""
+    try:
+        return decode_value(data)
+    except PerdureError:
+        return data
+
+
 def word_of(effect: Effect) -> str:
     return {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
 
 
+def effect_of(effect: Effect) -> str:
+    """The name of an effect that is known by one, because its definition stands in a manifest; else nothing."""
+    params = effect.params if type(effect) is Wait or (type(effect) is Call and effect.executor == EFFECTS) else None
+    asked = None if params is None else decode_value(params)
+    return str(asked.get("effect", "")) if isinstance(asked, dict) else ""
+
+
 def in_words(effect: Effect) -> str:
     """What a decision asks for."""
+    name = effect_of(effect)
+    if name:
+        return f"effect {name} at {effect.location}"
     word = word_of(effect)
     attempt = f" (attempt {effect.attempt})" if type(effect) is Call and effect.attempt > 1 else ""
     return f"{word} {effect.location}{attempt}"
@@ -192,16 +228,16 @@ def in_words(effect: Effect) -> str:
 
 def _waiting(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], Frame]) -> Waiting:
     effect = intent.effect
-    due = due_of(effect)
+    due, name = due_of(effect), effect_of(effect)
     return Waiting(
-        kind=type(effect).__name__.lower(),
+        kind="effect" if name else type(effect).__name__.lower(),
         location=effect.location,
         since=when(opened_at),
         due=None if due is None else when(due),
         attempt=attempt_of(effect),
         delivery=intent.delivery,
         held=intent.held,
-        what=_what(effect),
+        what=name or _what(effect),
         once=type(effect) is Call and effect.deliveries_max == 1,
         progress=progress.get((effect.location, attempt_of(effect))),
     )

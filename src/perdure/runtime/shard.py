@@ -79,6 +79,10 @@ class Listener(Protocol):
         """A hook is to hear of a problem."""
         ...
 
+    def committed(self, seq: int) -> None:
+        """The journal is durable up to this entry."""
+        ...
+
     def framed(self, instance: int, frame: Frame) -> None:
         """A running step says something. Not durable, as the only thing here: see `ports/frame.py`."""
         ...
@@ -405,6 +409,8 @@ class Shard:
         with collector.Paused():
             self._publish(batch)
             self._acknowledge(batch)
+            if batch.journal:
+                self._listener.committed(self._durable_seq)
             if batch.done_with:
                 self.kernel.committed(batch)
             self.kernel.evict(self._cache, self._durable_seq)

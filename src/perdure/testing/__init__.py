@@ -6,6 +6,7 @@ With pytest there is a fixture `world`, without any import: see `plugin.py`.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.testing.cells import OpenEffect, Reduced, reduce
     from perdure.testing.crashes import CrashReport, crash_test
     from perdure.testing.histories import replay
     from perdure.testing.steps import Run
@@ -13,14 +14,17 @@ if TYPE_CHECKING:
 
 _HOME = {
     "CrashReport": "crashes",
+    "OpenEffect": "cells",
+    "Reduced": "cells",
     "Run": "steps",
     "World": "world",
     "WorldHandle": "world",
     "crash_test": "crashes",
+    "reduce": "cells",
     "replay": "histories",
 }
 
-__all__ = ["CrashReport", "Run", "World", "WorldHandle", "crash_test", "replay"]
+__all__ = ["CrashReport", "OpenEffect", "Reduced", "Run", "World", "WorldHandle", "crash_test", "reduce", "replay"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.errors import PerdureError
 from perdure.kernel.apply import Changed
-from perdure.kernel.batch import Batch, JournalRow, Publication
+from perdure.kernel.batch import Batch, HeadRow, JournalRow, Publication
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.entry import Entry
@@ -99,6 +99,7 @@ class Auditor(_Fold):
         self.executed_keys: Counter[str] = Counter()
         self.touched: set[int] = set()
         self.may_break: set[str] = set()  # workflows whose machines raise on purpose
+        self.cells: set[str] = set()  # workflows whose instances may rest for ever, and are replayed after every entry
         self.acknowledged: list[tuple[Ref, Event]] = []
         self.unknown = 0  # receipts that say that nobody knows
 
@@ -172,6 +173,8 @@ class Auditor(_Fold):
                 if name in self._names:
                     raise Violation(f"{workflow}/{key} was started twice as generation {generation}")
                 self._names[name] = instance.id
+                if entry.event.first is not None and entry.event.first.id:
+                    self._messages_recorded[instance.id, entry.event.first.id] += 1
             case Message(id=id) if id:
                 self._messages_recorded[instance.id, id] += 1
                 if self._messages_recorded[instance.id, id] > 1:
@@ -279,10 +282,25 @@ class Auditor(_Fold):
             difference = _difference(instance.state(), ours[0].state())
             if difference:
                 raise Violation(f"{instance.address}: live state is not what the journal says: {difference}")
+            if instance.address.workflow in self.cells:
+                self._compare_machines(instance)
         self.touched.clear()
 
-    def replay(self, id: int, *, whole: bool) -> None:
-        """Rebuild a machine from what is stored; `whole`: without its snapshot."""
+    def _compare_machines(self, live: Instance) -> None:
+        """A cell is its state: what is in memory is what a replay of everything, and of the newest part, comes to."""
+        if live.machine is None or live.stuck is not None or live.ended:
+            return
+        for whole in (True, False):
+            if self.replay(live.id, whole=whole) != live.machine.snapshot():
+                raise Violation(f"{live.address}: the cell in memory is not the one that a replay comes to")
+
+    def rests(self, head: HeadRow) -> bool:
+        """Whether an instance is a cell that waits for nothing but events."""
+        live = self._live.get(head.id)
+        return head.workflow in self.cells and live is not None and live[0].stuck is None and not live[0].open
+
+    def replay(self, id: int, *, whole: bool) -> bytes | None:
+        """Rebuild a machine from what is stored; `whole`: without its snapshot. Gives what it would keep in one."""
         head = self._database.heads[id]
         workflow = self._workflows.of(head.workflow, head.version)
         assert workflow is not None
@@ -297,7 +315,10 @@ class Auditor(_Fold):
                 difference = _difference(instance.state(), ours[0].state())
                 if difference:
                     raise Violation(f"{instance.address}: the snapshot is not what the journal says: {difference}")
-            rebuild(instance, workflow).dispose()
+            machine = rebuild(instance, workflow)
+            kept = machine.snapshot() if head.workflow in self.cells else None
+            machine.dispose()
+            return kept
         except PerdureError as error:
             raise Violation(f"{head.workflow}/{head.key} cannot be replayed: {error}") from error
 
@@ -312,7 +333,7 @@ class Auditor(_Fold):
         """After the last fault, when all is quiet: nothing is left over, and nothing is missing."""
         database = self._database
         for id, head in database.heads.items():
-            if head.status not in TERMINAL:
+            if head.status not in TERMINAL and not self.rests(head):
                 waits = [intent.effect.location for intent in self._live[id][0].open.values()]
                 raise Violation(f"{head.workflow}/{head.key} is {head.status} for ever, with {waits} open")
         if database.work or database.inbox:
@@ -341,6 +362,10 @@ class Auditor(_Fold):
     def live(self, instance: int) -> Instance | None:
         """Our own copy of an instance, as long as it may change, and its last state for a while."""
         return self._live[instance][0] if instance in self._live else None
+
+    def open_instances(self) -> list[Instance]:
+        """Our own copies of all instances that have something open, the oldest first."""
+        return [self._live[id][0] for id in sorted(self._live) if self._live[id][0].open]
 
     def outcome(self, address: Address) -> Any:
         id = self._database.names.get((address.workflow, address.key))

@@ -30,9 +30,10 @@ from perdure.kernel.status import TERMINAL
 from perdure.runtime.history import Reader
 
 from .auditor import Violation
+from .disks import Disk, at_once
 from .faults import Faults
 from .histories import changed_mind, without_advice, without_places, words
-from .simulation import at_once, quiet_log
+from .simulation import quiet_log
 from .stage import Stage
 from .steps import Run, Script
 from .world import WorldDoor, nanoseconds
@@ -187,14 +188,16 @@ class Trial:
         self.observe = observe
         self.cache = cache
 
-    def run(self, schedule: Schedule, *, variant: int = 0, story: list[str] | None = None) -> Ending:
+    def run(
+        self, schedule: Schedule, *, variant: int = 0, story: list[str] | None = None, disk: Disk | None = None
+    ) -> Ending:
         faults = schedule.faults(self.cache)
         if variant:
             faults.delay = 0.5
         if self.reset is not None:
             self.reset()
         tell = None if story is None else story.append
-        stage = Stage(self.workflow, seed=variant, faults=faults, story=tell)
+        stage = Stage(self.workflow, seed=variant, faults=faults, story=tell, disk=disk)
         stage.dice.seed(variant or schedule.random or 0)  # of trouble alone: the dice of the workflow stay the same
         try:
             stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
@@ -416,8 +419,8 @@ class Search:
         if only is not None:
             self._try(only)
             return self._report(len(only.points) == 1, len(only.points) == 2, only.random is not None)
-        singles = {point: self._try(Schedule((point,))) for point in _points(self._calm)}
-        possible = [(first, then) for first, ending in singles.items() for then in _points(ending, after=True)]
+        singles = {point: self._try(Schedule((point,))) for point in points_of(self._calm)}
+        possible = [(first, then) for first, ending in singles.items() for then in points_of(ending, after=True)]
         chosen = possible if len(possible) <= pairs else dice.Random(seed).sample(possible, pairs)
         for pair in chosen:
             self._try(Schedule(pair))
@@ -483,7 +486,7 @@ class Search:
         return text + "".join(f"\n  in its source: {each}" for each in source)
 
 
-def _points(ending: Ending, *, after: bool = False) -> list[Point]:
+def points_of(ending: Ending, *, after: bool = False) -> list[Point]:
     """Where a run could crash (once more, `after` its last crash), in the order in which it would."""
     commits, executions = ending.deaths[-1] if after and ending.deaths else (0, 0)
     found = [Point(when, number + 1) for number in range(commits, ending.commits) for when in FATES]

@@ -18,8 +18,7 @@ from perdure.errors import Fenced, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
-from perdure.ports.store import Census, Lease, Position
-from perdure.stores.memory import MemoryStore
+from perdure.ports.store import Census, Lease, Position, Store
 
 from .clock import Life, VirtualClock
 
@@ -76,7 +75,7 @@ class FaultyStore:
 
     def __init__(
         self,
-        inner: MemoryStore,
+        inner: Store,
         *,
         process: int,
         clock: VirtualClock,

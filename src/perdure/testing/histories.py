@@ -14,13 +14,16 @@ from typing import Any, Final
 
 import msgspec
 
+from perdure.app import gather
 from perdure.codec import decode
 from perdure.errors import NotAHistory, PerdureError, UnknownWorkflow
 from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Effect, due_of
-from perdure.kernel.events import Address, CancelAsked, Rewound
+from perdure.kernel.entry import decode as decode_entry
+from perdure.kernel.events import Address, CancelAsked, Rewound, Started
 from perdure.kernel.instance import Instance
+from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Workflow
 from perdure.kernel.moment import Moment, when
 from perdure.kernel.replay import deliveries, fold, rebuild
@@ -31,11 +34,12 @@ FORMAT: Final = "perdure history 1"
 VALUE_MAX: Final = 200
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, omit_defaults=True):
     number: int
     at: int
     told: str
     body: str
+    seq: int = 0  # of a cell, which may know it
 
 
 class _File(msgspec.Struct):
@@ -63,10 +67,18 @@ def text_of(head: HeadRow, rows: Sequence[JournalRow]) -> str:
     }
     lines = [f"{_json(name)}: {_json(value)}," for name, value in about.items()]
     entries = []
+    cell = _is_cell(rows)
     for line, row in zip(Reader().read(rows), rows, strict=True):
         told = f"{when(row.at):%Y-%m-%d %H:%M:%S} {words(line)}"
-        entries.append(_json(_Line(line.number, row.at, told, b64encode(row.body).decode())))
+        seq = row.seq if cell else 0
+        entries.append(_json(_Line(line.number, row.at, told, b64encode(row.body).decode(), seq)))
     return "\n".join(["{", *lines, '"entries": [', ",\n".join(entries), "]", "}", ""])
+
+
+def _is_cell(rows: Sequence[JournalRow]) -> bool:
+    """A cell was made by its first event. Its code may ask for the places of its entries in the journal."""
+    event = decode_entry(*rows[0], Patterns()).event if rows else None
+    return isinstance(event, Started) and event.first is not None
 
 
 def _json(value: object) -> str:
@@ -90,17 +102,21 @@ def write(path: str | os.PathLike[str], head: HeadRow, rows: Sequence[JournalRow
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Address, list[JournalRow]]:
-    """The name of an instance and its rows. They are counted from 1: which others stood between them is not kept."""
+    """The name of an instance and its rows. Those of a cell have the places that they had; others are counted from 1:
+    which rows stood between them is not kept."""
     try:
         file = msgspec.json.decode(Path(path).read_bytes(), type=_File)
-        rows = [JournalRow(line.number, 1, line.at, b64decode(line.body, validate=True)) for line in file.entries]
+        rows = [
+            JournalRow(line.seq or line.number, 1, line.at, b64decode(line.body, validate=True))
+            for line in file.entries
+        ]
     except (msgspec.DecodeError, ValueError) as error:
         raise NotAHistory(f"{path} is not an exported history: {error}") from None
     except OSError as error:
         raise NotAHistory(f"{path} cannot be read: {error.strerror}") from None
     if file.format != FORMAT:
         raise NotAHistory(f"{path} has the format {file.format!r}; this perdure reads {FORMAT!r}")
-    if [row.seq for row in rows] != list(range(1, len(rows) + 1)) or not rows:
+    if [line.number for line in file.entries] != list(range(1, len(rows) + 1)) or not rows:
         raise NotAHistory(f"{path} is not whole: its entries are not numbered from 1 on")
     return Address(file.workflow, file.key), rows
 
@@ -133,7 +149,7 @@ def replay(history: str | os.PathLike[str], *workflows: Any) -> list[str]:
 
 def _replay(path: Path, workflows: Sequence[Any]) -> str:
     address, rows = read(path)
-    by_name = {workflow.name: workflow for workflow in workflows}
+    by_name = {workflow.name: workflow for workflow in gather(workflows)[0]}
     try:
         if address.workflow not in by_name:
             advice = "pass it: replay(path, workflow, ...)"

@@ -19,6 +19,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import msgspec
+
+from perdure.cells.machine import CellMachine
 from perdure.errors import Fenced
 from perdure.flows.context import Context
 from perdure.flows.machine import FlowMachine
@@ -27,12 +30,15 @@ from perdure.flows.operation import Operation
 from perdure.kernel import apply, kernel, past, replay, snapshot
 from perdure.kernel.batch import Batch
 from perdure.kernel.effects import Call
-from perdure.kernel.events import CancelAsked, Message, Received, Started
+from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
 from perdure.kernel.identity import Identity
+from perdure.kernel.instance import Instance
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Accepted, Stale
+from perdure.kernel.manifest import NO_MANIFEST, Manifest
 from perdure.kernel.moment import Moment
 from perdure.kernel.past import Item
+from perdure.runtime import shard
 from perdure.runtime.shard import Running, Shard
 from perdure.runtime.timers import Timers
 from perdure.stores.memory import MemoryStore
@@ -358,6 +364,33 @@ def _retry_forgets() -> list[tuple[Any, str, Any]]:
     return [(past, "_answers", mutant)]
 
 
+# ---- cells ---------------------------------------------------------------------------------------------
+
+
+def _manifest_forgotten() -> list[tuple[Any, str, Any]]:
+    def mutant(body: bytes | None) -> Manifest:
+        return NO_MANIFEST
+
+    return [(shard, "decode_manifest", mutant)]
+
+
+def _cell_forgets_what_is_open() -> list[tuple[Any, str, Any]]:
+    def mutant(self: CellMachine) -> bytes:
+        return msgspec.msgpack.encode((self.state, self._manifest, {}))
+
+    return [(CellMachine, "snapshot", mutant)]
+
+
+def _first_event_lost() -> list[tuple[Any, str, Any]]:
+    made_by = Kernel._made_by
+
+    def mutant(self: Kernel, instance: Instance, message: Message) -> Event:
+        made = made_by(self, instance, message)
+        return msgspec.structs.replace(made, first=None) if isinstance(made, Started) and instance.ended else made
+
+    return [(Kernel, "_made_by", mutant)]
+
+
 EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("calls are published before the commit", _publish_early),
     Exhibit("callers are answered before the commit", _acknowledge_early),
@@ -387,6 +420,9 @@ EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("ids of intents stay the same through a rewind", _one_life),
     Exhibit("a retry takes for done what was undone", _retry_keeps_what_was_undone),
     Exhibit("a retry does again what had not failed", _retry_forgets),
+    Exhibit("the next process does not know the manifest in force", _manifest_forgotten),
+    Exhibit("a snapshot of a cell forgets what it has open", _cell_forgets_what_is_open),
+    Exhibit("a cell that is made anew does not hear its first event", _first_event_lost),
 )
 
 

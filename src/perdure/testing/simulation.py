@@ -16,16 +16,21 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+from perdure.app import gather
+from perdure.cells.bind import Bound, Catalog
+from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import StoreError
+from perdure.executors.effects import EffectsExecutor
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
+from perdure.kernel.manifest import WORLD
 from perdure.kernel.past import Behind
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
@@ -34,14 +39,12 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.runtime.shard import Shard
-from perdure.stores.memory import MemoryDatabase, MemoryStore
 
 from .auditor import Auditor, Violation
 from .clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
+from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, FaultyStore
-
-T = TypeVar("T")
 
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
@@ -73,12 +76,13 @@ class Process:
             "crash": self.crash,
             "tell": tell,
         }
-        self.store = FaultyStore(MemoryStore(world.database), watcher=world.auditor, **common)
-        self.executors = [world.make_executor(name, slots, **common) for name, slots in world.slots.items()]
+        self.store = FaultyStore(world.disk.connect(self.life), watcher=world.auditor, **common)
+        steps = {name: world.make_executor(name, slots, **common) for name, slots in world.slots.items()}
+        self.effects = world.make_effects(number, steps)
         self.shard = Shard(
             self.store,
             ProcessClock(world.clock, self.life),
-            self.executors,
+            [*steps.values(), self.effects],
             world.workflows,
             owner=f"process {number}",
             listener=self,
@@ -144,6 +148,9 @@ class Process:
 
     def published(self, instance: int) -> None:
         self.tell(f"says that instance {instance} has published something")
+
+    def committed(self, seq: int) -> None:
+        pass  # the auditor reads the journal itself
 
     def failed(self, report: Report) -> None:
         self.tell(f"says that {report.problem}")
@@ -218,7 +225,8 @@ class Handle:
 class Simulation:
     """See the module. Without `faults` it is calm: the same code, on a clock that you advance.
 
-    `ours`: see `Auditor`.
+    `workflows` may have cells among them: their world begins by itself. `handlers` perform their effects. `ours`: see
+    `Auditor`. `disk` is closed by whoever made it.
     """
 
     steps_max = STEPS_MAX
@@ -232,27 +240,43 @@ class Simulation:
         slots: dict[str, int | None] | None = None,
         story: Callable[[str], None] | None = None,
         ours: bool = True,
+        disk: Disk | None = None,
+        handlers: Iterable[Any] = (),
     ) -> None:
         self.seed = seed
         self.dice = random.Random(seed)
         self.faults = faults if faults is not None else Faults()
         self.slots = slots if slots is not None else {"inline": None, "thread": None}
         self.story = story
-        self.workflows: Workflows[Any] = Workflows(workflows)
+        found, self.cells = self.gathered(workflows)
+        self.workflows: Workflows[Any] = Workflows(found)
+        self.handlers = {handler.effect: handler for handler in handlers}
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
-        self.database = MemoryDatabase()
+        self.disk = disk if disk is not None else Disk()
+        self.database = self.disk.rows
         self.auditor = Auditor(self.database, self.workflows, self.slots, ours=ours)
         self.counts: Counter[str] = Counter()
         self.steps = 0
         self._steps_before = 0
         self.processes: list[Process] = []
         self.requests: list[Request] = []
-        self._clients = MemoryStore(self.database)
         self._spawned = 0
         self.watched = False  # a person looks after what has failed, and is not done yet
         self._coming = False
         self._failure: BaseException | None = None
         self.spawn()
+        if self.cells is not None:
+            self._begin(self.cells)
+
+    def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
+        return gather(workflows)
+
+    def _begin(self, cells: Bound) -> None:
+        """A world of cells begins with its manifest, as `perdure.open` does it."""
+        self.cells = cells
+        self.auditor.cells |= {WORLD.workflow, *(cell.name for cell in cells.cells)}
+        seed, version = self.clock.entropy(16), WorldWorkflow.version
+        self.request(WORLD, Started(WORLD.workflow, WORLD.key, cells.manifest.bytes, seed, version), "begin the world")
 
     # ---- what a test does ------------------------------------------------------------------------------
 
@@ -302,14 +326,14 @@ class Simulation:
 
     @property
     def quiet(self) -> bool:
-        """Every instance has ended, every request is answered, no row waits for anything, no person means to act."""
+        """All instances have ended or are cells at rest, all requests are answered, no row waits, nobody will act."""
         database = self.database
         return (
             not self.watched
             and not database.inbox
             and not database.work
             and all(request.settled is not None for request in self.requests)
-            and all(head.status in TERMINAL for head in database.heads.values())
+            and all(head.status in TERMINAL or self.auditor.rests(head) for head in database.heads.values())
         )
 
     # ---- steps -----------------------------------------------------------------------------------------
@@ -358,6 +382,10 @@ class Simulation:
 
     def make_executor(self, name: str, slots: int | None, **common: Any) -> FakeExecutor:
         return FakeExecutor(name, slots, site=self, **common)
+
+    def make_effects(self, process: int, steps: dict[str, FakeExecutor]) -> EffectsExecutor:
+        """What performs the effects of cells: the real one, with handlers that run where steps do."""
+        return EffectsExecutor(self.handlers.values(), steps["inline"], steps["thread"])
 
     def _one_healthy_process(self) -> None:
         for process in self.processes[:-1]:
@@ -436,7 +464,7 @@ class Simulation:
         start = input_hash(event.input) if isinstance(event, Started) else None
         reuse = event.reuse if isinstance(event, Started) else ""
         row = inbox_row(self.clock.entropy(16), request.to, event, self.clock.now())
-        posted = at_once(self._clients.post(row, start=start, reuse=reuse))
+        posted = self.disk.post(row, start=start, reuse=reuse)
         self.counts["posted into the inbox"] += 1
         self.tell(f"a client posts: {request.name} to {request.to}: {posted.refused or 'taken'}")
         if not posted.refused:
@@ -485,10 +513,17 @@ class Simulation:
 
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
         row = inbox_row(self.clock.entropy(16), instance, Received(intent, receipt), self.clock.now())
-        at_once(self._clients.post(row))
+        self.disk.post(row)
 
     def send(self, to: Address, name: str, body: object, id: str) -> None:
         self.request(to, Message(name, encode(to_plain(body)), id), f"send {name}")
+
+    def announce(self, event: Any, *, id: str, correlation: str = "") -> None:
+        """An event from outside, for whichever cells hear of it."""
+        assert self.cells is not None, "a world without cells hears no events"
+        catalog = Catalog(self.cells.manifest)
+        name, body = catalog.encode(event)
+        self.request(WORLD, Message(name, body, id, catalog.hash, correlation), f"event {name} {id}")
 
     def behind(self, address: Address) -> Behind:
         """What an instance has behind it, as far as that is durable."""
@@ -518,16 +553,6 @@ def quiet_log() -> Iterator[None]:
         yield
     finally:
         log.disabled = before
-
-
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing: the memory store's queries."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-    raise RuntimeError("the memory store waited for something")
 
 
 __all__ = ["Failure", "Faults", "Handle", "Simulation", "Violation"]

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
+from perdure.app import gather
+from perdure.cells.bind import Bound
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
 
+from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults
 from .simulation import Process, Request, Simulation
-from .steps import Run, Script, StepExecutor, StepLoop
+from .steps import OpenEffects, Run, Script, StepExecutor, StepLoop
 
 LEASE: Final = 100 * MILLISECOND
 """How long a process goes on, steps and all, that another one has taken over from."""
@@ -39,28 +42,49 @@ class Stage(Simulation):
         seed: int = 0,
         faults: Faults | None = None,
         story: Callable[[str], None] | None = None,
+        disk: Disk | None = None,
+        handlers: Iterable[Any] = (),
     ) -> None:
         self.scripts: dict[str, Script] = {}
         self.runs: list[Run] = []
         self.deaths: list[tuple[int, int]] = []
         self._loops: dict[int, StepLoop] = {}
         slots: dict[str, int | None] = dict.fromkeys(EXECUTORS)
-        given = list(workflows)
-        found = {(near.name, near.version): near for workflow in given for near in _taken_up(workflow)}
-        found |= {(workflow.name, workflow.version): workflow for workflow in given}
-        super().__init__(found.values(), seed=seed, faults=faults, slots=slots, story=story, ours=False)
+        super().__init__(
+            workflows,
+            seed=seed,
+            faults=faults,
+            slots=slots,
+            story=story,
+            ours=False,
+            disk=disk,
+            handlers=handlers,
+        )
         self._alone()
 
     # ---- workflows -------------------------------------------------------------------------------------
 
-    def register(self, workflow: Any) -> None:
-        """Run a workflow from now on, and those that its code can name, if their names are free."""
-        found = {each.name: each for each in _taken_up(workflow) if each.name not in self.workflows}
-        found[workflow.name] = workflow
+    def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
+        """With those that their code can name."""
+        given, cells = super().gathered(workflows)
+        found = {(near.name, near.version): near for workflow in given for near in _taken_up(workflow)}
+        found |= {(workflow.name, workflow.version): workflow for workflow in given}
+        return list(found.values()), cells
+
+    def register(self, workflows: Iterable[Any], handlers: Iterable[Any] = ()) -> None:
+        """Run workflows from now on, and those that their code can name, if their names are free."""
+        given, cells = gather(workflows)
+        if cells is not None and self.cells is not None and cells.manifest.hash != self.cells.manifest.hash:
+            raise CallerError("this world runs another manifest already: its cells stand in one, so make one of all")
+        found = {each.name: each for near in given for each in _taken_up(near) if each.name not in self.workflows}
+        found |= {each.name: each for each in given}
+        self.handlers |= {handler.effect: handler for handler in handlers}
         for each in found.values():
             self.workflows.replace(each)
         for process in self.processes:
             process.shard.register(*found.values())
+        if cells is not None and self.cells is None:
+            self._begin(cells)
 
     # ---- time ------------------------------------------------------------------------------------------
 
@@ -123,6 +147,9 @@ class Stage(Simulation):
             return self._loops[number]
 
         return StepExecutor(name, loop=loop, scripts=self.scripts, runs=self.runs, site=self, **common)
+
+    def make_effects(self, process: int, steps: dict[str, FakeExecutor]) -> OpenEffects:
+        return OpenEffects(self.handlers, steps["inline"], steps["thread"], partial(self.executing, process))
 
     def spawn(self) -> None:
         for zombie in self.processes:

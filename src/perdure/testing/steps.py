@@ -19,12 +19,13 @@ import msgspec
 from perdure.codec import Signature, decode, encode, to_plain
 from perdure.errors import CallerError, Fatal, PerdureError
 from perdure.executors import info
+from perdure.executors.effects import EffectsExecutor
 from perdure.executors.inline import InlineExecutor
 from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import Receipt
-from perdure.ports.executor import Answered, Work
+from perdure.ports.executor import Answered, Handler, Work
 
 from .clock import SECOND, Life, VirtualAlarm, VirtualClock
 from .executor import FakeExecutor
@@ -239,7 +240,7 @@ class StepExecutor(FakeExecutor):
         self._execute(publication, about)
         run = Run(
             about.instance,
-            about.name,
+            _name_of(about.location),
             about.location,
             about.attempt,
             about.delivery,
@@ -264,7 +265,7 @@ class StepExecutor(FakeExecutor):
     def _work(self, publication: Publication) -> Work | None:
         """The work of a call, or what its script says; None: the code no longer asks for it."""
         params, work = publication.effect.params, publication.work
-        if params is not None:
+        if params is not None and work is None:
             work = _work_of(params)
         if not isinstance(work, Work):
             return None
@@ -277,11 +278,50 @@ class StepExecutor(FakeExecutor):
         return self._scripts.get(location) or self._scripts.get(name)
 
 
+class OpenEffects(EffectsExecutor):
+    """Performs the effects of cells that have a handler. The others wait until a test answers them.
+
+    `handlers` may still grow. `began` hears of what begins to wait.
+    """
+
+    def __init__(
+        self,
+        handlers: dict[str, Handler],
+        inline: FakeExecutor,
+        thread: FakeExecutor,
+        began: Callable[[Publication], None],
+    ) -> None:
+        super().__init__((), inline, thread)
+        self._handlers = handlers
+        self._began = began
+        self.waiting: dict[bytes, Answered] = {}
+
+    def start(self, publication: Publication, answered: Answered) -> None:
+        if decode(publication.effect.params or b"")["effect"] in self._handlers:
+            super().start(publication, answered)
+        else:
+            self._began(publication)
+            self.waiting[publication.intent] = answered
+
+    def stop(self, intent: bytes) -> None:
+        if self.waiting.pop(intent, None) is None:
+            super().stop(intent)
+
+    def answer(self, intent: bytes, receipt: Receipt) -> None:
+        self.waiting.pop(intent)(intent, receipt)
+
+
 def _written(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | None:
     try:
         return encode(to_plain([list(args), kwargs]))
     except PerdureError:
         return None
+
+
+def _name_of(location: str) -> str:
+    """The last part of a location, without its ordinal; of an effect of a cell (`charge/~3#1`), the part before it."""
+    around, _, last = location.rpartition("/")
+    return unescape(around if last.startswith("~") else last.partition("#")[0])
 
 
 def _work_of(params: bytes) -> Work:

@@ -455,6 +455,7 @@ class StoreConformance:
         assert store.inbox(10) == []
         assert ask(store.heads(Filter())) == []
         assert ask(store.journal(0, 10)) == []
+        assert ask(store.height()) == 0
         assert ask(store.check()) == []
 
     def test_a_commit_writes_every_kind_of_row(self, harness: Harness, store: FullStore) -> None:
@@ -824,6 +825,7 @@ class StoreConformance:
         commit(harness, store, batch(journal=rows))
 
         assert ask(store.journal(0, 100)) == rows
+        assert ask(store.height()) == rows[-1].seq
         assert ask(store.journal(2, 3)) == rows[2:5]
         assert ask(store.history(1)) == rows[1::2]
         assert ask(store.history(1, after=2, limit=1)) == [rows[3]]

@@ -1,4 +1,4 @@
-"""What the simulated worlds run: small real flows, and a raw machine for what no flow does.
+"""What the simulated worlds run: small real flows and cells, and a raw machine for what no flow does.
 
 Every workload comes to the same end whatever happens on the way, so a world full of faults is held
 against a calm one. A workload is a function that asks its world for instances and answers which outcome
@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from perdure.cells.author import CellContext, Effect, Next, ReceiptOf, cell
+from perdure.cells.bind import manifest
+from perdure.cells.effects import Alarm
+from perdure.cells.handlers import Call as CellCall
+from perdure.cells.handlers import effect_handler
 from perdure.codec import decode, encode
+from perdure.codec.record import Nat, Record, Time
 from perdure.errors import ChildFailed, Fatal, JoinFailed, OutcomeUnknown, ReceiveTimeout, RollBack, StepFailed
 from perdure.executors.info import step_info
 from perdure.flows.author import Backoff, Break, Continue, Failed, flow, step
@@ -35,6 +41,7 @@ from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.executor import Work
 
+from .cells import state_of
 from .clock import SECOND
 from .simulation import Simulation
 
@@ -523,6 +530,131 @@ class _LedgerMachine:
         return Decision(publish=publish, outcome=Outcome(Status.COMPLETED, encode(state.total)))
 
 
+# ---- cells ---------------------------------------------------------------------------------------------
+
+
+class Bought(Record, name="sim/Bought@1"):
+    order: str
+    item: str
+
+
+class Paid(Record, name="sim/Paid@1"):
+    order: str
+    item: str
+
+
+class Shipped(Record, name="sim/Shipped@1"):
+    order: str
+
+
+class Pay(Effect, name="sim/pay@1", timeout=SECOND // 4):
+    order: str
+    attempt: Nat
+
+    class Receipt(Record):
+        order: str
+
+
+class Pack(Effect, name="sim/pack@1", once=True):
+    order: str
+
+    class Receipt(Record):
+        order: str
+
+
+class Purchase(Record, name="sim/Purchase@1"):
+    item: str
+    attempt: Nat = 1
+
+
+@cell("sim/purchase@1", key="order", effects=[Pay, Alarm])
+def purchase(state: Purchase | None, event: Bought | Shipped | ReceiptOf[Pay | Alarm], ctx: CellContext) -> Next:
+    """Pays, trying again after a while; tells the stock; and is gone when it has shipped."""
+    match event:
+        case Bought(item=item):
+            return Next(Purchase(item), effects=[Pay(ctx.key, 1)])
+        case Shipped() | _ if state is None or isinstance(event, Shipped):
+            return Next(None)
+        case ReceiptOf(effect=effect, ok=True) if effect is Pay:
+            assert event.value.order == ctx.key
+            return Next(state, events=[Paid(ctx.key, state.item)])
+        case ReceiptOf(effect=effect) if effect is Pay:
+            again = Purchase(state.item, state.attempt + 1)
+            return Next(again, effects=[Alarm(after=SECOND // 100 * min(state.attempt, 5))])
+        case _:
+            return Next(state, effects=[Pay(ctx.key, state.attempt)])
+
+
+class Stock(Record, name="sim/Stock@1"):
+    packing: list[str] = []  # noqa: RUF012  # a struct copies it
+    sold: list[str] = []  # noqa: RUF012
+
+
+@cell("sim/stock@1", key="item", effects=[Pack])
+def stock(state: Stock | None, event: Paid | ReceiptOf[Pack]) -> Next:
+    """Packs what was paid. Nobody knows whether a parcel was packed when the process died: it is sent all the same."""
+    before = state or Stock()
+    if isinstance(event, Paid):
+        return Next(Stock([*before.packing, event.order], before.sold), effects=[Pack(event.order)])
+    order = event.params.order
+    left = [each for each in before.packing if each != order]
+    return Next(Stock(left, [*before.sold, order]), events=[Shipped(order)])
+
+
+class Opened(Record, name="sim/Opened@1"):
+    key: str
+    close: bool = False
+
+
+class Session(Record, name="sim/Session@1"):
+    since: Time
+
+
+@cell("sim/session@1", key="key", effects=[Alarm, Pay])
+def session(state: Session | None, event: Opened | ReceiptOf[Alarm | Pay], ctx: CellContext) -> Next:
+    """Is closed while it waits, or closes by itself: what it had open is withdrawn."""
+    if isinstance(event, Opened) and not event.close:
+        return Next(
+            Session(ctx.now), effects=[Alarm(after=SECOND // 5), Alarm(at=ctx.now + 3600 * SECOND), Pay("s", 9)]
+        )
+    if isinstance(event, ReceiptOf) and event.effect is Pay and state is not None:
+        return Next(state)
+    return Next(None)
+
+
+class Fragile(Record, name="sim/Fragile@1"):
+    key: str
+
+
+class Code:
+    """What a person mends."""
+
+    broken = True
+
+
+@cell("sim/glass@1", key="key", effects=[])
+def glass(state: Fragile | None, event: Fragile) -> Next:
+    """Its very first event is poison, as long as the code is broken."""
+    if Code.broken:
+        raise ZeroDivisionError("the code is broken")
+    return Next(None)
+
+
+SHOP = manifest(purchase, stock, session, glass)
+
+
+@effect_handler(Pay)
+async def pay(params: Pay, call: CellCall) -> Pay.Receipt:
+    if params.attempt <= 2:
+        raise ConnectionError(f"attempt {params.attempt}")
+    return Pay.Receipt(params.order)
+
+
+@effect_handler(Pack)
+def pack(params: Pack, call: CellCall) -> Pack.Receipt:
+    return Pack.Receipt(params.order)
+
+
 # ---- workloads -----------------------------------------------------------------------------------------
 
 
@@ -530,6 +662,7 @@ class Workload(NamedTuple):
     name: str
     workflows: Callable[[], list[Any]]
     begin: Callable[[Simulation], Expected]
+    handlers: tuple[Any, ...] = ()
 
 
 def _orders(world: Simulation) -> Expected:
@@ -821,6 +954,45 @@ def _fork(world: Simulation, keys: list[str]) -> None:
     world.at(0.05 + world.dice.random() * 0.1, lambda: _fork(world, keys))
 
 
+def _shops(world: Simulation) -> Expected:
+    """Orders of two kinds of cells that talk to each other; sessions that end early; one order that comes twice."""
+    Code.broken = world.dice.random() < 0.7
+    world.auditor.may_break.add("sim/glass")
+    for n in range(3):
+        bought = partial(world.announce, Bought(f"o{n}", "book" if n else "pen"), id=f"b{n}", correlation=f"c{n}")
+        world.at(world.dice.random() * 0.2, bought)
+    for n, close in enumerate((False, True, False, True)):
+        world.at(world.dice.random() * 0.4, partial(world.announce, Opened("s", close), id=f"s{n}"))
+    world.at(world.dice.random() * 0.1, partial(world.announce, Fragile("g"), id="g"))
+    world.watched = True
+    _attend(world, set())
+
+    def all_were_sold(value: Any) -> bool:
+        sold = [state_of(world, stock.name, item) for item in ("book", "pen")]
+        return sold == [Stock([], ["o1", "o2"]), Stock([], ["o0", "o0"])] or sold == [
+            Stock([], ["o2", "o1"]),
+            Stock([], ["o0", "o0"]),
+        ]
+
+    ends: Expected = {("sim/purchase", f"o{n}"): None for n in (1, 2)}
+    return {**ends, ("sim/purchase", "o0"): all_were_sold, ("sim/session", "s"): None, ("sim/glass", "g"): None}
+
+
+def _attend(world: Simulation, done: set[str]) -> None:
+    """A person mends the code of what is stuck, and orders again what was delivered."""
+    heads = world.database.heads.values()
+    if any(head.workflow == "sim/glass" and head.status == Status.STUCK for head in heads) and not world.asks("retry"):
+        Code.broken = False
+        world.retry("sim/glass", "g")
+    ended = [head.key for head in heads if head.workflow in ("sim/purchase", "sim/glass") and head.status in TERMINAL]
+    if "o0" in ended and "again" not in done:
+        done.add("again")
+        world.announce(Bought("o0", "pen"), id="again")
+    world.watched = len(ended) < 5
+    if world.watched:
+        world.at(0.05 + world.dice.random() * 0.1, lambda: _attend(world, done))
+
+
 def _tries(world: Simulation) -> Expected:
     world.start(tries, key="a")
     kinds = ("exhausted", "unknown")  # too many crashes use up its few attempts as well
@@ -849,6 +1021,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("forks", lambda: [looper], _forks),
     Workload("comebacks", lambda: [stubborn, picky, wanderer], _comebacks),
     Workload("ledgers", lambda: [Ledger("ledger"), Tally("tally")], _ledgers),
+    Workload("shops", lambda: [SHOP], _shops, (pay, pack)),
 )
 
 

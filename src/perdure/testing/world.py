@@ -15,32 +15,37 @@ everything runs on the thread of the test: when a call returns, all that needs n
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 from types import TracebackType
-from typing import Any, Generic, Never, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Never, Self, TypeVar, overload
 
+from perdure.cells.author import Cell, Datum, Effect
+from perdure.cells.bind import Catalog, Definition
 from perdure.codec import decode
 from perdure.errors import CallerError, NotAnswered, NotYet
+from perdure.executors import info
 from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Event, Ref
 from perdure.kernel.mailbox import Accepted, Refused
 from perdure.kernel.moment import when
+from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
-from perdure.runtime.client import Client, Handle, Reuse, Startable, refusal
+from perdure.runtime.client import Client, Handle, Reuse, Startable, refusal, unknown
 from perdure.runtime.doors import look
 from perdure.runtime.history import Line, Reader, Waiting
 from perdure.runtime.streams import Streams
 from perdure.stores.memory import MemoryStore
 
+from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, state_of
 from .clock import SECOND
+from .disks import at_once
 from .faults import Faults
 from .histories import write
-from .simulation import at_once
 from .stage import Stage
 from .steps import Run, Script
 
@@ -52,19 +57,29 @@ _UNSET: Any = object()
 class World:
     """See the module. `workflows` run in it from the start; others are taken up when they are first started.
 
+    Cells, or a manifest of them, are workflows too. Effects whose handler is among `handlers` are performed; the others
+    stay open until the test answers them with `receipt`.
     `now`: what its clock shows at first. `cache=0` evicts every instance after every entry, so that all of them live
-    by replay alone. `seed` decides the dice: `ctx.random`, `ctx.uuid`.
+    by replay alone. `seed` decides the dice: `ctx.random`, `ctx.uuid`, `ctx.entropy`.
     """
 
-    def __init__(self, *workflows: Any, now: datetime | None = None, cache: int = 4096, seed: int = 0) -> None:
-        self._stage = Stage(*workflows, seed=seed, faults=Faults(cache=cache))
+    def __init__(
+        self,
+        *workflows: Any,
+        handlers: Iterable[Any] = (),
+        now: datetime | None = None,
+        cache: int = 4096,
+        seed: int = 0,
+    ) -> None:
+        self._stage = Stage(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
         if now is not None:
             if now.tzinfo is None:
                 raise CallerError(f"now={now!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
             self._stage.clock.jump(round(now.timestamp() * SECOND) - self._stage.clock.now())
         self._door = WorldDoor(self._stage)
-        self._client = Client(self._door, self._stage.workflows)
+        self._client = Client(self._door, self._stage.workflows, Catalog.read)
         self._started = 0
+        self._stage.rest()
 
     def __enter__(self) -> Self:
         return self
@@ -78,10 +93,9 @@ class World:
 
     # ---- workflows and their instances -----------------------------------------------------------------
 
-    def register(self, *workflows: Any) -> None:
+    def register(self, *workflows: Any, handlers: Iterable[Any] = ()) -> None:
         """Run these workflows too. One whose name and version are known takes the place of the one before."""
-        for workflow in workflows:
-            self._stage.register(workflow)
+        self._stage.register(workflows, handlers)
         self._stage.rest()
 
     @overload
@@ -151,11 +165,74 @@ class World:
     def handle(self, workflow: Startable[R], key: str) -> WorldHandle[R]: ...
 
     @overload
-    def handle(self, workflow: str, key: str) -> WorldHandle[Any]: ...
+    def handle(self, workflow: str | Cell, key: str = "") -> WorldHandle[Any]: ...
 
-    def handle(self, workflow: Startable[Any] | str, key: str) -> WorldHandle[Any]:
-        """An instance that exists already: a child, say."""
+    def handle(self, workflow: Startable[Any] | Cell | str, key: str = "") -> WorldHandle[Any]:
+        """An instance that exists already: a child, say, or a cell."""
+        if isinstance(workflow, Cell):
+            return WorldHandle(self._door, self._client.handle(self._definition(workflow), key))
         return WorldHandle(self._door, self._client.handle(workflow, key))
+
+    # ---- cells -----------------------------------------------------------------------------------------
+
+    def send(self, event: Any, *, key: str | None = None, id: str | None = None, correlation: str = "") -> None:
+        """Send a domain event to the cells that hear of it, as `engine.send` does."""
+        id = id or self._door.message_id()
+        at_once(self._client.send(event, key=key, id=id, correlation=correlation))
+
+    def send_json(self, name: str, data: Any, *, id: str | None = None, correlation: str = "") -> None:
+        """The same for an event that comes as JSON data, by its name."""
+        id = id or self._door.message_id()
+        at_once(self._client.send_json(name, data, id=id, correlation=correlation))
+
+    def state(self, cell: Cell | str, key: object = "") -> Any:
+        """The state of a cell, as its reducer would get it; None: there is no cell.
+
+        It is rebuilt from the journal: a reducer that decides otherwise by now is a `Divergence`.
+        """
+        return state_of(self._stage, self._definition(cell).name, key)
+
+    def pull_effects(self) -> list[OpenEffect]:
+        """The effects that wait for an answer: those without a handler, and those answered outside. Each is there until
+        it is answered; those of the oldest cell come first."""
+        return open_effects(self._stage)
+
+    def receipt(
+        self,
+        effect: OpenEffect | Effect | Datum | str,
+        *,
+        ok: Any = _UNSET,
+        error: BaseException | str | None = None,
+        status: Literal["timeout", "cancelled", "unknown"] | None = None,
+        payload: bytes | None = None,
+    ) -> None:
+        """Answer an open effect, known by what `pull_effects` gave, by its intent, or by an effect equal to it.
+
+        One of: `ok`, the receipt that its handler would return, checked by its schema; `error`, what went wrong;
+        `status`, that nobody answered; `payload`, bytes that nobody has checked, as an executor outside may send them.
+        """
+        if sum((ok is not _UNSET, error is not None, status is not None, payload is not None)) != 1:
+            raise CallerError("world.receipt(effect, ...) takes one of ok=, error=, status= and payload=")
+        found = find_open(open_effects(self._stage), effect)
+        if ok is not _UNSET:
+            payload = found.bound.receipt.encode(ok)
+        if payload is not None:
+            answer = Receipt("ok", payload)
+        elif error is not None:
+            answer = info.error(error if isinstance(error, BaseException) else RuntimeError(error))
+        elif status in NO_ANSWER:
+            answer = Receipt(status, error=Failure(status.capitalize(), NO_ANSWER[status], retry=False))
+        else:
+            raise CallerError(f"status is one of {', '.join(map(repr, NO_ANSWER))}, found {status!r}")
+        answer_open(self._stage, found, answer)
+
+    def _definition(self, cell: Cell | str) -> Definition:
+        cells = self._stage.cells.cells if self._stage.cells is not None else []
+        name = cell.name if isinstance(cell, Cell) else cell
+        found = next((each for each in cells if name in (each.cell.name, each.name)), None)
+        if found is None:
+            raise CallerError(unknown("cell", str(name), [each.cell.name for each in cells], "world.register(...) it"))
+        return found
 
     # ---- time ------------------------------------------------------------------------------------------
 
@@ -323,8 +400,16 @@ class WorldDoor:
     def progress(self, instance: int) -> list[Frame]:
         return [frame for process in self._stage.processes for frame in process.shard.progress(instance)]
 
+    def in_force(self) -> str:
+        return ""
+
     def entropy(self) -> bytes:
         return self._stage.clock.entropy(16)
+
+    async def reached(self, seq: int) -> None:
+        height = await self.queries.height()
+        if height < seq:
+            raise CallerError(f"in a world nothing happens while you wait: its journal ends with entry {height}")
 
     def changes(self, instance: int) -> AsyncGenerator[None, None]:
         raise CallerError("in a world nothing changes while you wait: look, advance(...), and look again")

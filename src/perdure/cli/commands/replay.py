@@ -20,8 +20,9 @@ from perdure.runtime.client import Client
 from ..console import Console
 from ..console import command as define
 from ..exits import Exit
-from ..load import load_all
+from ..load import flows_of, load_all, module_of
 from ..text import indented
+from ..world import world_in
 
 PAGE = 200
 
@@ -35,7 +36,7 @@ def command(console: Console, targets: tuple[str, ...]) -> None:
     An instance is replayed on the version that it started with, if MODULE has that, else on the newest one.
     """
     with redirect_stdout(sys.stderr):
-        workflows = Workflows(each for target in targets for each in load_all(target))
+        workflows = Workflows(each for target in targets for each in _code(target))
 
     async def replay(client: Client) -> list[dict[str, Any]]:
         return await _replay_all(client.queries, workflows)
@@ -49,6 +50,18 @@ def command(console: Console, targets: tuple[str, ...]) -> None:
     lines.append(f"{instances} replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
     console.answer(document, "\n".join(lines))
     sys.exit(Exit.FAILED if unsafe else Exit.OK)
+
+
+def _code(target: str) -> list[Any]:
+    """Flows and cells. One cell is taken from the world of its module: it may announce what another one takes."""
+    module, colon, name = target.partition(":")
+    world = world_in(module)
+    if world is None:
+        return load_all(target)
+    if not colon:
+        return [*world.cells, *world.earlier, *flows_of(module)]
+    wanted = getattr(getattr(module_of(module), name, None), "workflow", None)
+    return [cell for cell in [*world.cells, *world.earlier] if cell.name == wanted] or load_all(target)
 
 
 async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[str, Any]]:

@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 
 import click
 
+from perdure.kernel.manifest import WORLD
 from perdure.runtime.client import Client
 
+from ..cell_reasons import CellReasons
 from ..console import Console
 from ..console import command as define
 from ..find import find
@@ -28,7 +30,8 @@ def command(console: Console, id: str) -> None:
             todo = "perdure.open(...) in your program, or `perdure run`, runs one"
             return str(address), "recorded", [Reason("undelivered", text, todo)]
         look = await Look.at(client.queries, head)
-        reasons = Reasons(console, client.queries, look, datetime.now(UTC))
+        kind = CellReasons if look.is_cell or head.workflow == WORLD.workflow else Reasons
+        reasons = kind(console, client.queries, look, datetime.now(UTC))
         return look.id, look.state.status.value, await reasons.all()
 
     name, status, reasons = console.ask(read)

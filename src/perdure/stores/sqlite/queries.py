@@ -96,6 +96,9 @@ class SqliteQueries:
     async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
         return self._ask(reads.undelivered, address)
 
+    async def height(self) -> int:
+        return self._ask(reads.height)
+
     async def owner(self) -> Owner | None:
         return self._ask(reads.owner) if is_locked(lease_path(self.path)) else None
 

@@ -89,6 +89,11 @@ def census(connection: apsw.Connection) -> Census:
     return Census(tuple(connection.execute(SQL.live_instances)), work, inbox)
 
 
+def height(connection: apsw.Connection) -> int:
+    seq, _ = connection.execute(SQL.last_entry).fetchone() or (0, 0)
+    return int(seq)
+
+
 def due(connection: apsw.Connection, before: int, limit: int) -> list[WorkRow]:
     return list(starmap(WorkRow, connection.execute(SQL.due, (min(before, LARGEST), limit))))
 

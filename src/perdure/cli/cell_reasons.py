@@ -1,0 +1,84 @@
+"""Why a cell does not move: the words of `reasons.py`, for what is made by events and lives by receipts."""
+
+from __future__ import annotations
+
+from perdure.kernel.decision import Stuck
+from perdure.kernel.effects import Call
+from perdure.kernel.manifest import WORLD
+from perdure.kernel.status import Status
+from perdure.runtime.history import Waiting
+
+from .reasons import Reason, Reasons
+from .text import ago, first_line, local, until
+
+ANEW = "the next event that is routed to it makes it anew"
+OPEN = "perdure.open(...) in your program runs one"
+
+
+class CellReasons(Reasons):
+    async def all(self) -> list[Reason]:
+        reasons = await super().all()
+        if any(reason.kind not in ("no-engine", "undelivered") for reason in reasons):
+            return reasons
+        return [self._idle(), *reasons]
+
+    def _idle(self) -> Reason:
+        send = self._console.command("cells", "send", "EVENT", "JSON")
+        if self._look.summary.workflow == WORLD.workflow:
+            return Reason("event", "It waits for the next event from outside.", send)
+        return Reason(
+            "event", "It waits for the next event that is routed to it; nothing that it asked for is open.", send
+        )
+
+    async def _open(self, open: Waiting) -> Reason:
+        if open.kind == "effect":
+            return self._effect(open)
+        if open.kind == "timer" and open.due is not None:
+            text = f"Its alarm {open.location} goes off at {local(open.due)} ({until(open.due, self._now)})."
+            return Reason("timer", text, "", open)
+        return await super()._open(open)
+
+    def _effect(self, open: Waiting) -> Reason:
+        intent = self._look.state.at(open.location)
+        here = intent is not None and isinstance(intent.effect, Call)
+        wanted = f"the receipt of {open.what} (at {open.location})"
+        times = f", handed out {open.delivery} times" if open.delivery > 1 else ""
+        if not here:
+            deadline = "" if open.due is None else f", at most until {local(open.due)} ({until(open.due, self._now)})"
+            return Reason("receipt", f"It waits for {wanted} from outside{self._since(open)}{deadline}.", "", open)
+        if open.held:
+            return Reason("held", f"It waits for a free place to perform {open.what}{self._since(open)}.", "", open)
+        text = f"It waits for {wanted}{self._since(open)}{times}{self._cut(open)}."
+        if not self._alive:
+            then = "its receipt will be unknown" if open.once else "it is performed again"
+            text += f" Nobody performs it now: when an engine runs, {then}."
+        return Reason("receipt", text, "", open)
+
+    def _ways_out(self, stuck: Stuck) -> list[str]:
+        retry = self._command("retry")
+        kept = "the event is kept, and what came after it waits"
+        if stuck.error.type == "Divergence":
+            advice = stuck.error.message.strip().partition("\n")[2] or "put the old reducer back"
+            return [*advice.splitlines(), f"with that code in the engine: {retry}"]
+        return [f"{kept}: mend the reducer, and with that code in the engine: {retry}"]
+
+    async def _engine(self) -> list[Reason]:
+        owner = await self._queries.owner()
+        if owner is None:
+            return [Reason("no-engine", f"No engine runs on {self._console.db}: nothing moves until one does.", OPEN)]
+        head = self._look.summary
+        if (head.workflow, head.version) not in {(row.name, row.version) for row in await self._queries.workflows()}:
+            text = f"The engine that runs, {owner}, does not have {head.workflow} in version {head.version}."
+            return [Reason("unknown-workflow", text, "open it with this definition too: workflows=[...]")]
+        return []
+
+    def _ended(self) -> Reason:
+        when = ago(self._look.summary.changed_at, self._now)
+        match self._look.state.status:
+            case Status.COMPLETED:
+                return Reason("deleted", f"It was deleted {when}: its reducer returned no state. {ANEW.capitalize()}.")
+            case Status.CANCELLED:
+                reason = self._look.error.message if self._look.error is not None else ""
+                return Reason("cancelled", f"It was cancelled {when}{f': {reason}' if reason else ''}; {ANEW}.")
+            case _:
+                return Reason("failed", f"It failed {when}: {first_line(str(self._look.error))}; {ANEW}.")

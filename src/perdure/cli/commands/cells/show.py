@@ -1,0 +1,66 @@
+"""`perdure cells show`: the state of a cell, now or at an entry of the journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.codec.record import Record, shape_of
+from perdure.errors import BadManifest
+from perdure.runtime.client import Client
+
+from ...console import Console
+from ...console import command as define
+from ...exits import Exit, Stopped
+from ...text import to_json
+from ...world import bound_of, current_directory_first, in_force, without_version
+
+if TYPE_CHECKING:
+    from perdure.cells.bind import Bound
+
+
+@define("cells show")
+@click.argument("cell")
+@click.argument("key", required=False, default="")
+@click.option("--at", type=click.IntRange(0), metavar="N", help="As it was at this entry of the journal.")
+@click.option("--against", metavar="MODULE|FILE", help="The code: a module with the cells, or a manifest file.")
+def command(console: Console, cell: str, key: str, at: int | None, against: str | None) -> None:
+    """The state is not stored but made by the reducer from its events, so the code is needed. Without --against it is
+    what the manifest in force names, imported from the current directory. A cell without keys needs no KEY.
+    """
+    from perdure.app import connect, run_async
+
+    name = without_version(cell)
+    bound = bound_of(against) if against is not None else console.ask(_recorded)
+
+    async def read() -> tuple[Any, int]:
+        async with connect(console.db, workflows=[bound]) as client:
+            height = await client.queries.height()
+            return await client.state(name, key, at=at), height if at is None else at
+
+    state, entry = run_async(read)
+    if state is None:
+        raise Stopped(f"there is no cell {name}/{key} at entry {entry}", Exit.NOT_FOUND, kind="UnknownInstance")
+    form = _form(bound, name, state)
+    value = form.to_json(form.plain(state))
+    document = {"id": f"{name}/{key}", "entry": entry, "state": value}
+    console.answer(document, to_json(value, indent=2))
+
+
+def _form(bound: Bound, name: str, state: Any) -> Any:
+    """How a state is written: a record by its class, which may be that of an earlier definition."""
+    return shape_of(type(state)) if isinstance(state, Record) else next(d.state for d in bound.cells if d.name == name)
+
+
+async def _recorded(client: Client) -> Bound:
+    """The code that the manifest in force names, if it can be imported here."""
+    from perdure.cells.bind import Bound
+
+    manifest = await in_force(client.queries)
+    current_directory_first()
+    try:
+        return Bound(manifest)
+    except BadManifest as error:
+        text = f"the code of the cells is needed, and cannot be had from here: {error}; go where it can be imported"
+        raise Stopped(f"{text}, or name it: --against MODULE", kind="BadManifest") from error

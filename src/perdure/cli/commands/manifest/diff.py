@@ -1,0 +1,43 @@
+"""`perdure manifest diff`: what leads from one manifest to another."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from perdure.cells.compare import Change, changes
+
+from ...console import Console
+from ...console import command as define
+from ...exits import Exit
+from ...text import short
+from ...world import manifest_of
+
+SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+
+
+@define("manifest diff", db="none")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+def command(console: Console, a: str, b: str) -> None:
+    """A and B are manifest files, modules (MODULE[:NAME]) or databases, which means what is in force there. Exit code 1
+    if they differ.
+    """
+    before, after = manifest_of(a), manifest_of(b)
+    found = changes(before, after)
+    document: dict[str, Any] = {
+        "a": {"target": a, "hash": before.hash},
+        "b": {"target": b, "hash": after.hash},
+        "changes": [{"kind": c.kind, "path": c.path, "before": c.before, "after": c.after} for c in found],
+    }
+    same = f"{a} and {b} are the same: {after.hash}"
+    console.answer(document, "\n".join(map(_told, found)) or same)
+    sys.exit(Exit.FAILED if found else Exit.OK)
+
+
+def _told(change: Change) -> str:
+    sign, colour = SIGNS[change.kind]
+    values = [short(value, 80) for value in (change.before, change.after) if value is not None]
+    return f"{click.style(sign, fg=colour)} {change.path}: {' → '.join(values)}"

@@ -1,0 +1,106 @@
+"""Worlds of cells as people name them on the command line: a manifest file, a module, or a database."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+from perdure.codec import decode
+from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
+from perdure.ports.store import Queries
+
+from .exits import Exit, Stopped
+from .load import module_of
+
+if TYPE_CHECKING:
+    from perdure.cells.bind import Bound
+    from perdure.cells.manifest import Manifest
+
+FILES = (".json", ".yaml", ".yml")
+
+
+def bound_of(target: str) -> Bound:
+    """The world of a manifest file or of a module, with its code."""
+    from perdure.app import load_manifest
+
+    if target.lower().endswith(FILES):
+        current_directory_first()
+        with redirect_stdout(sys.stderr):
+            return load_manifest(target)
+    return _of_module(target)
+
+
+def manifest_of(target: str) -> Manifest:
+    """The manifest of a file, whose code is not needed, of a module, or in force on a database."""
+    from perdure.app import connect, read_manifest, run_async
+
+    if target.lower().endswith(FILES):
+        return read_manifest(target)
+    if "://" not in target and (target.endswith(".py") or not os.path.isfile(target)):
+        return _of_module(target).manifest
+
+    async def read() -> Manifest:
+        async with connect(target) as client:
+            return await in_force(client.queries)
+
+    manifest: Manifest = run_async(read)
+    return manifest
+
+
+async def in_force(queries: Queries) -> Manifest:
+    """The manifest that a database runs."""
+    from perdure.cells.manifest import read
+
+    head = await queries.head(WORLD)
+    data = None if head is None else await queries.published(head.id, DEFINITIONS)
+    if data is None:
+        raise Stopped("this database has no cells: no engine was opened on it with any", Exit.NOT_FOUND)
+    return read(decode(data))
+
+
+async def cell_names(queries: Queries) -> list[str]:
+    """The workflows that are cells by the manifest in force."""
+    head = await queries.head(WORLD)
+    data = None if head is None else await queries.published(head.id, MANIFEST)
+    return list(decode_manifest(data).versions)
+
+
+def without_version(cell: str) -> str:
+    """The name of a cell's instances: people know its definition too, `com.acme/order@1`."""
+    name, sign, version = cell.rpartition("@")
+    return name if sign and version.isdigit() else cell
+
+
+def current_directory_first() -> None:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
+def _of_module(target: str) -> Bound:
+    found = world_in(target)
+    if found is None:
+        raise Stopped(f"{target} has no cells; put @perdure.cell(...) above a reducer")
+    return found
+
+
+def world_in(target: str) -> Bound | None:
+    """The world of a module's cells, or of what is named in it; None: it has none."""
+    from perdure.cells.author import Cell
+    from perdure.cells.bind import Bound, manifest
+
+    name, colon, attribute = target.partition(":")
+    with redirect_stdout(sys.stderr):
+        found: dict[str, Any] = vars(module_of(name))
+        if colon:
+            if attribute not in found:
+                raise Stopped(f"{name} has no {attribute!r}")
+            found = {attribute: found[attribute]}
+        worlds = list({id(value): value for value in found.values() if isinstance(value, Bound)}.values())
+        cells = list({id(value): value for value in found.values() if isinstance(value, Cell)}.values())
+        if len(worlds) > 1:
+            raise Stopped(f"{name} has {len(worlds)} manifests; name one of them: {name}:NAME")
+        if worlds:
+            return worlds[0]
+        return manifest(*cells) if cells else None

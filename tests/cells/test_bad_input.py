@@ -1,0 +1,306 @@
+"""Bad input: one typed error each, with path and hint; and the world stays as it was."""
+
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import perdure
+from perdure import Next
+from perdure.cells.bind import Bound
+from perdure.cells.manifest import read
+from perdure.codec import encode
+from perdure.kernel.events import Message
+from perdure.kernel.manifest import WORLD
+from tests.cells.shop import Dropped, Order, Paid, Placed, book, order
+
+
+class Stranger(perdure.Record, name="com.acme/Stranger@1"):
+    order: str
+
+
+class Counted(perdure.Record, name="com.acme/Counted@1"):
+    number: perdure.Nat
+    who: UUID
+
+
+@perdure.cell("com.acme/counter@1", key="number", effects=[])
+def counter(state: Order | None, event: Counted) -> Next:
+    return Next(Order(str(event.number)))
+
+
+PLACED, COUNTED = "com.acme/Placed@1", "com.acme/Counted@1"
+WHO = "00000000-0000-0000-0000-000000000007"
+
+SENT: dict[str, tuple[Any, type[Exception], str]] = {
+    "a wrong field": (Placed(7), perdure.SchemaMismatch, r"\$\.order"),  # type: ignore[arg-type]
+    "a number out of range": (Placed("o-1", -1), perdure.SchemaMismatch, r"\$\.cents"),
+    "a key of the wrong type": (Counted("7", UUID(WHO)), perdure.SchemaMismatch, r"\$\.number"),  # type: ignore[arg-type]
+    "data with a wrong field": (perdure.Datum(PLACED, {"order": 7, "cents": 1}), perdure.SchemaMismatch, "order"),
+    "data with a missing field": (perdure.Datum(PLACED, {"order": "o-1"}), perdure.SchemaMismatch, "cents"),
+    "data with a missing key": (perdure.Datum(PLACED, {"cents": 1}), perdure.SchemaMismatch, "order"),
+    "data with one field too many": (
+        perdure.Datum(PLACED, {"order": "o-1", "cents": 1, "more": 1}),
+        perdure.SchemaMismatch,
+        "more",
+    ),
+    "an unknown schema": (Stranger("o-1"), perdure.UnknownEvent, r"com.acme/Stranger@1.*known are|did you mean"),
+    "a name that is nearly one": (perdure.Datum("com.acme/Placd@1", {}), perdure.UnknownEvent, "did you mean"),
+    "something else": ("o-1", perdure.UnknownEvent, "knows no such event"),
+}
+
+
+@pytest.mark.parametrize("what", SENT)
+async def test_an_event_that_is_none_is_refused(stage, what):
+    event, error, text = SENT[what]
+    async with stage.open(order, book, counter) as live:
+        await live.send(Placed("o-1"))
+        before = await live.journal()
+
+        with pytest.raises(error, match=f"(?s){text}"):
+            await live.engine.send(event)
+
+        assert await live.journal() == before
+
+
+JSON: dict[str, tuple[str, Any, type[Exception], str]] = {
+    "a missing field": (COUNTED, {"number": 7}, perdure.SchemaMismatch, "who"),
+    "a missing key": (COUNTED, {"who": WHO}, perdure.SchemaMismatch, "number"),
+    "a wrong field": (COUNTED, {"number": 7, "who": "me"}, perdure.SchemaMismatch, "who"),
+    "a key of the wrong type": (COUNTED, {"number": "seven", "who": WHO}, perdure.SchemaMismatch, "number"),
+    "a negative key": (COUNTED, {"number": -7, "who": WHO}, perdure.SchemaMismatch, "number"),
+    "an unknown field": (COUNTED, {"number": 7, "who": WHO, "x": 1}, perdure.SchemaMismatch, "x"),
+    "no object": (COUNTED, [7], perdure.SchemaMismatch, ""),
+    "an unknown schema": ("com.acme/Nobody@1", {}, perdure.UnknownEvent, "com.acme/Nobody@1"),
+    "an effect": ("payment/charge@1", {"order": "o", "cents": 1}, perdure.UnknownEvent, "payment/charge@1"),
+    "what belongs to perdure": ("sys/Rejected@1", {}, perdure.UnknownEvent, "sys/Rejected@1"),
+}
+
+
+@pytest.mark.parametrize("what", JSON)
+async def test_json_that_is_no_event_is_refused(stage, what):
+    name, data, error, text = JSON[what]
+    async with stage.open(order, book, counter) as live:
+        await live.send(Placed("o-1"))
+        before = await live.journal()
+
+        with pytest.raises(error, match=f"(?s){text}"):
+            await live.engine.send_json(name, data)
+
+        assert await live.journal() == before
+
+
+async def test_an_explicit_key_that_contradicts_is_refused(stage):
+    async with stage.open(order, book) as live:
+        await live.send(Placed("o-1"), key="o-1")
+        before = await live.journal()
+
+        with pytest.raises(perdure.KeyMismatch, match="'o-2', and its fields say 'o-1'"):
+            await live.engine.send(Placed("o-1"), key="o-2")
+
+        assert await live.journal() == before
+
+
+@pytest.mark.parametrize("body", [b"", b"junk", encode({}), encode({"order": 7, "cents": 1}), encode("o-1")])
+async def test_bytes_that_another_manifest_let_through_are_refused_and_reach_nobody(stage, body):
+    """As from a client that looked at an older manifest: the sender is told, and no cell hears of it."""
+    async with stage.open(order, book) as live:
+        with pytest.raises(perdure.CallerError, match=PLACED):
+            await live.engine._door.put(WORLD, Message(PLACED, body, "id", "sha256:of another"))
+
+        assert await live.facts() == []
+        assert [each.workflow for each in await live.engine.instances()] == ["sys/world"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "com.acme/Nobody@1", "com.acme/Placed", "sys/Rejected@1", "sys/nothing", "sys/apply"]
+)
+async def test_names_that_another_manifest_let_through_are_refused_and_reach_nobody(stage, name):
+    async with stage.open(order, book) as live:
+        with suppress(perdure.CallerError):
+            await live.engine._door.put(WORLD, Message(name, encode({}), "id", "sha256:of another"))
+        await live.send(Placed("o-1"))
+
+        assert await live.state(order, "o-1") == Order("charging")
+        assert await live.status(WORLD_CELL, "main") == "waiting"
+
+
+class WORLD_CELL:
+    name = WORLD.workflow
+
+
+BODIES: list[Any] = [
+    None,
+    7,
+    [],
+    {},
+    {"proposal": []},
+    {"proposal": 1, "reason": 7, "report": 7},
+    {"patch": 7},
+    {"patch": {"base": 7}},
+    {"patch": [7]},
+    {"manifest": 7},
+    {"manifest": b"x"},
+    {"manifest": b"", "mode": []},
+    {"manifest": b"", "counts": 7},
+]
+
+
+@pytest.mark.parametrize("verb", ["propose", "shadow", "approve", "reject", "apply", "nothing"])
+async def test_rules_that_make_no_sense_do_not_stop_the_world(stage, verb):
+    """All events wait behind them."""
+    async with stage.open(order, book) as live:
+        world = live.engine.handle(*WORLD_NAME)
+        for body in BODIES:
+            await world.send(f"sys/{verb}", body)
+        await live.engine._door.put(WORLD, Message(f"sys/{verb}", b"junk", "id"))
+        await live.send(Placed("o-1"))
+
+        assert await world.status() == "waiting"
+        assert await live.state(order, "o-1") == Order("charging")
+
+
+WORLD_NAME = (WORLD.workflow, WORLD.key)
+
+
+# ---- manifests -------------------------------------------------------------------------------------------
+
+
+def data() -> dict[str, Any]:
+    """A small sound manifest, as data."""
+    return {
+        "schemas": {
+            "com.acme/Placed@1": {"record": {"order": "text", "cents": "nat"}},
+            "com.acme/Other@1": {"record": {"order": "text"}},
+            "com.acme/Order@1": {"record": {"status": "text"}},
+        },
+        "effects": {"payment/charge@1": {"params": {"record": {"order": "text"}}}},
+        "cells": {
+            "com.acme/order@1": {
+                "state": {"ref": "com.acme/Order@1"},
+                "event": {"ref": "com.acme/Placed@1"},
+                "effects": ["payment/charge@1"],
+                "impl": "tests.cells.test_data:note",
+                "key": "text",
+            }
+        },
+        "routing": [{"event": "com.acme/Placed@1", "cell": "com.acme/order@1", "key_field": "order"}],
+    }
+
+
+def changed(*path: Any, to: Any) -> dict[str, Any]:
+    found: Any = data()
+    *way, last = path
+    inner = found
+    for step in way:
+        inner = inner[step]
+    if to is ...:
+        del inner[last]
+    else:
+        inner[last] = to
+    return found  # type: ignore[no-any-return]
+
+
+CELL = ("cells", "com.acme/order@1")
+ROUTE = ("routing", 0)
+
+MANIFESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "missing reference": (
+        "missing-reference",
+        "$.schemas",
+        changed("schemas", "com.acme/Other@1", to={"ref": "com.acme/Nobody@1"}),
+    ),
+    "unknown module": ("unknown-module", "impl", changed(*CELL, "impl", to="tests.cells.nobody:order")),
+    "unknown function": ("unknown-module", "impl", changed(*CELL, "impl", to="tests.cells.shop:nobody")),
+    "unknown schema": ("unknown-schema", "state", changed(*CELL, "state", to={"ref": "com.acme/Nobody@1"})),
+    "unknown event": ("unknown-schema", "$.routing[0].event", changed(*ROUTE, "event", to="com.acme/Nobody@1")),
+    "unknown effect": ("unknown-effect", "effects[0]", changed(*CELL, "effects", to=["payment/nobody@1"])),
+    "unknown cell": ("unknown-cell", "$.routing[0].cell", changed(*ROUTE, "cell", to="com.acme/nobody@1")),
+    "key field missing": ("key-missing", "$.routing[0].key_field", changed(*ROUTE, "key_field", to=...)),
+    "key field that is none": ("key-missing", "$.routing[0].key_field", changed(*ROUTE, "key_field", to="nobody")),
+    "key field unexpected": ("key-unexpected", "$.routing[0].key_field", changed(*CELL, "key", to=...)),
+    "key of the wrong type": ("key-type", "$.routing[0].key_field", changed(*ROUTE, "key_field", to="cents")),
+    "key that can be none": ("key-type", "key", changed(*CELL, "key", to="bool")),
+    "routing schema mismatch": (
+        "routing-mismatch",
+        "$.routing[0].event",
+        changed(*ROUTE, "event", to="com.acme/Other@1"),
+    ),
+    "illegal event family": ("event-family", "event", changed(*CELL, "event", to="text")),
+    "unsupported runtime": ("unsupported-runtime", "impl", changed(*CELL, "impl", to="order.wasm")),
+}
+
+
+def test_the_manifest_that_the_bad_ones_are_made_from_is_sound():
+    assert Bound(read(data())).cells[0].name == "com.acme/order"
+
+
+@pytest.mark.parametrize("what", MANIFESTS)
+def test_each_of_the_eleven_errors_of_a_manifest_has_its_code_and_its_path(what):
+    code, path, bad = MANIFESTS[what]
+
+    with pytest.raises(perdure.BadManifest) as raised:
+        Bound(read(bad))
+
+    assert raised.value.code == code
+    assert path in raised.value.path
+    assert str(raised.value).startswith("$.")
+
+
+def test_all_eleven_are_there():
+    assert len({code for code, _, _ in MANIFESTS.values()}) == 11
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "where"),
+    [
+        (("more",), {}, "$"),
+        ((*CELL, "more"), 1, "$.cells.com.acme/order@1"),
+        ((*CELL, "effects"), ..., "$.cells.com.acme/order@1"),
+        ((*ROUTE, "more"), 1, "$.routing[0]"),
+        (("schemas", "Placed"), "text", "$.schemas.Placed"),
+        (("schemas", "com.acme/Placed@0"), "text", "$.schemas"),
+        (("schemas", "sys/Placed@1"), "text", "$.schemas.sys/Placed@1"),
+        (("effects", "payment/charge@1", "timeout"), 0, "timeout"),
+    ],
+)
+def test_a_manifest_that_is_not_of_its_form_is_refused_with_the_path(path, to, where):
+    with pytest.raises(perdure.BadDefinition) as raised:
+        read(changed(*path, to=to))
+
+    assert where in raised.value.path
+
+
+async def test_a_bad_manifest_opens_nothing(disk):
+    async with disk.open(order, book) as live:
+        await live.send(Dropped("o-1"))
+        before = await live.journal()
+    with pytest.raises(perdure.BadManifest):
+        async with disk.open(Bound(read(changed(*ROUTE, "event", to="com.acme/Nobody@1")))):
+            pass
+    async with disk.open(order, book) as live:
+        assert await live.journal() == before
+
+
+# ---- authors ---------------------------------------------------------------------------------------------
+
+
+def test_a_cell_that_is_none_is_refused_where_it_is_defined():
+    def reducer(state: Order | None, event: Placed) -> Next:
+        return Next(None)
+
+    for name in ("order", "com.acme/order", "com.acme/order@0", "sys/order@1", "com.acme/order@x"):
+        with pytest.raises(perdure.BadDefinition):
+            perdure.cell(name, key="order", effects=[])(reducer)
+    with pytest.raises(perdure.BadDefinition, match="the key field 'nobody'"):
+        perdure.manifest(perdure.cell("com.acme/x@1", key="nobody", effects=[])(reducer))
+    with pytest.raises(TypeError, match="effects"):
+        perdure.cell("com.acme/x@1", key="order")  # type: ignore[call-arg]
+    with pytest.raises(perdure.BadDefinition, match="named effects"):
+        perdure.cell("com.acme/x@1", key="order", effects=[Paid])(reducer)  # type: ignore[list-item]
+
+
+def test_two_worlds_are_refused():
+    with pytest.raises(perdure.CallerError, match="one world of cells"):
+        perdure.testing.World(perdure.manifest(order), perdure.manifest(book))

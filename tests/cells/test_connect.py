@@ -1,0 +1,55 @@
+"""Cells from another process: events go through the inbox, and are checked before they are posted."""
+
+import pytest
+
+import perdure
+from tests.cells.shop import Order, Placed, book, order
+
+
+async def test_an_event_from_another_process_is_delivered(disk):
+    async with disk.open(order, book) as live, perdure.connect(disk.url) as client:
+        await client.send(Placed("o-1"), id="e-1")
+        await client.send_json("com.acme/Placed@1", {"order": "o-2", "cents": 2}, correlation="c")
+
+        await live.until(order, "o-1", Order("charging"))
+        await live.until(order, "o-2", Order("charging"))
+
+
+async def test_events_wait_for_the_next_engine_and_the_same_id_is_taken_once(disk):
+    async with disk.open(order, book):
+        pass
+    async with perdure.connect(disk.url) as client:
+        for _ in range(2):
+            await client.send(Placed("o-1"), id="e-1")
+    async with disk.open(order, book) as live:
+        await live.until(order, "o-1", Order("charging"))
+
+        assert len(await live.entries(order, "o-1")) == 1
+
+
+async def test_what_is_no_event_is_refused_before_it_is_posted(disk):
+    async with disk.open(order, book) as live, perdure.connect(disk.url) as client:
+        before = await live.journal()
+        with pytest.raises(perdure.SchemaMismatch):
+            await client.send(Placed("o-1", -1))
+        with pytest.raises(perdure.UnknownEvent):
+            await client.send_json("com.acme/Nobody@1", {})
+        with pytest.raises(perdure.KeyMismatch):
+            await client.send(Placed("o-1"), key="o-2")
+
+        assert await live.journal() == before
+
+
+async def test_a_database_without_cells_says_so(disk):
+    async with disk.open(), perdure.connect(disk.url) as client:
+        with pytest.raises(perdure.CallerError, match="has no cells"):
+            await client.send(Placed("o-1"))
+
+
+async def test_a_cell_is_cancelled_and_retried_from_another_process(disk):
+    async with disk.open(order, book) as live, perdure.connect(disk.url) as client:
+        await live.send(Placed("o-1"))
+        await client.handle("com.acme/order", "o-1").cancel()
+        await live.until(order, "o-1", None)
+
+        assert await client.handle("com.acme/order", "o-1").status() == "cancelled"

@@ -1,0 +1,257 @@
+"""Effects: what a cell may ask for, the ids of what it asked, and what performs it."""
+
+import re
+from hashlib import sha256
+
+import pytest
+
+import perdure
+from perdure import Next, ReceiptOf
+from perdure.cells.bind import Bound
+from perdure.cells.effects import Alarm, Publish
+from perdure.codec import encode
+from perdure.kernel.limits import Limits
+from tests.cells.shop import Charge, Dropped, Order, Paid, Placed, book, order
+
+
+class Go(perdure.Record, name="com.acme/Go@1"):
+    id: str
+    what: str = ""
+
+
+class Ask(perdure.Effect, name="com.acme/ask@1"):
+    text: str
+    number: perdure.Nat = 0
+
+    class Receipt(perdure.Record):
+        text: str
+
+
+@perdure.cell("com.acme/asks@1", key="id", effects=[Ask])
+def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellContext) -> Next:
+    if isinstance(event, ReceiptOf):
+        return Next(Order(event.value.text if event.ok else str(event.error)))
+    match event.what:
+        case "undeclared":
+            return Next(Order("never"), [Paid("o", "a")], [Ask("one"), Charge("o", 1)])
+        case "badly typed":
+            return Next(Order("never"), [Paid("o", "a")], [Ask("one"), Ask("two", -1)])
+        case "no effect":
+            return Next(Order("never"), [Paid("o", "a")], [Ask("one"), "two"])
+        case "unknown event":
+            return Next(Order("never"), [Paid("o", "a"), Dropped("o")], [Ask("one")])
+        case "bad event":
+            return Next(Order("never"), [Paid("o", "a"), Paid("o", 7)], [Ask("one")])  # type: ignore[arg-type]
+        case "bad state":
+            return Next(Order("never", [7]), [Paid("o", "a")], [Ask("one")])  # type: ignore[list-item]
+        case "other state":
+            return Next(Paid("o", "a"), [Paid("o", "a")], [Ask("one")])
+        case "no next":
+            return Order("never")  # type: ignore[return-value]
+        case "too many effects":
+            return Next(Order("never"), [Paid("o", "a")], [Ask(str(n)) for n in range(65)])
+        case "too many events":
+            return Next(Order("never"), [Paid("o", "a")] * 257, [Ask("one")])
+        case "too large":
+            return Next(Order("never"), [Paid("o", "a" * (1 << 20))], [Ask("one")])
+        case "deleted":
+            return Next(None, [Paid("o", "a")], [Ask("one")])
+        case "raises":
+            raise ZeroDivisionError("no")
+        case "most":
+            return Next(Order("most"), [Paid("o", "a")] * 256, [Ask(str(n)) for n in range(64)])
+        case "equal":
+            return Next(Order("equal"), effects=[Ask("same"), Ask("same")])
+        case _:
+            return Next(Order("asked"), effects=[Ask(event.what)])
+
+
+REFUSED = {
+    "undeclared": r"BadDecision.*'payment/charge@1' is not declared; declared are: com.acme/ask@1",
+    "badly typed": r"SchemaMismatch.*number",
+    "no effect": r"BadDecision.*'two'.* is not declared",
+    "unknown event": r"UnknownEvent.*com.acme/Dropped@1",
+    "bad event": r"SchemaMismatch.*auth",
+    "bad state": r"SchemaMismatch.*auths",
+    "other state": r"SchemaMismatch.*com.acme/Order@1",
+    "no next": r"BadDecision.*returns perdure.Next",
+    "too many effects": r"OverflowError.*65 effects; the limit is 64",
+    "too many events": r"OverflowError.*257 messages; the limit is 256",
+    "too large": r"OverflowError.*the limit is 1048576",
+    "deleted": r"BadDecision.*deleted cell cannot ask for effects",
+    "raises": r"ZeroDivisionError.*no",
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_a_decision_that_is_wrong_in_any_part_is_refused_whole(stage, what):
+    """Undeclared, unknown or badly typed effects, output over the limits, a state that is none: nothing happens."""
+    async with stage.open(asks, book, lenient=True) as live:
+        await live.send(Go("g", "before"), id="1")
+        await live.until(asks, "g", ASKED_IN_VAIN)
+        await live.send(Go("g", what))
+
+        assert await live.status(asks, "g") == "stuck"
+        stuck = (await live.entries(asks, "g"))[-1].decision
+        assert (stuck.open, stuck.announce, stuck.publish, stuck.outcome) == ((), (), (), None)
+        assert stuck.stuck is not None and stuck.stuck.kept
+        assert re.search(REFUSED[what], str(stuck.stuck.error), re.DOTALL)
+        assert await live.state(asks, "g") == ASKED_IN_VAIN
+        assert await live.open(asks, "g") == []
+        assert await live.state(book) is None
+
+
+ASKED_IN_VAIN = Order(
+    "NoHandler: this engine has no handler for com.acme/ask@1; it has: none; open it with handlers=[...]"
+)
+
+
+async def test_as_much_as_the_limits_allow_is_allowed(stage):
+    async with stage.open(asks, book, lenient=True) as live:
+        await live.send(Go("g", "most"))
+
+        first = (await live.entries(asks, "g"))[0].decision
+        assert (len(first.open), len(first.announce)) == (64, 256)
+        assert len((await live.state(book)).paid) == 256
+
+
+async def test_limits_can_be_set(stage):
+    bound = Bound(perdure.manifest(asks, book).manifest, {"com.acme/asks@1": asks, "com.acme/book@1": book}, Limits(2))
+    async with stage.open(bound, lenient=True) as live:
+        await live.send(Go("g", "most"))
+
+        assert await live.status(asks, "g") == "stuck"
+
+
+async def test_intent_ids_are_distinct_for_equal_params(stage):
+    async with stage.open(asks, book, lenient=True) as live:
+        for _ in range(2):
+            await live.send(Go("g", "equal"))
+
+        ids = [id for entry in await live.entries(asks, "g") for id in entry.decision.ids]
+        assert len(ids) == len(set(ids)) == 4
+
+
+async def test_intent_ids_are_stable_across_replay_and_restart(disk):
+    async with disk.open(order, book) as live:
+        await live.send(Placed("o-1"))
+        before = [intent.id for intent in await live.open(order, "o-1")]
+    async with disk.open(order, book) as live:
+        assert [intent.id for intent in await live.open(order, "o-1")] == before
+        await live.answer(order, "o-1", {"auth": "a"})
+
+        assert await live.state(order, "o-1") == Order("paid", ["a"])
+
+
+async def test_an_intent_id_is_the_hash_of_what_was_asked(stage):
+    bound = perdure.manifest(order, book)
+    async with stage.open(bound) as live:
+        await live.send(Placed("o-1", cents=5))
+
+        (entry,) = await live.entries(order, "o-1")
+        asked = {
+            "cell": "com.acme/order@1",
+            "cell_hash": bound.manifest.cell_hash("com.acme/order@1"),
+            "key": "o-1",
+            "effect": "payment/charge@1",
+            "effect_hash": bound.manifest.effect_hash("payment/charge@1"),
+            "params": encode({"order": "o-1", "cents": 5}),
+            "idempotency_key": "",
+            "index": 1,
+            "entry": entry.seq,
+        }
+        assert [intent.id for intent in await live.open(order, "o-1")] == [sha256(encode(asked)).digest()]
+
+
+async def test_declared_but_unimplemented_is_refused_at_the_start(stage):
+    with pytest.raises(perdure.NoHandler, match=r"com.acme/asks@1 declares the effect com.acme/ask@1"):
+        async with stage.open(asks):
+            pass
+
+
+async def test_declared_but_unimplemented_may_start_and_is_refused_when_it_is_asked_for(stage):
+    async with stage.open(asks, book, lenient=True) as live:
+        await live.send(Go("g"))
+
+        await live.until(asks, "g", ASKED_IN_VAIN)
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["async", "thread"])
+async def test_a_handler_gets_the_params_and_gives_the_receipt(stage, sync):
+    calls = []
+
+    if sync:
+
+        @perdure.effect_handler(Ask)
+        def answer(params: Ask, call: perdure.Call) -> Ask.Receipt:
+            calls.append((params, call.key, call.delivery))
+            return Ask.Receipt(params.text.upper())
+    else:
+
+        @perdure.effect_handler(Ask)
+        async def answer(params: Ask, call: perdure.Call) -> Ask.Receipt:
+            calls.append((params, call.key, call.delivery))
+            return Ask.Receipt(params.text.upper())
+
+    async with stage.open(asks, book, handlers=[answer]) as live:
+        await live.send(Go("g", "hello"))
+        await live.until(asks, "g", Order("HELLO"))
+
+    assert calls == [(Ask("hello"), "g", 1)]
+
+
+async def test_the_idempotency_key_of_the_cell_is_the_one_that_a_handler_gets(stage):
+    keys = []
+
+    @perdure.cell("com.acme/keys@1", key="id", effects=[Ask])
+    def asks_with_key(state: Order | None, event: Go | ReceiptOf[Ask]) -> Next:
+        if isinstance(event, Go):
+            return Next(Order("asked"), effects=[Ask("a").options(key="mine", issuer="i-1"), Ask("b")])
+        return Next(Order("done", [*(state or Order()).auths, event.issuer]))
+
+    @perdure.effect_handler(Ask)
+    async def answer(params: Ask, call: perdure.Call) -> Ask.Receipt:
+        keys.append(call.idempotency_key)
+        return Ask.Receipt("")
+
+    async with stage.open(asks_with_key, handlers=[answer]) as live:
+        await live.send(Go("g"))
+        await live.until(asks_with_key, "g", Order("done", ["i-1", ""]))
+
+    assert keys[0] == "mine" and keys[1] not in ("", "mine")
+
+
+async def test_a_handler_that_returns_something_else_is_an_error(stage):
+    @perdure.effect_handler(Ask)
+    async def answer(params: Ask, call: perdure.Call) -> Ask.Receipt:
+        return Ask.Receipt(7)  # type: ignore[arg-type]
+
+    async with stage.open(asks, book, handlers=[answer]) as live:
+        await live.send(Go("g"))
+
+        await live.until(asks, "g", lambda state: state.status.startswith("SchemaMismatch: "))
+
+
+async def test_a_published_value_is_there_with_its_entry_and_has_no_receipt(stage):
+    @perdure.cell("com.acme/publisher@1", key="id", effects=[Publish])
+    def publisher(state: Order | None, event: Go) -> Next:
+        return Next(Order("published"), effects=[Publish.of("what", event.what)])
+
+    async with stage.open(publisher) as live:
+        await live.send(Go("g", "news"))
+
+        handle = live.engine.handle("com.acme/publisher", "g")
+        assert await handle.read("what") == "news"
+        assert await live.open(publisher, "g") == []
+
+
+async def test_an_alarm_is_answered_at_its_time(stage):
+    @perdure.cell("com.acme/alarms@1", key="id", effects=[Alarm])
+    def alarms(state: Order | None, event: Go | ReceiptOf[Alarm], ctx: perdure.CellContext) -> Next:
+        if isinstance(event, Go):
+            return Next(Order("set"), effects=[Alarm(after=1000), Alarm(at=ctx.now)])
+        return Next(Order("rung", [*(state or Order()).auths, event.status]))
+
+    async with stage.open(alarms) as live:
+        await live.send(Go("g"))
+        await live.until(alarms, "g", Order("rung", ["ok", "ok"]))

@@ -1,0 +1,326 @@
+"""Changing a live world: each step and each refusal, the three modes, and what a shadow run sees and leaves alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+import perdure
+from perdure import CellContext, Next, ReceiptOf
+from perdure.cells.effects import Alarm
+from perdure.cells.manifest import Manifest
+from perdure.cells.patch import Change, diff, hash_of
+from perdure.governance import Proposal
+
+SECOND = 1_000_000_000
+
+
+class Placed(perdure.Record, name="g/Placed@1"):
+    id: str
+    n: perdure.Nat
+
+
+class Boomed(perdure.Record, name="g/Boomed@1"):
+    id: str
+
+
+class Sum(perdure.Record, name="g/Sum@1"):
+    n: perdure.Nat
+
+
+class Sum2(perdure.Record, name="g/Sum@2"):
+    n: perdure.Nat
+    note: str
+
+
+class Pay(perdure.Effect, name="g/pay@1", outside="bank"):
+    n: perdure.Nat
+
+    class Receipt(perdure.Record):
+        auth: str
+
+
+@perdure.cell("g/sum@1", key="id", effects=[Pay])
+def first(state: Sum | None, event: Placed | ReceiptOf[Pay]) -> Next:
+    before = state.n if state is not None else 0
+    if isinstance(event, ReceiptOf):
+        return Next(Sum(before + 1000))
+    return Next(Sum(before + event.n), effects=[Pay(event.n)] if event.n == 7 else [])
+
+
+def tenfold(old: Sum) -> Sum2:
+    if old.n == 13:
+        raise ValueError("13 cannot be carried over")
+    return Sum2(old.n * 10, "migrated")
+
+
+@perdure.cell("g/sum@2", key="id", effects=[Pay, Alarm], migrate=tenfold)
+def second(state: Sum2 | None, event: Placed | ReceiptOf[Pay] | ReceiptOf[Alarm], ctx: CellContext) -> Next:
+    before = state or Sum2(0, "")
+    if isinstance(event, ReceiptOf):
+        return Next(Sum2(before.n + 1, event.effect.__name__))
+    effects: list[Any] = [Pay(event.n)] if event.n == 7 else []
+    return Next(
+        Sum2(before.n + event.n, "new"), effects=[*effects, Alarm(after=60 * SECOND)] if event.n == 8 else effects
+    )
+
+
+FIRST, SECOND_ = perdure.manifest(first), perdure.manifest(second)
+
+
+async def refused(asked: Any, code: str) -> str:
+    with pytest.raises(perdure.RuleRefused) as found:
+        await asked
+    assert found.value.code == code
+    return found.value.text
+
+
+def test_a_patch_leads_from_one_manifest_to_another_and_back() -> None:
+    there, back = diff(FIRST.manifest, SECOND_.manifest), diff(SECOND_.manifest, FIRST.manifest)
+
+    from perdure.cells.patch import data_of, patched, read_patch
+
+    assert patched(FIRST.manifest, read_patch(data_of(there))).hash == SECOND_.manifest.hash
+    assert patched(SECOND_.manifest, back).hash == FIRST.manifest.hash
+    assert diff(FIRST.manifest, FIRST.manifest) == ()
+    with pytest.raises(perdure.StalePatch, match="make the patch again"):
+        patched(SECOND_.manifest, there)
+
+
+async def test_each_transition(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+
+        proposed = await rules.propose(SECOND_)
+        assert (proposed.number, proposed.status, proposed.base) == (1, "proposed", FIRST.manifest.hash)
+        assert (await rules.shadow(1)).failures == []
+        assert [found.status for found in await rules.proposals()] == ["shadowed"]
+        assert (await rules.approve(1)).status == "approved"
+        assert await rules.apply(1) == SECOND_.manifest.hash
+
+        assert (await rules.manifest()).hash == SECOND_.manifest.hash
+        found = (await rules.proposals())[0]
+        assert (found.status, found.mode) == ("applied", "pinned")
+
+
+async def test_each_refusal(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await rules.propose(SECOND_)
+
+        assert "there is no proposal 2" in await refused(rules.approve(2), "unknown-proposal")
+        assert "to be approved it must be shadowed" in await refused(rules.approve(1), "wrong-state")
+        assert "to be applied it must be approved" in await refused(rules.apply(1), "wrong-state")
+        rejected = await rules.reject(1, "not now")
+        assert (rejected.status, rejected.reason) == ("rejected", "not now")
+        for again in (rules.approve, rules.reject, rules.apply):
+            await refused(again(1), "wrong-state")
+
+        same = [await rules.propose(SECOND_), await rules.propose(SECOND_)]
+        assert [found.number for found in same] == [2, 3], "the same patch twice is two proposals"
+        for number in (2, 3):
+            await rules.shadow(number)
+            await rules.approve(number)
+        await rules.apply(2)
+        assert "make the patch again" in await refused(rules.apply(3), "stale-patch")
+        assert [found.status for found in await rules.proposals()] == ["rejected", "applied", "approved"]
+        await refused(rules.apply(FIRST, mode="sometimes"), "unknown-mode")  # type: ignore[arg-type]
+        assert (await rules.manifest()).hash == SECOND_.manifest.hash
+
+
+async def test_a_patch_with_a_stale_hash_or_a_broken_result_is_refused(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        definition = FIRST.manifest.data()["cells"]["g/sum@1"]
+
+        await refused(rules.propose((Change("cells", "g/sum@1", "sha256:" + "0" * 64, definition),)), "stale-patch")
+        await refused(rules.propose((Change("cells", "g/other@1", hash_of(definition), definition),)), "stale-patch")
+        gone = (Change("schemas", "g/Sum@1", hash_of(FIRST.manifest.data()["schemas"]["g/Sum@1"])),)
+        await refused(rules.propose(gone), "unknown-schema")
+        nonsense = (Change("schemas", "g/New@1", "", {"record": {"x": "txt"}}),)
+        await refused(rules.propose(nonsense), "bad-manifest")
+        assert await rules.proposals() == []
+
+
+async def test_a_manifest_that_the_engine_has_no_code_for_is_not_applied_at_once(stage):
+    async with stage.open(first) as live:
+        assert "deploy it first" in await refused(perdure.Governance(live.engine).apply(SECOND_), "no-code")
+
+
+async def test_strict_is_blocked_with_all_counters_while_anything_lives(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST, mode="strict")
+        await live.send(Placed("a", 1))
+        await live.send(Placed("b", 7))
+
+        text = await refused(rules.apply(SECOND_, mode="strict"), "blocked")
+
+        assert "instances: 2" in text
+        assert (await rules.manifest()).hash == FIRST.manifest.hash
+
+
+async def test_pinned_cells_stay_and_new_ones_begin_with_the_new_manifest(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await live.send(Placed("old", 1))
+
+        await rules.apply(SECOND_)
+        await live.send(Placed("old", 2))
+        await live.send(Placed("new", 3))
+
+        assert await live.state(first, "old") == Sum(3)
+        assert await live.state(second, "new") == Sum2(3, "new")
+
+
+async def test_migrated_cells_go_over_when_they_are_used_and_all_of_them_on_demand(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        for key in ("a", "b", "c"):
+            await live.send(Placed(key, 1))
+
+        await rules.apply(SECOND_, mode="migrate")
+        await live.send(Placed("a", 5))
+        assert await live.state(second, "a") == Sum2(15, "new")
+        assert await live.state(first, "b") == Sum(1), "not used yet"
+        assert "2 cells are left" in await refused(rules.apply(FIRST), "migrating")
+
+        assert await rules.migrate() == 2
+        await live.rest()
+        assert await live.state(second, "b") == await live.state(second, "c") == Sum2(10, "migrated")
+        assert await rules.migrate() == 0
+        versions = {found.version for found in await live.engine.instances(workflow="g/sum")}
+        assert versions == set(SECOND_.in_force.versions.values())
+
+
+async def test_an_open_effect_survives_the_migration_of_its_cell(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await live.send(Placed("a", 7))
+        await rules.apply(SECOND_, mode="migrate")
+
+        await live.answer(second, "a", {"auth": "x"})
+
+        assert await live.state(second, "a") == Sum2(71, "Pay")
+
+
+async def test_a_cell_that_cannot_be_migrated_is_stuck_and_its_neighbours_are_not(stage):
+    async with stage.open(first, second, replay=False) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await live.send(Placed("bad", 13))
+        await live.send(Placed("good", 1))
+        report = await rules.shadow(SECOND_, mode="migrate")
+        assert [found for found in report.failures if "13 cannot be carried over" in found]
+
+        await rules.apply(SECOND_, mode="migrate")
+        await rules.migrate()
+        await live.rest()
+
+        assert await live.status(first, "bad") == "stuck"
+        assert await live.state(second, "good") == Sum2(10, "migrated")
+
+
+async def test_a_proposal_whose_shadow_failed_is_not_approved(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await live.send(Placed("bad", 13))
+        await rules.propose(SECOND_)
+
+        await rules.shadow(1, mode="migrate")
+
+        assert "13 cannot be carried over" in await refused(rules.approve(1), "shadow-failed")
+
+
+async def test_after_a_migration_the_old_code_is_no_longer_needed(disk):
+    async with disk.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await live.send(Placed("a", 1))
+        await rules.apply(SECOND_, mode="migrate")
+        await rules.migrate()
+
+    disk.crash()
+    async with disk.open(second) as live:
+        await live.send(Placed("a", 2))
+        assert await live.state(second, "a") == Sum2(12, "new")
+
+
+async def test_code_without_the_manifest_in_force_does_not_open(disk):
+    async with disk.open(first) as live:
+        await live.send(Placed("a", 1))
+
+    with pytest.raises(perdure.ManifestChanged):
+        async with disk.open(second):
+            pass
+    async with disk.open(first) as live:
+        assert await live.state(first, "a") == Sum(1)
+
+
+async def test_governance_survives_a_restart(disk):
+    async with disk.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await rules.propose(SECOND_)
+        await rules.shadow(1)
+
+    disk.crash()
+    async with disk.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        assert (await rules.manifest()).hash == FIRST.manifest.hash
+        await rules.approve(1)
+        assert await rules.apply(1) == SECOND_.manifest.hash
+
+
+async def test_a_shadow_run_changes_nothing_and_says_what_would_happen(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await live.send(Placed("a", 1))
+        await live.send(Placed("b", 7))
+        before = await live.journal()
+
+        report = await rules.shadow(
+            SECOND_, mode="migrate", receipts={"g/pay@1": {"auth": "x"}}, horizon=timedelta(hours=1)
+        )
+
+        assert await live.journal() == before
+        assert report.failures == []
+        assert report.changed == 2
+        assert {
+            "cell": "g/sum",
+            "key": "a",
+            "before": {"n": 1},
+            "after": {"n": 10, "note": "migrated"},
+        } in report.states
+        assert report.allowlists == {"g/sum": {"added": ["sys/timer@1"], "removed": []}}
+        assert report.open == {"g/pay@1": 1}, "nobody answers what waits outside"
+        assert "not predicted" in report.caveat
+
+
+async def test_governance_works_from_another_process(disk):
+    async with disk.open(first, second) as live:
+        await perdure.Governance(live.engine).apply(FIRST)
+        await live.send(Placed("a", 1))
+        async with perdure.connect(disk.url, workflows=[first, second]) as client:
+            rules = perdure.Governance(client)
+            proposal = await rules.propose(SECOND_)
+            await rules.shadow(proposal.number)
+            await rules.approve(proposal.number)
+            assert await rules.apply(proposal.number) == SECOND_.manifest.hash
+            assert "instances: 1" in await refused(rules.apply(FIRST, mode="strict"), "blocked")
+
+
+def test_a_proposal_is_data() -> None:
+    assert msgspec.json.encode(Proposal(1, "proposed", "", ()))
+    assert isinstance(FIRST.manifest, Manifest)

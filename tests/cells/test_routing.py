@@ -1,0 +1,205 @@
+"""Routing: which cells hear of an event, in which order, by which key."""
+
+from uuid import UUID
+
+import pytest
+
+import perdure
+from perdure import Next
+from perdure.cells.manifest import Subscription
+from perdure.kernel.events import Message, Started
+from tests.cells.shop import Book, Order, Paid, Placed, book, order
+
+
+class Heard(perdure.Record, name="com.acme/Heard@1"):
+    what: list[str]
+
+
+def hear(state: Heard | None, text: str) -> Next:
+    return Next(Heard([*(state.what if state else []), text]))
+
+
+class Note(perdure.Record):
+    id: str
+
+
+class Noted(perdure.Record, name="com.acme/Noted@1"):
+    note: Note
+    text: str = ""
+
+
+class Poked(perdure.Record, name="com.acme/Poked@1"):
+    id: str
+
+
+@perdure.cell("com.acme/first@1", key="id", effects=[])
+def first(state: Heard | None, event: Poked) -> Next:
+    return hear(state, "first")
+
+
+@perdure.cell("com.acme/second@1", key="id", effects=[])
+def second(state: Heard | None, event: Poked) -> Next:
+    return hear(state, "second")
+
+
+@perdure.cell("com.acme/note@1", key={Noted: "note.id", Poked: "id"}, effects=[])
+def note(state: Heard | None, event: Noted | Poked) -> Next:
+    return hear(state, type(event).__name__)
+
+
+async def order_of_delivery(live) -> list[str]:
+    """The cells whose entries follow the world's own, in the order of the journal."""
+    names = {head.id: head.workflow for head in await live.engine.instances()}
+    return [names[row.instance] for row in await live.journal() if names[row.instance] != "sys/world"]
+
+
+@pytest.mark.parametrize("cells", [(first, second), (second, first)], ids=["first", "second"])
+async def test_manifest_order(stage, cells):
+    async with stage.open(*cells) as live:
+        await live.send(Poked("a"))
+        await live.send(Poked("b"))
+
+        names = [cell.name.partition("@")[0] for cell in cells]
+        assert await order_of_delivery(live) == names * 2
+
+
+async def test_the_routing_of_a_manifest_decides_not_the_order_of_its_cells(stage):
+    routing = [Subscription(Poked.__perdure_name__, cell.name, "id") for cell in (second, first)]
+    async with stage.open(perdure.manifest(first, second, routing=routing)) as live:
+        await live.send(Poked("a"))
+
+        assert await order_of_delivery(live) == ["com.acme/second", "com.acme/first"]
+
+
+async def test_variant_wrap(stage):
+    """A cell that takes several events gets each as what it is."""
+    async with stage.open(note) as live:
+        await live.send(Noted(Note("n")))
+        await live.send(Poked("n"))
+
+        assert await live.state(note, "n") == Heard(["Noted", "Poked"])
+
+
+async def test_nested_key_path(stage):
+    async with stage.open(note) as live:
+        await live.send(Noted(Note("deep"), "x"))
+
+        assert await live.state(note, "deep") == Heard(["Noted"])
+        assert await live.state(note, "x") is None
+
+
+async def test_unkeyed(stage):
+    async with stage.open(book) as live:
+        await live.send(Paid("o-1", "a"))
+        await live.send(Paid("o-2", "b"))
+
+        assert await live.state(book) == Book(["o-1", "o-2"])
+        assert [each.key for each in await live.engine.instances(workflow="com.acme/book")] == [""]
+
+
+async def test_two_subscribers(stage):
+    async with stage.open(first, second, note) as live:
+        await live.send(Poked("a"))
+
+        assert await live.state(first, "a") == Heard(["first"])
+        assert await live.state(second, "a") == Heard(["second"])
+        assert await live.state(note, "a") == Heard(["Poked"])
+
+
+async def test_unrouted_is_recorded(stage):
+    async with stage.open(perdure.manifest(first, events=[Placed])) as live:
+        await live.send(Placed("o-1"))
+
+        assert await live.facts() == [("com.acme/Placed@1", {"order": "o-1", "cents": 1})]
+        assert live.engine.counts["unrouted"] == 1
+
+
+async def test_an_event_with_an_id_that_came_before_is_dropped(stage):
+    async with stage.open(first) as live:
+        for _ in range(3):
+            await live.send(Poked("a"), id="e-1")
+        await live.send(Poked("a"), id="e-2")
+
+        assert await live.state(first, "a") == Heard(["first", "first"])
+        assert live.engine.counts["duplicate"] == 2
+
+
+async def test_an_event_with_an_id_is_dropped_by_the_next_engine_too(disk):
+    async with disk.open(first) as live:
+        await live.send(Poked("a"), id="e-1")
+    async with disk.open(first) as live:
+        await live.send(Poked("a"), id="e-1")
+
+        assert await live.state(first, "a") == Heard(["first"])
+
+
+async def test_a_correlation_goes_with_everything_that_an_event_leads_to(stage):
+    """Through an emitted event, and through a receipt."""
+    async with stage.open(order, book) as live:
+        await live.send(Placed("o-1"), correlation="c-1")
+        await live.answer(order, "o-1", {"auth": "a-1"})
+
+        started = (await live.entries(book))[0].event
+        assert isinstance(started, Started) and isinstance(started.first, Message)
+        assert started.first.correlation == "c-1"
+
+
+async def test_domain_events_are_delivered_in_the_order_of_the_output(stage):
+    class Go(perdure.Record, name="com.acme/Go@1"):
+        id: str
+
+    @perdure.cell("com.acme/source@1", key="id", effects=[])
+    def source(state: Heard | None, event: Go) -> Next:
+        return Next(Heard([]), events=[Paid(f"o-{n}", "") for n in range(20)])
+
+    async with stage.open(source, book) as live:
+        await live.send(Go("g"))
+
+        assert await live.state(book) == Book([f"o-{n}" for n in range(20)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(int, -7), (perdure.Nat, 7), (UUID, UUID(int=7)), (perdure.Hash, "sha256:" + "0" * 64)],
+    ids=["int", "nat", "uuid", "hash"],
+)
+async def test_keys_of_every_kind(stage, kind, value):
+    class Event(perdure.Record, name="com.acme/Event@1"):
+        id: kind  # type: ignore[valid-type]
+
+    @perdure.cell("com.acme/keyed@1", key="id", effects=[])
+    def keyed(state: Heard | None, event: Event, ctx: perdure.CellContext) -> Next:
+        return hear(state, ctx.key)
+
+    async with stage.open(keyed) as live:
+        await live.send(Event(value))
+
+        assert await live.state(keyed, value) == Heard([str(value)])
+
+
+async def test_the_context_is_recorded_or_derived(stage):
+    seen = []
+
+    class Seen(perdure.Record, name="com.acme/Seen@1"):
+        now: perdure.Time
+        height: int
+        entropy: bytes
+        hashes: list[str]
+
+    @perdure.cell("com.acme/watch@1", key="order", effects=[])
+    def watch(state: Seen | None, event: Paid, ctx: perdure.CellContext) -> Next:
+        seen.append(ctx)
+        return Next(Seen(ctx.now, ctx.height, ctx.entropy, [ctx.event_hash, ctx.manifest_hash, ctx.cell_hash]))
+
+    bound = perdure.manifest(order, watch)
+    async with stage.open(bound) as live:
+        await live.send(Placed("o-1"))
+        await live.answer(order, "o-1", {"auth": "a"})  # so that it hears of an event that a cell emitted
+
+        state, (entry,) = await live.state(watch, "o-1"), await live.entries(watch, "o-1")
+        assert len(set(map(repr, seen))) == 1 and len(seen) > 1  # live and in replays
+        assert (state.now, state.height, len(state.entropy)) == (entry.at, entry.seq, 64)
+        assert state.hashes[1] == bound.manifest.hash
+        assert state.hashes[2] == bound.manifest.cell_hash("com.acme/watch@1")
+        assert (seen[0].cell, seen[0].key, seen[0].mode) == ("com.acme/watch@1", "o-1", "keyed")
+        assert await live.state(order, "o-1") == Order("paid", ["a"])

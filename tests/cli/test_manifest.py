@@ -1,0 +1,105 @@
+"""The commands that change a manifest, asked of an engine that runs in this process, from processes of their own."""
+
+import asyncio
+
+import pytest
+
+import perdure
+
+SHOP = """
+import perdure
+from perdure import Next
+
+
+class Placed(perdure.Record, name="shop/Placed@1"):
+    order: str
+    cents: perdure.Nat
+
+
+class Order(perdure.Record, name="shop/Order@1"):
+    cents: perdure.Nat
+
+
+class Priced(perdure.Record, name="shop/Order@2"):
+    cents: perdure.Nat
+    currency: str
+
+
+def in_euros(old: Order) -> Priced:
+    return Priced(old.cents, "EUR")
+
+
+@perdure.cell("shop/order@1", key="order", effects=[])
+def order(state: Order | None, event: Placed) -> Next:
+    return Next(Order((state.cents if state else 0) + event.cents))
+
+
+@perdure.cell("shop/order@2", key="order", effects=[], migrate=in_euros)
+def order_2(state: Priced | None, event: Placed) -> Next:
+    return Next(Priced((state.cents if state else 0) + event.cents, "EUR"))
+"""
+
+
+@pytest.fixture
+def running(world, monkeypatch):
+    """Calls a coroutine function with an engine on version 1 that also has the code of version 2, and one order."""
+    (world.directory / "till_2.py").write_text(SHOP)
+    monkeypatch.syspath_prepend(world.directory)
+    import till_2 as code  # type: ignore[import-not-found]
+
+    async def main(test):
+        async with perdure.open(world.db, workflows=[code.order, code.order_2]) as engine:
+            await perdure.Governance(engine).apply(perdure.manifest(code.order))
+            await engine.send(code.Placed("o-1", 5))
+            return await test(engine, code)
+
+    return lambda test: asyncio.run(main(test))
+
+
+async def typed(world, *words, exit=0):
+    code, out, errors = await asyncio.to_thread(world.call, "manifest", *words, PERDURE_DB=world.db)
+    assert code == exit, errors
+    return out if exit == 0 else errors
+
+
+def test_a_proposal_goes_its_way(world, running):
+    async def test(engine, code):
+        assert "proposal 1\n  - schema shop/Order@1\n" in await typed(world, "propose", "till_2:order_2")
+        assert "to be approved it must be shadowed" in await typed(world, "approve", "1", exit=4)
+        told = await typed(world, "shadow", "1", "--against", "till_2", "--mode", "migrate")
+        assert "1 cells have another state" in told and "not predicted" in told
+        assert await typed(world, "approve", "1") == "proposal 1 is approved\n"
+        assert (await typed(world, "apply", "1", "--mode", "migrate")).startswith("in force (migrate): sha256:")
+        assert await typed(world, "migrate") == "1 cells were told to go over\n"
+        assert await typed(world, "proposals") == "1  applied  migrate\n"
+        await engine.send(code.Placed("o-1", 1))
+        assert await engine.state(code.order_2, "o-1") == code.Priced(6, "EUR")
+
+    running(test)
+
+
+def test_a_proposal_is_rejected_with_its_reason(world, running):
+    async def test(engine, code):
+        await typed(world, "propose", "till_2:order_2")
+        await typed(world, "reject", "1", "--reason", "not now")
+        assert await typed(world, "proposals") == "1  rejected    not now\n"
+        assert "there is no proposal 7" in await typed(world, "apply", "7", exit=4)
+
+    running(test)
+
+
+def test_strict_says_what_stands_against_it(world, running):
+    async def test(engine, code):
+        assert "instances: 1" in await typed(world, "apply", "till_2:order_2", "--mode", "strict", exit=4)
+        assert "name it with --against" in await typed(world, "shadow", "1", exit=2)
+
+    running(test)
+
+
+def test_without_an_engine_nobody_answers(world, running):
+    async def test(engine, code):
+        pass
+
+    running(test)
+
+    assert "no engine runs on" in asyncio.run(typed(world, "apply", "till_2:order_2", exit=2))
