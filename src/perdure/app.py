@@ -74,10 +74,11 @@ async def open(
     workflows: also several versions of one name. New instances run on the newest, others on the one they started with.
     handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
     answered with an error when it is asked for.
-    cache: how many instances stay in memory; memory: how many bytes of states of cells. Above it the least recently used
-    are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how many steps of each kind run at once
-    (None: no bound for inline steps, one process per core). drain: seconds that running steps and hooks get to end when
-    the engine is closed; what still runs then is cut, and a step runs again at the next open.
+    cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
+    used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
+    many steps of each kind run at once (None: no bound for inline steps, one process per core). drain: seconds that
+    running steps and hooks get to end when the engine is closed; what still runs then is cut, and a step runs again at
+    the next open.
     """
     known, world = _registered(workflows)
     for workflow in known:

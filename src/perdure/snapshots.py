@@ -177,7 +177,7 @@ class Snapshots:
         snapshot = await self._read(blobs, row.hash)
 
         def count() -> dict[str, int]:
-            return {workflow: len(CellIndex(blobs, root)) for workflow, root in snapshot.cells.items()}
+            return {workflow: CellIndex(blobs, root).count() for workflow, root in snapshot.cells.items()}
 
         counts = await in_thread(count)
         return Taken(name_of(row.hash), row.seq, row.taken_at, row.base, counts, snapshot.open, written)

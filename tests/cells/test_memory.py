@@ -37,7 +37,7 @@ async def state_of(engine: perdure.Engine, key: str) -> bytes:
     address = Address("test/box", key)
     record = await engine.queries.record(address)
     assert record is not None
-    machine = rebuild(fold(address, record.snapshot, record.rows), engine._workflows.newest("test/box"))  # type: ignore[arg-type, type-var]
+    machine = rebuild(fold(address, record.snapshot, record.rows), engine._workflows.newest("test/box"))  # type: ignore[arg-type]
     return machine.state  # type: ignore[attr-defined, no-any-return]
 
 

@@ -148,4 +148,4 @@ async def busy(engine: perdure.Engine, begin: int = 0, rounds: int = 30) -> None
 
 
 def cells_of(blobs: Any, roots: dict[str, bytes]) -> dict[str, int]:
-    return {workflow: len(CellIndex(blobs, root)) for workflow, root in roots.items()}
+    return {workflow: CellIndex(blobs, root).count() for workflow, root in roots.items()}

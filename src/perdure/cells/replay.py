@@ -210,7 +210,7 @@ class WorldReplay:
             manifest,
             governance,
             self._open,
-            {workflow: index.root for workflow, index in self._cells.items() if len(index)},
+            {workflow: index.root for workflow, index in self._cells.items() if index.count()},
             self._instances.root,
             self._histories.root,
             self._published.root,

@@ -43,13 +43,10 @@ class _State(msgspec.Struct, array_like=True):
     published: dict[str, bytes]
     cancelled: bool
     rewound: int = 0
-<<<<<<< HEAD
+    made: bool = False
     stuck: Stuck | None = None
     kept: Event | None = None
     outcome: Outcome | None = None
-=======
-    made: bool = False
->>>>>>> 9102eb201b878a22b0c2e85f9edc67879a46d13c
 
 
 _decoder = msgspec.msgpack.Decoder(_State)
@@ -78,7 +75,6 @@ def write(instance: Instance, machine: bytes) -> bytes:
     effects = tuple(intent.effect for intent in instance.open.values())
     packed, fresh = pack(effects, instance.patterns)
     assert not fresh, "an open effect whose pattern was never recorded"
-<<<<<<< HEAD
     state = _State(
         machine,
         instance.address.workflow,
@@ -101,38 +97,10 @@ def write(instance: Instance, machine: bytes) -> bytes:
         instance.published,
         instance.cancelled,
         instance.rewound,
+        instance.made,
         instance.stuck,
         instance.kept,
         instance.outcome,
-=======
-    body = seal(
-        msgspec.msgpack.encode(
-            _State(
-                data,
-                instance.address.workflow,
-                instance.address.key,
-                instance.generation,
-                instance.definition,
-                instance.status,
-                instance.version,
-                instance.seed,
-                instance.input_hash,
-                instance.started_at,
-                instance.parent,
-                instance.tags,
-                instance.patterns.texts(),
-                [
-                    (intent.id, effect, intent.delivery, intent.strikes, intent.counted, intent.held)
-                    for intent, effect in zip(instance.open.values(), packed, strict=True)
-                ],
-                list(instance.seen),
-                instance.published,
-                instance.cancelled,
-                instance.rewound,
-                instance.made,
-            )
-        )
->>>>>>> 9102eb201b878a22b0c2e85f9edc67879a46d13c
     )
     return seal(msgspec.msgpack.encode(state))
 
@@ -161,11 +129,8 @@ def restore(row: SnapshotRow) -> Instance:
     instance.published = state.published
     instance.cancelled = state.cancelled
     instance.rewound = state.rewound
-<<<<<<< HEAD
-    instance.stuck, instance.kept, instance.outcome = state.stuck, state.kept, state.outcome
-=======
     instance.made = state.made
->>>>>>> 9102eb201b878a22b0c2e85f9edc67879a46d13c
+    instance.stuck, instance.kept, instance.outcome = state.stuck, state.kept, state.outcome
     instance.snapshot_at = state.machine
     instance.snapshot_size = len(row.body)
     return instance

@@ -301,7 +301,6 @@ class MemoryStore:
         self.database.written += 1
         return len(old)
 
-<<<<<<< HEAD
     async def world_snapshots(self) -> list[WorldSnapshotRow]:
         return [row for _, row in sorted(self.database.world_snapshots.items())]
 
@@ -318,10 +317,9 @@ class MemoryStore:
             del snapshots[seq]
         self.database.written += 1
         return len(gone)
-=======
+
     async def height(self) -> int:
         return self.database.journal[-1].seq if self.database.journal else 0
->>>>>>> 9102eb201b878a22b0c2e85f9edc67879a46d13c
 
     async def owner(self) -> Owner | None:
         return Owner(self.database.owner) if self.database.owner else None
