@@ -119,11 +119,12 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Snapshots:
-    """See the module. `client` must know the code of the cells to take a snapshot or to verify."""
+    """See the module. To take a snapshot or to verify, the code of the cells is needed: that of the client."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, workflows: Iterable[Any] = ()) -> None:
         self._queries = client.queries
-        self._workflows: Workflows[Any] = client._workflows
+        given = list(workflows)
+        self._workflows: Workflows[Any] = Workflows(given) if given else client._workflows
 
     # ---- taking ------------------------------------------------------------------------------------------------
 

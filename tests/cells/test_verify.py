@@ -55,7 +55,7 @@ async def test_a_changed_reducer_is_a_difference_with_entry_cell_and_states(tmp_
     assert difference.entry == 7 and difference.cell == "test/total/"  # world, world, a, total, world, a, total
     assert difference.recorded.startswith("state ") and difference.current.startswith("state ")
     assert difference.current_state == {"cents": 35}
-    assert "test_replay.py" in difference.advice
+    assert "test_verify.py" in difference.advice
     assert later.difference is None  # the snapshot is believed
 
 
