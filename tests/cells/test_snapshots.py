@@ -12,12 +12,12 @@ import pytest
 import perdure
 from perdure.app import _registered
 from perdure.codec import decode
-from perdure.errors import Corrupt, NotEmpty, UnknownSnapshot
+from perdure.errors import CallerError, Corrupt, NotEmpty, UnknownSnapshot
 from perdure.kernel.events import Address
 from perdure.snapshots import Snapshots
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
-from tests.cells.worlds import CELLS, Closed, Keep, Put, Spoil, Wait, busy, keeping, print_it, settled
+from tests.cells.worlds import CELLS, Closed, Keep, Put, Spoil, Wait, account, busy, keeping, print_it, settled, total
 
 Opened = Callable[[], AbstractAsyncContextManager[perdure.Engine]]
 
@@ -221,3 +221,23 @@ async def test_a_snapshot_is_restored_to_where_nothing_is(tmp_path: Path) -> Non
             await snapshots.restore(tmp_path / "copy.db", "sha256:abc")
         assert (await snapshots.restore(tmp_path / "copy.db", taken.hash[:20])).hash == taken.hash
         assert not (tmp_path / "copy.db.restoring").exists()
+
+
+async def test_a_restored_database_is_read_shadowed_and_checked_like_any_other(tmp_path: Path) -> None:
+    async with opened(str(tmp_path / "world.db")) as engine:
+        await everything(engine)
+        await Snapshots(engine).take()
+        await busy(engine, 50)
+        before = {key: await engine.state("test/account", key) for key in ("a-1", "a-2", "a-3")}
+        await Snapshots(engine).restore(tmp_path / "copy.db")
+
+    async with opened(str(tmp_path / "copy.db")) as engine:
+        assert {key: await engine.state("test/account", key) for key in before} == before
+        with pytest.raises(CallerError, match="has nothing from then"):
+            await engine.state("test/account", "a-2", at=20)
+        report = await perdure.Governance(engine).shadow(perdure.manifest(account, total))
+        assert report.failures == [] and report.changed == 0
+        lines = await engine.handle("test/account", "a-3").history()
+        (waiting, *_) = await engine.handle("test/account", "a-3").waiting()
+        assert lines and waiting.location.startswith("timer/")
+        assert await engine.queries.check() == []
