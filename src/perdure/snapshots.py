@@ -246,7 +246,9 @@ class Snapshots:
         while page := list(islice(digests, 500)):
             bodies = [(digest, await self._queries.blob(digest)) for digest in page]
             for digest, body in bodies:
-                if body is None and digest not in named:
+                if body is not None:
+                    blobs.remember(digest, body)
+                elif digest not in named:
                     raise Corrupt(f"there is no blob {name_of(digest)}, which the snapshot {name_of(row.hash)} needs")
             await store.put_blobs([body for _, body in bodies if body is not None], time.time_ns())
 
@@ -540,7 +542,7 @@ class StoredBlobs:
         if body is None:
             body = asyncio.run_coroutine_threadsafe(self._queries.blob(digest), self._loop).result()
             if body is not None:
-                self._remember(digest, body)
+                self.remember(digest, body)
         return body
 
     def put(self, body: bytes) -> bytes:
@@ -556,9 +558,9 @@ class StoredBlobs:
             await self._queries.put_blobs(list(fresh.values()), time.time_ns())
         self.written += len(fresh)
         for digest, body in fresh.items():
-            self._remember(digest, body)
+            self.remember(digest, body)
 
-    def _remember(self, digest: bytes, body: bytes) -> None:
+    def remember(self, digest: bytes, body: bytes) -> None:
         if len(self._cache) >= CACHE_MAX:
             self._cache.clear()
         self._cache[digest] = body
