@@ -246,9 +246,7 @@ class Snapshots:
         while page := list(islice(digests, 500)):
             bodies = [(digest, await self._queries.blob(digest)) for digest in page]
             for digest, body in bodies:
-                if body is not None:
-                    blobs.remember(digest, body)
-                elif digest not in named:
+                if body is None and digest not in named:
                     raise Corrupt(f"there is no blob {name_of(digest)}, which the snapshot {name_of(row.hash)} needs")
             await store.put_blobs([body for _, body in bodies if body is not None], time.time_ns())
 
@@ -436,10 +434,13 @@ class Restoring:
     async def base(self) -> None:
         """What was at the snapshot's entry."""
         histories: list[JournalRow] = []
-        kept = self._all_kept()
-        while page := await in_thread(lambda: list(islice(kept, 500))):
+        entries = CellIndex(self._blobs, self._snapshot.instances).walk()
+        while page := await in_thread(lambda: [entry.state for _, entry in islice(entries, 500)]):
+            await self._blobs.fetch(page)
+            kept = await in_thread(lambda page=page: [read_kept(self._blobs, digest) for digest in page])
+            await self._blobs.fetch([each.state for each in kept if each.state])
             batch = Batch()
-            for each, row, rows in page:
+            for each, row, rows in await in_thread(self._with_rows, kept):
                 self.instances += 1
                 batch.heads[each.head.id] = each.head
                 histories += rows
@@ -459,11 +460,9 @@ class Restoring:
         batch.size = sum(len(row.body) for row in histories)
         self._commit(batch)
 
-    def _all_kept(self) -> Iterator[tuple[Kept, SnapshotRow | None, list[JournalRow]]]:
+    def _with_rows(self, kept: list[Kept]) -> list[tuple[Kept, SnapshotRow | None, list[JournalRow]]]:
         histories = CellIndex(self._blobs, self._snapshot.histories)
-        for _, entry in CellIndex(self._blobs, self._snapshot.instances).walk():
-            kept = read_kept(self._blobs, entry.state)
-            yield kept, kept.row(self._blobs), kept.history(self._blobs, histories)
+        return [(each, each.row(self._blobs), each.history(self._blobs, histories)) for each in kept]
 
     def _all_published(self) -> Iterator[PublishedRow]:
         for key, entry in CellIndex(self._blobs, self._snapshot.published).walk():
@@ -544,6 +543,14 @@ class StoredBlobs:
             if body is not None:
                 self.remember(digest, body)
         return body
+
+    async def fetch(self, digests: Iterable[bytes]) -> None:
+        """Read these now: a thread that asks for one after the other waits for each."""
+        for digest in digests:
+            if digest not in self._fresh and digest not in self._cache:
+                body = await self._queries.blob(digest)
+                if body is not None:
+                    self.remember(digest, body)
 
     def put(self, body: bytes) -> bytes:
         digest = sha256(body).digest()
