@@ -142,6 +142,8 @@ class Snapshots:
             snapshot = await in_thread(replay.snapshot)
         except Parted as parted:
             raise parted.error from parted
+        finally:
+            await in_thread(replay.close)
         hash, waiting = blobs.put(snapshot.encode()), blobs.put(write_rows(inbox))
         await blobs.flush()
         if before is not None and before not in await self._queries.world_snapshots():
@@ -320,10 +322,13 @@ class Snapshots:
         replay = await in_thread(WorldReplay, blobs, self._with_world(), base)
         marks = {row.seq: row for row in rows if row.seq > base.seq}
         check = Check(replay, blobs, self._workflows, marks)
-        async for page in pages(self._queries, base.seq):
-            await in_thread(check.take_all, page)
-            if check.difference is not None:
-                break
+        try:
+            async for page in pages(self._queries, base.seq):
+                await in_thread(check.take_all, page)
+                if check.difference is not None:
+                    break
+        finally:
+            await in_thread(replay.close)
         return Verified(base.seq, replay.seq, replay.entries, check.compared, sorted(replay.unread), check.difference)
 
     def _with_world(self) -> Workflows[Workflow]:

@@ -114,7 +114,7 @@ class WorldReplay:
         self._note(life, entry)
         if len(self._lives) > self._lives_max:
             self._write()
-            self._let_go()
+            self.close()
 
     def _note(self, life: Life, entry: JournalEntry) -> None:
         for message, value in entry.decision.respond:
@@ -284,7 +284,8 @@ class WorldReplay:
         body = write_rows(rows)
         return Entry(self._blobs.put(body), len(body), rows[-1].at)
 
-    def _let_go(self) -> None:
+    def close(self) -> None:
+        """Let go of every machine. What has been written stays."""
         for life in self._lives.values():
             life.dispose()
         self._lives = {}
@@ -336,6 +337,8 @@ class Life:
         if self.instance.status is not before or type(entry.event) in NEW_HEAD:
             self.head = head_row(self.instance, entry.at)
         self.at = row.at
+        if self.kind == "other" and self.instance.ended:
+            self.dispose()  # retried, it begins anew
         return entry
 
     def _code(self) -> Workflow:
