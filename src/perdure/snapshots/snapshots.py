@@ -12,57 +12,46 @@ has to stop: a snapshot is of one durable entry, and is computed from the journa
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
-from hashlib import sha256
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from perdure.cells.index import CellIndex, diff
-from perdure.cells.replay import Parted, WorldReplay, as_json, value_workflows
+from perdure.cells.index import CellIndex
+from perdure.cells.replay import Parted, WorldReplay, value_workflows
 from perdure.cells.snapshot import (
     GENESIS,
-    Kept,
     WorldSnapshot,
     found,
     name_of,
     named_blobs,
     reached,
     read_inbox,
-    read_kept,
     read_snapshot,
     write_rows,
 )
-from perdure.codec import decode
-from perdure.errors import CallerError, Corrupt, NotEmpty, PerdureError, StoreFailed, UnknownSnapshot, UnknownVersion
-from perdure.kernel.apply import apply
-from perdure.kernel.batch import Batch, InboxRow, JournalRow, PublishedRow, SnapshotRow
-from perdure.kernel.entry import Entry
+from perdure.errors import CallerError, Corrupt, NotEmpty, StoreFailed, UnknownSnapshot
+from perdure.kernel.batch import InboxRow, JournalRow
 from perdure.kernel.entry import decode as decode_entry
-from perdure.kernel.events import Address, Started
-from perdure.kernel.instance import Instance
-from perdure.kernel.kernel import NEW_HEAD
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Workflow
-from perdure.kernel.replay import fold
-from perdure.kernel.rows import head_row, response_name, work_row
 from perdure.kernel.workflows import Workflows
-from perdure.ports.store import Filter, Queries, Store, WorldSnapshotRow
+from perdure.ports.store import Filter, Queries, WorldSnapshotRow
 from perdure.runtime.client import Client
+
+from .blobs import StoredBlobs, in_thread
+from .restore import Restoring
+from .verify import Check, Verified
 
 PAGE: Final = 2000
 TRIES: Final = 20
 FLUSH_BYTES: Final = 16 * 1024 * 1024
-CACHE_MAX: Final = 50_000
 GRACE: Final = timedelta(hours=1)
-
-T = TypeVar("T")
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -93,29 +82,6 @@ class Collected(msgspec.Struct, frozen=True):
     blobs: int
     bytes: int
     kept: int  # blobs that are needed, or too young
-
-
-class WorldDifference(msgspec.Struct, frozen=True):
-    """The first entry at which the code, or what was kept, says something else than the journal. States are JSON."""
-
-    entry: int
-    cell: str
-    recorded: str
-    current: str
-    recorded_state: Any = None
-    current_state: Any = None
-    advice: str = ""
-
-
-class Verified(msgspec.Struct, frozen=True):
-    """A replay of the world. `unread`: workflows without code here; their instances were not replayed."""
-
-    begin: int
-    entry: int
-    entries: int
-    snapshots: int  # whose roots were compared
-    unread: list[str]
-    difference: WorldDifference | None = None
 
 
 class Snapshots:
@@ -338,246 +304,6 @@ class Snapshots:
         return Workflows(every.values())
 
 
-class Check:
-    """A replay that is compared with what was recorded, up to the first difference."""
-
-    def __init__(
-        self,
-        replay: WorldReplay,
-        blobs: StoredBlobs,
-        workflows: Workflows[Any],
-        marks: dict[int, WorldSnapshotRow],
-    ) -> None:
-        self._replay = replay
-        self._blobs = blobs
-        self._workflows = workflows
-        self._marks = marks
-        self.compared = 0
-        self.difference: WorldDifference | None = None
-
-    def take_all(self, rows: Iterable[JournalRow]) -> None:
-        for row in rows:
-            try:
-                self._replay.take(row)
-            except Parted as parted:
-                self.difference = self._parted(parted)
-            except UnknownVersion as error:
-                cell = self._replay.address(row)
-                self.difference = WorldDifference(row.seq, cell, "a decision", "no code", advice=str(error))
-            if self.difference is None and row.seq in self._marks:
-                self._compare(self._marks[row.seq])
-            if self.difference is not None:
-                return
-
-    def _parted(self, parted: Parted) -> WorldDifference:
-        error = parted.error
-        advice = f"{error.source}: {error.advice}" if error.source else error.advice
-        return WorldDifference(
-            parted.seq,
-            str(parted.address),
-            error.recorded,
-            error.current,
-            self._json(parted.address, self._kept(parted.recorded)),
-            self._json(parted.address, parted.state),
-            advice,
-        )
-
-    def _compare(self, row: WorldSnapshotRow) -> None:
-        now = self._replay.snapshot()
-        self.compared += 1
-        if now.hash == row.hash:
-            return
-        try:
-            self.difference = self._found(read_snapshot(self._blobs, row.hash), now)
-        except PerdureError as error:
-            self.difference = WorldDifference(row.seq, "", name_of(row.hash), name_of(now.hash), advice=str(error))
-
-    def _found(self, then: WorldSnapshot, now: WorldSnapshot) -> WorldDifference:
-        """Where a recorded snapshot says something else: the first cell, or the first part."""
-        empty = CellIndex(self._blobs).root
-        for workflow in sorted(then.cells.keys() | now.cells.keys()):
-            indexes = [CellIndex(self._blobs, each.cells.get(workflow, empty)) for each in (then, now)]
-            for key, before, after in diff(*indexes):
-                address = Address(workflow, str(decode(key)))
-                states = [b"" if entry is None else self._kept(entry.state) for entry in (before, after)]
-                names = ["no cell" if entry is None else f"state {entry.state.hex()[:12]}" for entry in (before, after)]
-                return WorldDifference(now.seq, str(address), *names, *[self._json(address, state) for state in states])
-        for field in WorldSnapshot.__struct_fields__:
-            before, after = getattr(then, field), getattr(now, field)
-            if before != after:
-                return WorldDifference(now.seq, "", f"{field} {_shown(before)}", f"{field} {_shown(after)}")
-        return WorldDifference(now.seq, "", name_of(then.hash), name_of(now.hash))
-
-    def _kept(self, digest: bytes) -> bytes:
-        try:
-            return (self._blobs.get(digest) if digest else None) or b""
-        except PerdureError:
-            return b""
-
-    def _json(self, address: Address, state: bytes) -> Any:
-        """A state as people read it; None: it is not known."""
-        if not state:
-            return None
-        for version in reversed(self._workflows.versions(address.workflow)):
-            try:
-                return as_json(self._workflows, address, version, state)
-            except (PerdureError, TypeError, ValueError, KeyError):
-                continue
-        return None
-
-
-class Restoring:
-    """A snapshot on its way into the tables of an empty store."""
-
-    def __init__(self, store: Any, blobs: StoredBlobs, snapshot: WorldSnapshot) -> None:
-        self._store = store
-        self._blobs = blobs
-        self._snapshot = snapshot
-        self.instances = 0
-        self._live: dict[int, tuple[Instance, Patterns]] = {}
-
-    async def base(self) -> None:
-        """What was at the snapshot's entry."""
-        histories: list[JournalRow] = []
-        entries = CellIndex(self._blobs, self._snapshot.instances).walk()
-        while page := await in_thread(lambda: [entry.state for _, entry in islice(entries, 500)]):
-            await self._blobs.fetch(page)
-            kept = await in_thread(lambda page=page: [read_kept(self._blobs, digest) for digest in page])
-            await self._blobs.fetch([each.state for each in kept if each.state])
-            batch = Batch()
-            for each, row, rows in await in_thread(self._with_rows, kept):
-                self.instances += 1
-                batch.heads[each.head.id] = each.head
-                histories += rows
-                if row is not None:
-                    batch.snapshots[row.instance] = row
-                for intent in each.instance().open.values() if each.body is not None else ():
-                    if (work := work_row(each.head.id, intent)) is not None:
-                        batch.work_opened[intent.id] = work
-            self._commit(batch)
-        values = self._all_published()
-        while published := await in_thread(lambda: list(islice(values, 500))):
-            batch = Batch()
-            batch.published = {(row.instance, row.name): row for row in published}
-            self._commit(batch)
-        batch = Batch()
-        batch.journal = sorted(histories)
-        batch.size = sum(len(row.body) for row in histories)
-        self._commit(batch)
-
-    def _with_rows(self, kept: list[Kept]) -> list[tuple[Kept, SnapshotRow | None, list[JournalRow]]]:
-        histories = CellIndex(self._blobs, self._snapshot.histories)
-        return [(each, each.row(self._blobs), each.history(self._blobs, histories)) for each in kept]
-
-    def _all_published(self) -> Iterator[PublishedRow]:
-        for key, entry in CellIndex(self._blobs, self._snapshot.published).walk():
-            id, name = decode(key)
-            yield PublishedRow(id, name, found(self._blobs, entry.state, "published value"))
-
-    async def tail(self, rows: Iterable[JournalRow]) -> None:
-        """Rows that follow, with all that they change in other tables."""
-        batch = Batch()
-        for row in rows:
-            instance, reader = self._live.get(row.instance) or await self._load(row)
-            entry = decode_entry(row.seq, row.instance, row.at, row.body, reader)
-            self._index(instance, entry, batch)
-            batch.journal.append(row)
-            batch.size += len(row.body)
-        self._commit(batch)
-
-    async def _load(self, row: JournalRow) -> tuple[Instance, Patterns]:
-        record = await self._store.record(row.instance)
-        if record is not None:
-            address = Address(record.head.workflow, record.head.key)
-            instance = fold(address, record.snapshot, record.rows)
-        else:
-            event = decode_entry(row.seq, row.instance, row.at, row.body, Patterns()).event
-            if type(event) is not Started:
-                raise Corrupt(f"instance {row.instance} of entry {row.seq} is not in the snapshot")
-            instance = Instance(Address(event.workflow, event.key))
-            self.instances += 1
-        self._live[row.instance] = instance, Patterns(instance.patterns.texts())
-        return self._live[row.instance]
-
-    def _index(self, instance: Instance, entry: Entry, batch: Batch) -> None:
-        """What `Kernel._spread` writes, in the same order."""
-        before = instance.status
-        changed = apply(instance, entry)
-        for intent in changed.closed:
-            if batch.work_opened.pop(intent.id, None) is None:
-                batch.work_closed.append(intent.id)
-        for intent in changed.opened:
-            if (work := work_row(instance.id, intent)) is not None and intent.id in instance.open:
-                batch.work_opened[intent.id] = work
-        answers = [(response_name(message), value) for message, value in entry.decision.respond]
-        for name, value in [*answers, *entry.decision.publish]:
-            batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
-        if instance.status is not before or type(entry.event) in NEW_HEAD:
-            batch.heads[instance.id] = head_row(instance, entry.at)
-
-    def fill_inbox(self, rows: Iterable[InboxRow]) -> None:
-        batch = Batch()
-        batch.inbox_added = {row.id: row for row in rows}
-        self._commit(batch)
-
-    def _commit(self, batch: Batch) -> None:
-        failed: list[Exception | None] = []
-        store: Store = self._store
-        store.commit(batch, failed.append)
-        if failed and failed[0] is not None:
-            raise failed[0]
-
-
-class StoredBlobs:
-    """The blobs of a store, for code that runs in a thread and does not await. What is put waits for `flush`."""
-
-    def __init__(self, queries: Queries) -> None:
-        self._queries = queries
-        self._loop = asyncio.get_running_loop()
-        self._fresh: dict[bytes, bytes] = {}
-        self._cache: dict[bytes, bytes] = {}
-        self.fresh_bytes = 0
-        self.written = 0
-
-    def get(self, digest: bytes) -> bytes | None:
-        body = self._fresh.get(digest)
-        if body is None:
-            body = self._cache.get(digest)
-        if body is None:
-            body = asyncio.run_coroutine_threadsafe(self._queries.blob(digest), self._loop).result()
-            if body is not None:
-                self.remember(digest, body)
-        return body
-
-    async def fetch(self, digests: Iterable[bytes]) -> None:
-        """Read these now: a thread that asks for one after the other waits for each."""
-        for digest in digests:
-            if digest not in self._fresh and digest not in self._cache:
-                body = await self._queries.blob(digest)
-                if body is not None:
-                    self.remember(digest, body)
-
-    def put(self, body: bytes) -> bytes:
-        digest = sha256(body).digest()
-        if digest not in self._fresh:
-            self._fresh[digest] = body
-            self.fresh_bytes += len(body)
-        return digest
-
-    async def flush(self) -> None:
-        fresh, self._fresh, self.fresh_bytes = self._fresh, {}, 0
-        if fresh:
-            await self._queries.put_blobs(list(fresh.values()), time.time_ns())
-        self.written += len(fresh)
-        for digest, body in fresh.items():
-            self.remember(digest, body)
-
-    def remember(self, digest: bytes, body: bytes) -> None:
-        if len(self._cache) >= CACHE_MAX:
-            self._cache.clear()
-        self._cache[digest] = body
-
-
 class NoLocations(Patterns):
     """For entries that are read without those before them: where their effects are does not matter."""
 
@@ -592,11 +318,6 @@ async def pages(queries: Queries, seq: int) -> Any:
     while rows := await queries.journal(seq, PAGE):
         yield rows
         seq = rows[-1].seq
-
-
-async def in_thread(work: Callable[..., T], *args: Any) -> T:
-    """Off the loop, which may be that of an engine: replay and indexes take a while."""
-    return await asyncio.to_thread(work, *args)
 
 
 def _new_file(path: str | os.PathLike[str]) -> str:
@@ -615,7 +336,3 @@ def _remove(path: str) -> None:
 def take_all(replay: WorldReplay, rows: Iterable[JournalRow]) -> None:
     for row in rows:
         replay.take(row)
-
-
-def _shown(value: Any) -> str:
-    return name_of(value) if isinstance(value, bytes) else str(value)
