@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.ports.outside import OpenEffect
     from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client, Handle
+    from perdure.snapshots import Snapshots
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "load_manifest", "open", "run"),
@@ -47,6 +48,7 @@ _HOME = {
     "perdure.ports.outside": ("OpenEffect",),
     "perdure.ports.secrets": ("Secret",),
     "perdure.runtime.client": ("Client", "Handle"),
+    "perdure.snapshots": ("Snapshots",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
@@ -83,6 +85,7 @@ __all__ = [  # noqa: PLE0604
     "Record",
     "Rejected",
     "Secret",
+    "Snapshots",
     "Status",
     "Time",
     "cell",

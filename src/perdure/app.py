@@ -42,7 +42,7 @@ from perdure.runtime import collector
 from perdure.runtime.client import Client, Startable
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor, RemoteDoor
-from perdure.runtime.shard import Shard
+from perdure.runtime.shard import MEMORY, Shard
 
 log = logging.getLogger("perdure")
 
@@ -68,6 +68,7 @@ async def open(
     *,
     workflows: Iterable[Any] = (),
     cache: int = 4096,
+    memory: int = MEMORY,
     inline: int | None = None,
     threads: int = 32,
     processes: int | None = None,
@@ -85,9 +86,11 @@ async def open(
     answered with an error when it is asked for. allow: addresses, networks and hosts that HTTP requests of cells may go
     to, besides public ones. secrets: where the values of `perdure.Secret` come from, a mapping or a source; without it
     the environment, `PERDURE_SECRET_...`. keys: of the executors outside that sign their receipts.
-    cache: how many instances stay in memory. inline, threads, processes: how many steps of each kind run at once
-    (None: no bound for inline steps, one process per core). drain: seconds that running steps and hooks get to end when
-    the engine is closed; what still runs then is cut, and a step runs again at the next open.
+    cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
+    used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
+    many steps of each kind run at once (None: no bound for inline steps, one process per core). drain: seconds that
+    running steps and hooks get to end when the engine is closed; what still runs then is cut, and a step runs again at
+    the next open.
     """
     known, world = _registered(workflows)
     for workflow in known:
@@ -115,6 +118,7 @@ async def open(
             owner=f"{os.path.basename(sys.argv[0]) or 'python'}",
             listener=door,
             cache=cache,
+            memory=memory,
             enclosure=Enclosure(),
             verify=unsigned if keys is None else keys.judge,
         )

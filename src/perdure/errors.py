@@ -53,6 +53,7 @@ __all__ = [
     "NotCanonical",
     "NotConvertible",
     "NotDurable",
+    "NotEmpty",
     "NotInStep",
     "NotInThisProcess",
     "NotInstalled",
@@ -86,6 +87,7 @@ __all__ = [
     "UnknownInstance",
     "UnknownIntent",
     "UnknownLocation",
+    "UnknownSnapshot",
     "UnknownVersion",
     "UnknownWorkflow",
 ]
@@ -308,6 +310,31 @@ class RuleRefused(CallerError):
 
     def __str__(self) -> str:
         return f"{self.text} ({self.code})"
+
+
+class NotEmpty(CallerError):
+    """A world snapshot can only be restored to where nothing is yet.
+
+    Restore to a new file. Nothing was changed.
+    """
+
+
+class UnknownSnapshot(CallerError):
+    """No world snapshot that is retained has this hash, or more than one begins so.
+
+    `perdure snapshot ls` lists them.
+    """
+
+    def __init__(self, hash: str, known: Iterable[str]) -> None:
+        self.hash = hash
+        self.known = list(known)
+        super().__init__(hash, self.known)
+
+    def __str__(self) -> str:
+        if not self.known:
+            return "no world snapshot was taken yet: perdure snapshot take"
+        listed = ", ".join(name[:19] for name in self.known)
+        return f"there is not one world snapshot {self.hash[:19]}; there are: {listed}"
 
 
 class StalePatch(CallerError):

@@ -20,12 +20,13 @@ from perdure.cells.machine import EXECUTOR, CellMachine
 from perdure.cells.manifest import Manifest
 from perdure.codec import decode, encode
 from perdure.errors import PerdureError
-from perdure.kernel.batch import Publication
+from perdure.kernel.batch import HeadRow, Publication
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call, Wait
 from perdure.kernel.entry import Entry
 from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Address, Message, Migrated, Received
+from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Workflow
 from perdure.kernel.manifest import APPLY, WORLD
@@ -33,6 +34,7 @@ from perdure.kernel.problem import Report as ProblemReport
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import inbox_row
+from perdure.kernel.snapshot import restore
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
 from perdure.ports.executor import Answered, Framed
@@ -79,6 +81,7 @@ class Shadow:
         self._database = database
         self._workflows: Workflows[Workflow] = Workflows(workflows)
         self._before = len(database.journal)
+        self._begun = dict(database.snapshots)  # of a restored database: what is not in the journal
         self._states = {id: self._state(id) for id, head in database.heads.items() if head.status not in TERMINAL}
         self._clock = VirtualClock(random.Random(0))  # dice that decide nothing but ids
         self._clock.jump(now - self._clock.now())
@@ -132,9 +135,7 @@ class Shadow:
     def _recorded(self) -> Iterable[tuple[bytes, Receipt]]:
         """The answers that there were, by the parameters of the effect."""
         asked: dict[bytes, bytes] = {}
-        readers: dict[int, Patterns] = {}
-        for row in self._database.journal:
-            entry = decode_entry(row.seq, row.instance, row.at, row.body, readers.setdefault(row.instance, Patterns()))
+        for _, entry in self._journal():
             for id, effect in zip(entry.decision.ids, entry.decision.open, strict=False):
                 if isinstance(effect, Call | Wait) and effect.params is not None:
                     asked[id] = effect.params
@@ -173,18 +174,25 @@ class Shadow:
         )
 
     def _entries(self) -> Iterable[tuple[Entry, Address]]:
-        readers: dict[int, Patterns] = {}
-        for place, row in enumerate(self._database.journal):
-            entry = decode_entry(row.seq, row.instance, row.at, row.body, readers.setdefault(row.instance, Patterns()))
-            if place >= self._before and row.instance in self._database.heads:
-                head = self._database.heads[row.instance]
+        for place, entry in self._journal():
+            if place >= self._before and entry.instance in self._database.heads:
+                head = self._database.heads[entry.instance]
                 yield entry, Address(head.workflow, head.key)
+
+    def _journal(self) -> Iterable[tuple[int, Entry]]:
+        """All entries whose instance is there from its start, or from a snapshot on."""
+        readers = {id: Patterns(restore(row).patterns.texts()) for id, row in self._begun.items()}
+        for place, (seq, instance, at, body) in enumerate(self._database.journal):
+            if seq == instance:
+                readers[instance] = Patterns()
+            if instance in readers and (instance not in self._begun or seq > self._begun[instance].seq):
+                yield place, decode_entry(seq, instance, at, body, readers[instance])
 
     def _open(self) -> dict[str, int]:
         counts: Counter[str] = Counter()
-        for id, head in self._database.heads.items():
+        for head in self._database.heads.values():
             if head.status not in TERMINAL:
-                instance = fold(Address(head.workflow, head.key), None, self._database.histories[id])
+                instance = self._folded(head)
                 counts.update(found for intent in instance.open.values() if (found := _named(intent.effect)))
         return dict(counts)
 
@@ -199,6 +207,10 @@ class Shadow:
                 changed.append({"cell": head.workflow, "key": head.key, "before": then, "after": now})
         return changed
 
+    def _folded(self, head: HeadRow) -> Instance:
+        record = MemoryStore(self._database)._record(head)
+        return fold(Address(head.workflow, head.key), record.snapshot, record.rows)
+
     def _state(self, id: int) -> Any:
         """Of a cell, as JSON data; what cannot be rebuilt has none."""
         head = self._database.heads[id]
@@ -206,7 +218,7 @@ class Shadow:
         if not isinstance(definition, Definition):
             return None
         try:
-            machine = rebuild(fold(Address(head.workflow, head.key), None, self._database.histories[id]), definition)
+            machine = rebuild(self._folded(head), definition)
         except PerdureError:
             return None
         assert isinstance(machine, CellMachine)

@@ -54,6 +54,18 @@ class _Snapshot(msgspec.Struct, array_like=True):
 _snapshot_decoder = msgspec.msgpack.Decoder(_Snapshot)
 
 
+def split(snapshot: bytes) -> tuple[bytes, bytes]:
+    """The state in a machine's snapshot, and the rest: whoever keeps many of them keeps states by their digests."""
+    kept = _snapshot_decoder.decode(snapshot)
+    return kept.state, msgspec.msgpack.encode(_Snapshot(b"", kept.manifest, kept.open))
+
+
+def join(state: bytes, rest: bytes) -> bytes:
+    """The snapshot that was split."""
+    kept = _snapshot_decoder.decode(rest)
+    return msgspec.msgpack.encode(_Snapshot(state, kept.manifest, kept.open))
+
+
 class CellMachine:
     def __init__(self, definition: Definition, key: str, snapshot: bytes | None) -> None:
         self._definition = definition
@@ -75,6 +87,10 @@ class CellMachine:
     @property
     def digest(self) -> bytes:
         return self._digest
+
+    @property
+    def size(self) -> int:
+        return len(self._state)
 
     def moved_to(self, definition: Definition, state: bytes) -> CellMachine:
         """The same cell under another definition, with the state that its own became."""

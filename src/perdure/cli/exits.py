@@ -24,7 +24,7 @@ MEANING: Final = {
     Exit.FAILED: "run: the instance failed, was cancelled or is stuck; check, replay, doctor: problems were found; "
     "diff: there are differences",
     Exit.USAGE: "wrong usage or bad input",
-    Exit.NOT_FOUND: "no such instance, workflow or location",
+    Exit.NOT_FOUND: "no such instance, workflow, location or snapshot",
     Exit.CONFLICT: "conflict: key in use, instance ended, not stuck, still running, another engine runs, a rule of the "
     "world",
     Exit.TIMEOUT: "the time was up; the instance goes on",
@@ -37,6 +37,7 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.UnknownInstance, Exit.NOT_FOUND),
     (errors.UnknownWorkflow, Exit.NOT_FOUND),
     (errors.UnknownLocation, Exit.NOT_FOUND),
+    (errors.UnknownSnapshot, Exit.NOT_FOUND),
     (errors.KeyInUse, Exit.CONFLICT),
     (errors.InstanceEnded, Exit.CONFLICT),
     (errors.NotStuck, Exit.CONFLICT),
@@ -44,6 +45,7 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.StalePatch, Exit.CONFLICT),
     (errors.StillRunning, Exit.CONFLICT),
     (errors.EngineRunning, Exit.CONFLICT),
+    (errors.NotEmpty, Exit.CONFLICT),
     (errors.ResultTimeout, Exit.TIMEOUT),
     (errors.AskTimeout, Exit.TIMEOUT),
     (errors.InstanceFailed, Exit.FAILED),

@@ -10,7 +10,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.instance import Instance
 from perdure.kernel.receipt import Failure
 from perdure.ports.store import Queries
-from perdure.runtime.history import Line, Reader, Summary, Waiting, summary, value_of
+from perdure.runtime.history import Line, Reader, Summary, Waiting, read_history, summary, value_of
 
 
 class Look:
@@ -25,8 +25,7 @@ class Look:
 
     @classmethod
     async def at(cls, queries: Queries, head: HeadRow) -> Look:
-        reader = Reader()
-        lines = reader.read(await queries.history(head.id))
+        reader, lines = await read_history(queries, head.id)
         return cls(head, reader, lines, await parent_of(queries, head))
 
     @property
@@ -35,7 +34,7 @@ class Look:
 
     @property
     def is_cell(self) -> bool:
-        return self.lines[0].event == "made"
+        return self.state.made
 
     @property
     def published(self) -> dict[str, Any]:

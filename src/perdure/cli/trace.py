@@ -19,6 +19,7 @@ from perdure.kernel.location import Patterns
 from perdure.kernel.manifest import MANIFEST, WORLD, decode_manifest
 from perdure.kernel.moment import when
 from perdure.kernel.routing import Router
+from perdure.kernel.snapshot import restore
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.history import effect_of, in_words
 
@@ -166,6 +167,11 @@ class Tracer:
         if instance not in self._histories:
             patterns = Patterns()
             rows = await self._queries.history(instance)
+            if rows and rows[0].seq != instance:  # a restored database has its end only
+                record = await self._queries.record(instance)
+                rows = [] if record is None else list(record.rows)
+                if record is not None and record.snapshot is not None:
+                    patterns = Patterns(restore(record.snapshot).patterns.texts())
             self._histories[instance] = [decode(row.seq, row.instance, row.at, row.body, patterns) for row in rows]
         return self._histories[instance]
 

@@ -18,6 +18,7 @@ GROUPS: Final = {
     "cells": "Cells: what there is, what state they have, and what events led to.",
     "journal": "The journal: the one total order of all that happened.",
     "manifest": "Manifests: the definitions that a world of cells runs.",
+    "snapshot": "Snapshots of a whole world: take them, go on from one, free what none needs.",
 }
 
 VERBS: Final = {
@@ -62,7 +63,7 @@ VERBS: Final = {
         ),
         Verb(
             "replay",
-            "Replay running instances on new code, without effects.",
+            "Replay what happened on the code, without effects.",
             "perdure replay --against shop --db shop.db",
         ),
         Verb(
@@ -104,6 +105,10 @@ VERBS: Final = {
         Verb("manifest reject", "Reject a proposal.", 'perdure manifest reject 1 --reason "not now" --db shop.db'),
         Verb("manifest apply", "Put a manifest into force.", "perdure manifest apply 1 --mode migrate --db shop.db"),
         Verb("manifest migrate", "Let all cells go over.", "perdure manifest migrate --db shop.db"),
+        Verb("snapshot take", "Take a snapshot of a world.", "perdure snapshot take --against shop --db shop.db"),
+        Verb("snapshot ls", "List snapshots.", "perdure snapshot ls --db shop.db"),
+        Verb("snapshot restore", "Make a new database from one.", "perdure snapshot restore copy.db --db shop.db"),
+        Verb("snapshot gc", "Free what nothing needs.", "perdure snapshot gc --keep 7 --dry-run --db shop.db"),
         Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
     )
 }

@@ -12,7 +12,7 @@ from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifes
 from perdure.ports.store import Queries
 
 from .exits import Exit, Stopped
-from .load import module_of
+from .load import flows_of, load_all, module_of
 
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound
@@ -104,3 +104,18 @@ def world_in(target: str) -> Bound | None:
         if worlds:
             return worlds[0]
         return manifest(*cells) if cells else None
+
+
+def code_of(target: str) -> list[Any]:
+    """Flows and cells. One cell is taken from the world of its module: it may announce what another one takes."""
+    if target.lower().endswith(FILES):
+        bound = bound_of(target)
+        return [*bound.cells, *bound.earlier]
+    module, colon, name = target.partition(":")
+    world = world_in(module)
+    if world is None:
+        return load_all(target)
+    if not colon:
+        return [*world.cells, *world.earlier, *flows_of(module)]
+    wanted = getattr(getattr(module_of(module), name, None), "workflow", None)
+    return [cell for cell in [*world.cells, *world.earlier] if cell.name == wanted] or load_all(target)

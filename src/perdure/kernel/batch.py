@@ -144,7 +144,7 @@ class Batch:
     @property
     def writes(self) -> bool:
         """Whether there is anything to make durable."""
-        return bool(self.journal or self.inbox_added or self.inbox_removed)
+        return bool(self.journal or self.inbox_added or self.inbox_removed or self.snapshots)
 
     @property
     def lone(self) -> bool:
@@ -160,4 +160,4 @@ class Batch:
         )
 
     def __bool__(self) -> bool:
-        return bool(self.journal or self.answers or self.receipts or self.inbox_added or self.inbox_removed)
+        return bool(self.writes or self.answers or self.receipts)

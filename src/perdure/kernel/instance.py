@@ -73,6 +73,7 @@ class Instance:
         "tail",
         "tail_size",
         "version",
+        "weight",
         "workflow",
     )
 
@@ -112,6 +113,7 @@ class Instance:
         self.snapshot_at: bytes | None = None
         self.snapshot_size = 0
         self.tail_size = 0
+        self.weight = 0  # bytes of state that its machine holds, if that is a value
 
     @property
     def ended(self) -> bool:

@@ -74,6 +74,9 @@ ENTRIES_MAX: Final = 1000
 BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of journal in one batch, for the same reason."""
 
+SPILL_MAX: Final = 16 * 1024 * 1024
+"""Bytes of states that one batch takes along when memory is short."""
+
 ROUND: Final = 64
 """How many events go through the kernel together: first all are taken, then all decided, then all written, then all
 applied. One by one would do, but the code of all four does not fit into the caches of a processor: it takes longer by
@@ -131,6 +134,7 @@ class Kernel:
         self._salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
         self.counts: Counter[str] = Counter()
         self.wanted: dict[Ref, None] = {}
+        self.weight = 0  # bytes of state in memory, of machines whose state is a value
         self.forgotten_seq = 0  # the last entry of anything dropped from memory: what was read before it is old
         self._by_id: OrderedDict[int, Instance] = OrderedDict()  # least recently used first
         self._by_address: dict[Address, Instance] = {}
@@ -620,6 +624,8 @@ class Kernel:
         batch.journal.append(_row(JournalRow, (entry.seq, entry.instance, entry.at, body)))
         batch.size += size
         instance.tail_size += size
+        if entry.decision.state:
+            self._weigh(instance)
         if instance.status is not before or type(entry.event) in NEW_HEAD:
             batch.heads[instance.id] = head_row(instance, entry.at)
         self._spread(instance, entry, taken.heard, changed, batch)
@@ -635,6 +641,11 @@ class Kernel:
             batch.receipts.append(ticket)
         elif ticket is not None:
             batch.answers.append((ticket, Accepted(instance.id, instance.address, True, entry.decision.reply)))
+
+    def _weigh(self, instance: Instance) -> None:
+        weight = instance.machine.size if instance.machine is not None else 0  # type: ignore[attr-defined]
+        self.weight += weight - instance.weight
+        instance.weight = weight
 
     def _tell_denied(self, instance: Instance, denied: Sequence[tuple[bytes, str]]) -> None:
         for intent, reason in denied:
@@ -835,7 +846,10 @@ class Kernel:
             if instance is not None:
                 self._by_id.move_to_end(ref)
             return instance
-        return self._by_address.get(ref)  # type: ignore[arg-type]
+        instance = self._by_address.get(ref)  # type: ignore[arg-type]
+        if instance is not None and instance.id in self._by_id:
+            self._by_id.move_to_end(instance.id)
+        return instance
 
     def _name(self, instance: Instance) -> None:
         """A name means the last generation."""
@@ -859,6 +873,8 @@ class Kernel:
 
     def _forget(self, instance: Instance) -> None:
         """Drop an instance from memory; what waits in its mailbox waits for it to be loaded again."""
+        self.weight -= instance.weight
+        instance.weight = 0
         self.forgotten_seq = max(self.forgotten_seq, instance.seq)
         self._by_id.pop(instance.id, None)
         if self._by_address.get(instance.address) is instance:
@@ -895,6 +911,33 @@ class Kernel:
         for instance in gone:
             self._forget(instance)
         return len(gone)
+
+    def relieve(self, budget: int, durable_seq: int, batch: Batch) -> int:
+        """Above a budget of bytes, drop the least recently used states until three quarters of it are left.
+
+        Each leaves a snapshot in the batch, unless it has one: a large state is dear to rebuild from many entries.
+        Those whose calls are running go last. What one batch should not carry is dropped after the next one.
+        """
+        if self.weight <= budget:
+            return 0
+        idle = [
+            instance
+            for instance in self._by_id.values()
+            if instance.weight and instance.seq <= durable_seq and not instance.mailbox and not instance.shelf
+        ]
+        gone = written = 0
+        for instance in sorted(idle, key=_is_calling):
+            if self.weight <= budget * 3 // 4 or written > SPILL_MAX:
+                break
+            if instance.tail_size and instance.stuck is None and instance.machine is not None:
+                row = snapshot.take(instance)
+                assert row is not None, "a state that is a value can be written"
+                batch.snapshots[instance.id] = row
+                written += len(row.body)
+            self._forget(instance)
+            gone += 1
+        self.counts["spilled"] += gone
+        return gone
 
     def dispose(self) -> None:
         """This memory is dropped: let go of every machine."""
@@ -961,6 +1004,10 @@ def _size(event: Event) -> int:
     if type(event) is Started:
         return len(event.input) + (0 if event.first is None else len(event.first.body))
     return 0
+
+
+def _is_calling(instance: Instance) -> bool:
+    return instance.calls > 0
 
 
 def _by_arrival(offer: Offer) -> int:

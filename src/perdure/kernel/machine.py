@@ -48,6 +48,11 @@ class Migratable(Machine, Protocol):
         """Of the state, as decisions have it."""
         ...
 
+    @property
+    def size(self) -> int:
+        """Of the state, in bytes."""
+        ...
+
 
 class Workflow(Protocol):
     """A definition that can make machines. `name` and `version` are what the journal records."""

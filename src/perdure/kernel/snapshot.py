@@ -9,9 +9,10 @@ import msgspec
 from perdure.codec import seal, unseal
 
 from .batch import SnapshotRow
+from .decision import Outcome, Stuck
 from .effects import Call
 from .entry import pack, unpack
-from .events import Address, Parent
+from .events import Address, Event, Parent
 from .instance import Instance, Intent
 from .location import Patterns
 from .status import Status
@@ -43,6 +44,9 @@ class _State(msgspec.Struct, array_like=True):
     cancelled: bool
     rewound: int = 0
     made: bool = False
+    stuck: Stuck | None = None
+    kept: Event | None = None
+    outcome: Outcome | None = None
 
 
 _decoder = msgspec.msgpack.Decoder(_State)
@@ -61,39 +65,44 @@ def take(instance: Instance) -> SnapshotRow | None:
     if data is None:
         instance.snapshot_size = 2 * instance.tail_size
         return None
+    body = write(instance, data)
+    instance.snapshot_size, instance.tail_size = len(body), 0
+    return SnapshotRow(instance.id, instance.seq, body)
+
+
+def write(instance: Instance, machine: bytes) -> bytes:
+    """All that `apply` folded, and what its machine has saved. The same state gives the same bytes."""
     effects = tuple(intent.effect for intent in instance.open.values())
     packed, fresh = pack(effects, instance.patterns)
     assert not fresh, "an open effect whose pattern was never recorded"
-    body = seal(
-        msgspec.msgpack.encode(
-            _State(
-                data,
-                instance.address.workflow,
-                instance.address.key,
-                instance.generation,
-                instance.definition,
-                instance.status,
-                instance.version,
-                instance.seed,
-                instance.input_hash,
-                instance.started_at,
-                instance.parent,
-                instance.tags,
-                instance.patterns.texts(),
-                [
-                    (intent.id, effect, intent.delivery, intent.strikes, intent.counted, intent.held)
-                    for intent, effect in zip(instance.open.values(), packed, strict=True)
-                ],
-                list(instance.seen),
-                instance.published,
-                instance.cancelled,
-                instance.rewound,
-                instance.made,
-            )
-        )
+    state = _State(
+        machine,
+        instance.address.workflow,
+        instance.address.key,
+        instance.generation,
+        instance.definition,
+        instance.status,
+        instance.version,
+        instance.seed,
+        instance.input_hash,
+        instance.started_at,
+        instance.parent,
+        instance.tags,
+        instance.patterns.texts(),
+        [
+            (intent.id, effect, intent.delivery, intent.strikes, intent.counted, intent.held)
+            for intent, effect in zip(instance.open.values(), packed, strict=True)
+        ],
+        list(instance.seen),
+        instance.published,
+        instance.cancelled,
+        instance.rewound,
+        instance.made,
+        instance.stuck,
+        instance.kept,
+        instance.outcome,
     )
-    instance.snapshot_size, instance.tail_size = len(body), 0
-    return SnapshotRow(instance.id, instance.seq, body)
+    return seal(msgspec.msgpack.encode(state))
 
 
 def restore(row: SnapshotRow) -> Instance:
@@ -121,6 +130,7 @@ def restore(row: SnapshotRow) -> Instance:
     instance.cancelled = state.cancelled
     instance.rewound = state.rewound
     instance.made = state.made
+    instance.stuck, instance.kept, instance.outcome = state.stuck, state.kept, state.outcome
     instance.snapshot_at = state.machine
     instance.snapshot_size = len(row.body)
     return instance

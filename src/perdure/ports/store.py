@@ -83,6 +83,21 @@ class BlobRow(msgspec.Struct, frozen=True):
     size: int
 
 
+class WorldSnapshotRow(msgspec.Struct, frozen=True):
+    """A world snapshot that was taken, by its hash. `seq` and `at` are of the last entry in it.
+
+    `inbox` is the digest of a blob: what waited in the inbox then, which no journal has. `base`: this database was
+    restored from it, and its journal has nothing before.
+    """
+
+    seq: int
+    at: int
+    hash: bytes
+    taken_at: int
+    inbox: bytes
+    base: bool = False
+
+
 class Store(Protocol):
     def acquire(self, owner: str) -> Lease:
         """Become the one writer: a new epoch, durable. Raises `EngineRunning` when another engine lives."""
@@ -203,6 +218,21 @@ class Queries(Protocol):
         """
         ...
 
+    async def world_snapshots(self) -> list[WorldSnapshotRow]:
+        """Those that are retained, in the order of their entries."""
+        ...
+
+    async def add_world_snapshot(self, row: WorldSnapshotRow) -> None:
+        """Retain a world snapshot; its blobs have been put. There is one for an entry: the last one counts.
+
+        A base is where the journal begins: `Store.position` is never before it.
+        """
+        ...
+
+    async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
+        """Retain these no longer; the answer is how many that were. The base stays. Blobs are left alone."""
+        ...
+
     async def owner(self) -> Owner | None:
         """The engine that runs on this database now; None: nobody does. Asking disturbs nobody."""
         ...
@@ -233,4 +263,5 @@ __all__ = [
     "Record",
     "Ref",
     "Store",
+    "WorldSnapshotRow",
 ]

@@ -68,7 +68,7 @@ from perdure.ports.frame import Frame
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.store import Filter, Queries
 
-from .history import Line, Reader, Summary, Waiting, summary
+from .history import Line, Reader, Summary, Waiting, read_history, summary
 from .streams import Streams
 
 R = TypeVar("R")
@@ -329,7 +329,11 @@ class Client:
             return None
         record = await self._door.queries.record(heads[0].id)
         if record is None or record.snapshot is None or record.snapshot.seq > at:
-            record = Record(heads[0], None, tuple(await self._door.queries.history(heads[0].id)))
+            rows = await self._door.queries.history(heads[0].id)
+            if not rows or rows[0].seq != heads[0].id:
+                text = f"at={at}: this database was restored, and has nothing from then of {address}"
+                raise CallerError(f"{text}; ask the one that it was restored from")
+            record = Record(heads[0], None, tuple(rows))
         return Record(heads[0], record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
 
     async def _state(self, record: Record | None) -> Any:
@@ -773,7 +777,8 @@ class Handle(Generic[R]):
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""
-        return Reader().read(await self._door.queries.history(await self._id()))
+        _, lines = await read_history(self._door.queries, await self._id())
+        return lines
 
     async def waiting(self) -> list[Waiting]:
         """What the instance has open now, with the newest progress of its steps if they run in this process."""
@@ -825,8 +830,7 @@ class Handle(Generic[R]):
         return state.outcome.error if state.outcome is not None else None
 
     async def _read(self) -> Reader:
-        reader = Reader()
-        reader.read(await self._door.queries.history(await self._id()))
+        reader, _ = await read_history(self._door.queries, await self._id())
         return reader
 
     async def _id_soon(self) -> int:

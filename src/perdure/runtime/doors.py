@@ -23,7 +23,7 @@ from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 
 from .client import refusal
-from .history import Reader
+from .history import read_history
 from .shard import Shard
 from .streams import Streams
 
@@ -263,8 +263,7 @@ async def look(queries: Queries, address: Address, instance: int) -> Outcome | N
     if head.status in TERMINAL and head.outcome is not None:
         return decode_outcome(head.outcome)
     if head.status == Status.STUCK:
-        history = Reader()
-        history.read(await queries.history(head.id))
+        history, _ = await read_history(queries, head.id)
         stuck = history.state.stuck
         if stuck is not None:
             raise InstanceStuck(str(address), stuck.error, stuck.location)

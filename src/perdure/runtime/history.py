@@ -34,8 +34,11 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
-from perdure.kernel.rows import offer_of
+from perdure.kernel.rows import Record, decode_outcome, offer_of
+from perdure.kernel.snapshot import restore
+from perdure.kernel.status import Status
 from perdure.ports.frame import Frame
+from perdure.ports.store import Queries
 
 Opened = Mapping[bytes, tuple[str, int]]
 
@@ -94,13 +97,18 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Reads the history of one instance, as far as it goes now. More rows may be added when they come."""
+    """Reads the history of one instance, as far as it goes now. More rows may be added when they come.
 
-    def __init__(self) -> None:
-        self.seq = 0  # of the last row read
-        self._patterns = Patterns()
-        self._instance: Instance | None = None
-        self._opened: dict[bytes, tuple[str, int]] = {}  # location and time
+    `begin`: the instance as it was before the first row, where that is not its start.
+    """
+
+    def __init__(self, begin: Instance | None = None) -> None:
+        self.seq = 0 if begin is None else begin.seq  # of the last row read
+        self._patterns = Patterns(() if begin is None else begin.patterns.texts())
+        self._instance = begin
+        opened = () if begin is None else begin.open.values()
+        since = 0 if begin is None else begin.started_at  # when it was opened is not known
+        self._opened = {intent.id: (intent.effect.location, since) for intent in opened}
 
     @property
     def state(self) -> Instance:
@@ -130,6 +138,34 @@ class Reader:
         """What is open now, and how far it is, as far as somebody knows."""
         known = {(frame.location, frame.attempt): frame for frame in progress}
         return [_waiting(intent, self._opened[intent.id][1], known) for intent in self.state.open.values()]
+
+
+async def read_history(queries: Queries, id: int) -> tuple[Reader, list[Line]]:
+    """All that there is of an instance.
+
+    A database that was restored from a world snapshot has no rows from before that, except of flows: there it is what
+    came after the last snapshot of the instance.
+    """
+    rows = await queries.history(id)
+    if rows and rows[0].seq == id:  # an id is the seq of the first entry
+        reader = Reader()
+        return reader, reader.read(rows)
+    record = await queries.record(id)
+    if record is None:
+        return Reader(), []
+    reader = Reader(_begin(record))
+    return reader, reader.read(record.rows)
+
+
+def _begin(record: Record) -> Instance:
+    if record.snapshot is not None:
+        return restore(record.snapshot)
+    head = record.head  # it ended for good before this database began
+    instance = Instance(Address(head.workflow, head.key))
+    instance.id, instance.generation, instance.definition = head.id, head.generation, head.version
+    instance.status, instance.started_at = Status(head.status), head.started_at
+    instance.outcome = None if head.outcome is None else decode_outcome(head.outcome)
+    return instance
 
 
 def undelivered(rows: Iterable[InboxRow]) -> list[Line]:

@@ -52,6 +52,9 @@ POLL: Final = 25_000_000
 LIGHT_WAIT: Final = 50_000_000
 """How long the results of ephemeral calls may wait for something that is worth a commit."""
 
+MEMORY: Final = 256 * 1024 * 1024
+"""Bytes of states of cells that stay in memory."""
+
 RECOVER_AT_ONCE: Final = 500
 RESTART_FIRST: Final = 100_000_000
 RESTART_MAX: Final = 30_000_000_000
@@ -123,6 +126,7 @@ class Shard:
         owner: str,
         listener: Listener,
         cache: int = 4096,
+        memory: int = MEMORY,
         enclosure: AbstractContextManager[None] = NO_ENCLOSURE,
         verify: Verify = unsigned,
     ) -> None:
@@ -132,6 +136,7 @@ class Shard:
         self._workflows = list(workflows)
         self._owner = owner
         self._cache = cache
+        self._memory = memory
         self._listener = listener
         self._enclosure = enclosure
         self._verify = verify
@@ -441,6 +446,7 @@ class Shard:
             if batch.done_with:
                 self.kernel.committed(batch)
             self.kernel.evict(self._cache, self._durable_seq)
+            self.kernel.relieve(self._memory, self._durable_seq, self._building)
         if self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
             self._schedule()
         if self._settled or self._idle is not None:

@@ -3,7 +3,10 @@
 from bisect import insort
 
 from perdure.errors import StoreFailed
-from perdure.ports.store import Queries
+from perdure.kernel.events import Address
+from perdure.kernel.replay import fold
+from perdure.kernel.rows import Record, work_row
+from perdure.ports.store import Filter, Queries
 
 from .memory import MemoryDatabase
 from .rebuild import rebuild
@@ -20,6 +23,7 @@ async def copied(queries: Queries) -> MemoryDatabase:
         while rows := await queries.journal(seq, PAGE):
             database.journal += rows
             seq = rows[-1].seq
+        earlier = await _before(queries)
         inbox = await queries.undelivered()
         if not await queries.journal(seq, 1):  # else an event may be in both, or in neither
             break
@@ -27,16 +31,45 @@ async def copied(queries: Queries) -> MemoryDatabase:
         raise StoreFailed("the journal grows faster than it can be copied; try again when there is less to do")
     for row in database.journal:
         database.histories.setdefault(row.instance, []).append(row)
-    rebuilt = rebuild(database.journal)
-    database.heads = rebuilt.heads
-    for head in sorted(rebuilt.heads.values(), key=lambda head: head.generation):
+    base = next((row for row in await queries.world_snapshots() if row.base), None)
+    rebuilt = rebuild(database.journal, base=base.seq if base is not None else 0)
+    database.heads = {record.head.id: record.head for record in earlier} | rebuilt.heads
+    for head in sorted(database.heads.values(), key=lambda head: head.generation):
         database.names[head.workflow, head.key] = head.id
     database.work = rebuilt.work
-    for work in rebuilt.work.values():
-        insort(database.work_order, (work.due, work.intent))
     database.published = rebuilt.published
+    for record in earlier:
+        if record.head.id not in rebuilt.heads:
+            _add(database, record)
+    for work in database.work.values():
+        insort(database.work_order, (work.due, work.intent))
     for event in inbox:
         database.inbox_places += 1
         database.inbox[event.id] = (database.inbox_places, event)
     database.workflows = await queries.workflows()
+    if base is not None:
+        database.world_snapshots[base.seq] = base
     return database
+
+
+async def _before(queries: Queries) -> list[Record]:
+    """What a restored database has of instances that began before its journal."""
+    base = next((row for row in await queries.world_snapshots() if row.base), None)
+    records: list[Record] = []
+    before = base.seq + 1 if base is not None else 0
+    while before and (heads := await queries.heads(Filter(before=before, limit=PAGE))):
+        before = heads[-1].id
+        records += [record for head in heads if (record := await queries.record(head.id)) is not None]
+    return records
+
+
+def _add(database: MemoryDatabase, record: Record) -> None:
+    """An instance whose rows are not all there: it goes on from its snapshot."""
+    if record.snapshot is None:
+        return
+    database.snapshots[record.head.id] = record.snapshot
+    instance = fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
+    for intent in instance.open.values():
+        if (work := work_row(instance.id, intent)) is not None:
+            database.work[intent.id] = work
+    database.published |= {(instance.id, name): value for name, value in instance.published.items()}

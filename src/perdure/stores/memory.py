@@ -26,7 +26,7 @@ from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL, TERMINAL, Status
-from perdure.ports.store import BlobRow, Census, Filter, Lease, Owner, Position, Posted
+from perdure.ports.store import BlobRow, Census, Filter, Lease, Owner, Position, Posted, WorldSnapshotRow
 
 from .content import checked, digest_of, problem_of
 from .posting import TAKEN, judge
@@ -55,6 +55,11 @@ class MemoryDatabase:
         self.published: dict[tuple[int, str], bytes] = {}
         self.workflows: list[WorkflowRow] = []
         self.blobs: dict[bytes, tuple[int, bytes]] = {}  # when it was last put, and the body
+        self.world_snapshots: dict[int, WorldSnapshotRow] = {}
+
+    @property
+    def base(self) -> WorldSnapshotRow | None:
+        return next((row for row in self.world_snapshots.values() if row.base), None)
 
 
 class MemoryStore:
@@ -92,7 +97,10 @@ class MemoryStore:
         database = self.database
         open_calls = (Status.RUNNING, Status.STUCK)  # a stuck instance may have calls open too
         running = sorted(id for id, head in database.heads.items() if head.status in open_calls)
-        last = database.journal[-1] if database.journal else None
+        last: JournalRow | WorldSnapshotRow | None = database.journal[-1] if database.journal else None
+        base = database.base
+        if base is not None and (last is None or last.seq < base.seq):
+            last = base
         world = self._head(WORLD)
         manifest = None if world is None else database.published.get((world.id, MANIFEST))
         return Position(last.seq if last else 0, last.at if last else 0, tuple(running), manifest)
@@ -305,6 +313,23 @@ class MemoryStore:
         self.database.written += 1
         return len(old)
 
+    async def world_snapshots(self) -> list[WorldSnapshotRow]:
+        return [row for _, row in sorted(self.database.world_snapshots.items())]
+
+    async def add_world_snapshot(self, row: WorldSnapshotRow) -> None:
+        before = self.database.world_snapshots.get(row.seq)
+        base = row.base or (before is not None and before.base)
+        self.database.world_snapshots[row.seq] = msgspec.structs.replace(row, base=base)
+        self.database.written += 1
+
+    async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
+        snapshots = self.database.world_snapshots
+        gone = {seq for seq in seqs if seq in snapshots and not snapshots[seq].base}
+        for seq in gone:
+            del snapshots[seq]
+        self.database.written += 1
+        return len(gone)
+
     async def height(self) -> int:
         return self.database.journal[-1].seq if self.database.journal else 0
 
@@ -328,7 +353,7 @@ class MemoryStore:
             except PerdureError as error:
                 problems.append(f"{what}: {error}")
         problems += [found for digest, (_, body) in database.blobs.items() if (found := problem_of(digest, body))]
-        rebuilt = rebuild(database.journal)
+        rebuilt = rebuild(database.journal, base=database.base.seq if database.base is not None else 0)
         stored = Indexes(database.heads, database.work, database.published, [row for _, row in database.inbox.values()])
         return problems + rebuilt.problems + differences(rebuilt, stored)
 

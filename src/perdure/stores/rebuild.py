@@ -62,24 +62,33 @@ class Rebuilt(NamedTuple):
     caused: list[Caused]
     problems: list[str]
     broken: set[int]  # instances whose rows cannot be read to the end; the tables above have them half
+    base: int = 0  # instances that began up to here may have no rows: the database was restored from a world snapshot
+
+    def sound(self, ids: Iterable[int]) -> bool:
+        """Whether all that there is to know of these instances stands in the journal."""
+        return all(id not in self.broken and (id > self.base or id in self.heads) for id in ids)
 
 
-def rebuild(rows: Iterable[JournalRow], route: Route | None = None) -> Rebuilt:
-    """Fold the whole journal. Memory grows with the instances, not with the length of their histories."""
+def rebuild(rows: Iterable[JournalRow], route: Route | None = None, base: int = 0) -> Rebuilt:
+    """Fold the whole journal. Memory grows with the instances, not with the length of their histories.
+
+    `base`: where the journal of a restored database begins. What it has of instances that began earlier is left out,
+    unless it is all: `perdure replay --verify` checks those.
+    """
     fold = _Fold(route)
     seq = 0
     for row in rows:
         if row.seq <= seq:
             fold.problems.append(f"entry {row.seq} stands after entry {seq}")
         seq = row.seq
-        if row.instance not in fold.broken:
+        if row.instance not in fold.broken and not fold.is_part(row, base):
             fold.take(row)
-    return Rebuilt(fold.heads, fold.work, fold.published, fold.caused(), fold.problems, fold.broken)
+    return Rebuilt(fold.heads, fold.work, fold.published, fold.caused(), fold.problems, fold.broken, base)
 
 
 def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
     """Where the stored tables do not say what the journal says; broken instances are left out."""
-    sound = rebuilt.broken.isdisjoint
+    sound = rebuilt.sound
     heads = {id for id in rebuilt.heads.keys() | stored.heads.keys() if sound((id,))}
     problems = [
         f"instance {id}: the head is {stored.heads.get(id)}, the journal says {rebuilt.heads.get(id)}"
@@ -112,7 +121,7 @@ def _lost(rebuilt: Rebuilt, inbox: Iterable[InboxRow]) -> list[str]:
     return [
         f"{caused.to}: {type(caused.event).__name__} was caused, is not recorded, and is not in the inbox"
         for caused in lost
-        if rebuilt.broken.isdisjoint(_waiting(caused)[:1])
+        if rebuilt.sound(_waiting(caused)[:1])
     ]
 
 
@@ -138,6 +147,10 @@ class _Fold:
         self._receipts: dict[Waiting, Receipt] = {}
         self._cancels: dict[Waiting, tuple[Address, CancelAsked]] = {}
         self._messages: Counter[tuple[Address, Message]] = Counter()
+
+    def is_part(self, row: JournalRow, base: int) -> bool:
+        """Whether the beginning of its instance is missing, as it may be: an id is the seq of the first entry."""
+        return row.instance <= base and row.seq != row.instance and row.instance not in self.heads
 
     def take(self, row: JournalRow) -> None:
         try:

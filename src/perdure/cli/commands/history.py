@@ -6,7 +6,7 @@ import click
 
 from perdure.kernel.events import Address
 from perdure.runtime.client import Client
-from perdure.runtime.history import Line, Reader
+from perdure.runtime.history import Line, read_history
 
 from ..console import Console
 from ..console import command as define
@@ -21,7 +21,8 @@ from ..text import local, table, told
 def command(console: Console, id: str, values: bool | None) -> None:
     async def read(client: Client) -> tuple[Address, list[Line]]:
         address, head = await find_started(client, id)
-        return address, Reader().read(await client.queries.history(head.id))
+        _, lines = await read_history(client.queries, head.id)
+        return address, lines
 
     address, lines = console.ask(read)
     shown = values is not False

@@ -1,14 +1,15 @@
-"""`perdure replay`: would running instances go on with this code?"""
+"""`perdure replay`: would running instances go on with this code? And was the whole world made by it?"""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
+from perdure.codec import to_plain
 from perdure.errors import Divergence
 from perdure.kernel.events import Address
 from perdure.kernel.replay import fold, rebuild
@@ -19,24 +20,34 @@ from perdure.runtime.client import Client
 
 from ..console import Console
 from ..console import command as define
-from ..exits import Exit
-from ..load import flows_of, load_all, module_of
-from ..text import indented
-from ..world import world_in
+from ..exits import Exit, Stopped
+from ..snapshots import ask
+from ..text import indented, to_json
+from ..world import code_of
 
 PAGE = 200
 
 
 @define("replay")
 @click.option("--against", "targets", multiple=True, required=True, metavar="MODULE[:FLOW]", help="The new code.")
-def command(console: Console, targets: tuple[str, ...]) -> None:
+@click.option("--verify", is_flag=True, help="Replay the whole world of cells, and compare every decision and root.")
+@click.option("--from", "since", metavar="HASH", help="With --verify: begin with this world snapshot.")
+def command(console: Console, targets: tuple[str, ...], verify: bool, since: str | None) -> None:
     """The histories of all instances that have not ended are replayed on the code of MODULE, without side effects:
     no step runs, nothing is written. Exit code 1 if any of them would diverge.
 
     An instance is replayed on the version that it started with, if MODULE has that, else on the newest one.
+
+    With --verify every entry of the journal is replayed, from the first one or from a world snapshot, each cell with
+    the definition that it had then; every snapshot on the way must come out with its hash. Exit code 1 and the first
+    difference, if there is one.
     """
+    if verify:
+        _verify(console, targets, since)
+    if since is not None:
+        raise Stopped("--from is for --verify")
     with redirect_stdout(sys.stderr):
-        workflows = Workflows(each for target in targets for each in _code(target))
+        workflows = Workflows(each for target in targets for each in code_of(target))
 
     async def replay(client: Client) -> list[dict[str, Any]]:
         return await _replay_all(client.queries, workflows)
@@ -52,16 +63,26 @@ def command(console: Console, targets: tuple[str, ...]) -> None:
     sys.exit(Exit.FAILED if unsafe else Exit.OK)
 
 
-def _code(target: str) -> list[Any]:
-    """Flows and cells. One cell is taken from the world of its module: it may announce what another one takes."""
-    module, colon, name = target.partition(":")
-    world = world_in(module)
-    if world is None:
-        return load_all(target)
-    if not colon:
-        return [*world.cells, *world.earlier, *flows_of(module)]
-    wanted = getattr(getattr(module_of(module), name, None), "workflow", None)
-    return [cell for cell in [*world.cells, *world.earlier] if cell.name == wanted] or load_all(target)
+def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> NoReturn:
+    found = ask(console, lambda snapshots: snapshots.verify(since), targets)
+    difference = found.difference
+    lines = [f"entries {found.begin + 1} to {found.entry} replayed, {found.snapshots} snapshots compared"]
+    if found.unread:
+        lines.append(f"not replayed, for there is no code: {', '.join(found.unread)}")
+    if difference is None:
+        lines.append("no difference")
+    else:
+        where = f" of {click.style(difference.cell, bold=True)}" if difference.cell else ""
+        lines.append(f"entry {difference.entry}{where} differs:")
+        for name, text, state in (
+            ("recorded", difference.recorded, difference.recorded_state),
+            ("current", difference.current, difference.current_state),
+        ):
+            lines.append(f"  {name}: {text}{'' if state is None else f' {to_json(state)}'}")
+        if difference.advice:
+            lines.append(f"  {indented(difference.advice)}")
+    console.answer(to_plain(found), "\n".join(lines))
+    sys.exit(Exit.OK if difference is None else Exit.FAILED)
 
 
 async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[str, Any]]:

@@ -50,5 +50,12 @@ def delete(connection: apsw.Connection, digests: Sequence[bytes], before: int) -
     return connection.total_changes() - changed
 
 
+def forget(connection: apsw.Connection, seqs: Sequence[int]) -> int:
+    """World snapshots that are retained no longer."""
+    changed = connection.total_changes()
+    connection.executemany(SQL.forget_world_snapshot, [(seq,) for seq in seqs])
+    return connection.total_changes() - changed
+
+
 def problems(connection: apsw.Connection) -> list[str]:
     return [found for row in connection.execute(SQL.all_blobs) if (found := problem_of(*row))]

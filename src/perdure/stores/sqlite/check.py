@@ -10,13 +10,14 @@ from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
 from perdure.stores.rebuild import Indexes, differences, rebuild
 
 from . import blobs, large_bodies
-from .reads import NO_LIMIT
+from .reads import NO_LIMIT, world_snapshots
 from .statements import SQL
 
 
 def check_rows(connection: apsw.Connection) -> list[str]:
     problems = _check_bodies(connection)
-    rebuilt = rebuild(_readable(connection, connection.execute(SQL.journal, (0, NO_LIMIT)), problems))
+    base = next((row.seq for row in world_snapshots(connection) if row.base), 0)
+    rebuilt = rebuild(_readable(connection, connection.execute(SQL.journal, (0, NO_LIMIT)), problems), base=base)
     return problems + rebuilt.problems + differences(rebuilt, _stored(connection)) + blobs.problems(connection)
 
 

@@ -16,7 +16,7 @@ import apsw
 
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.ports.store import BlobRow, Filter, Owner, Posted, Record
+from perdure.ports.store import BlobRow, Filter, Owner, Posted, Record, WorldSnapshotRow
 from perdure.stores.posting import TAKEN, judge
 
 from . import blobs, reads
@@ -158,6 +158,18 @@ class SqliteQueries:
             group = digests[begin : begin + blobs.GROUP_ROWS]
             deleted += await self._write_beside(blobs.delete, group, before)
         return deleted
+
+    # ---- world snapshots -----------------------------------------------------------------------------------
+
+    async def world_snapshots(self) -> list[WorldSnapshotRow]:
+        return self._ask(reads.world_snapshots)
+
+    async def add_world_snapshot(self, row: WorldSnapshotRow) -> None:
+        values = (row.seq, row.at, row.hash, row.taken_at, row.inbox, int(row.base))
+        await self._write_beside(apsw.Connection.execute, SQL.add_world_snapshot, values)
+
+    async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
+        return await self._write_beside(blobs.forget, seqs)
 
     # ---- reading everything --------------------------------------------------------------------------------
 

@@ -17,7 +17,10 @@ UPDATE shards SET epoch = epoch + 1, owner = ?, pid = ?, host = ?, since = unixe
 UPDATE shards SET owner = '', pid = 0, host = '', since = 0 WHERE shard = 0 AND epoch = ?
 
 -- name: last_entry
-SELECT seq, at FROM journal ORDER BY seq DESC LIMIT 1
+-- A restored database may have no entry after its base.
+SELECT seq, at FROM (SELECT seq, at FROM journal ORDER BY seq DESC LIMIT 1)
+UNION ALL SELECT seq, at FROM world_snapshots WHERE base = 1
+ORDER BY seq DESC LIMIT 1
 
 -- name: running
 -- Instances that may have calls open, stuck ones too: they are loaded and their calls handed out again when an engine starts.
@@ -51,6 +54,17 @@ SELECT body FROM large_bodies WHERE digest = ?
 -- The same bytes are stored once; putting them again makes them young, so that nobody deletes them meanwhile.
 INSERT INTO blobs (digest, at, body) VALUES (?, ?, ?)
 ON CONFLICT (digest) DO UPDATE SET at = excluded.at WHERE excluded.at > at
+
+-- name: world_snapshots
+SELECT seq, at, hash, taken_at, inbox, base FROM world_snapshots ORDER BY seq
+
+-- name: add_world_snapshot
+INSERT INTO world_snapshots (seq, at, hash, taken_at, inbox, base) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (seq) DO UPDATE SET at = excluded.at, hash = excluded.hash, taken_at = excluded.taken_at,
+    inbox = excluded.inbox, base = max(base, excluded.base)
+
+-- name: forget_world_snapshot
+DELETE FROM world_snapshots WHERE seq = ? AND base = 0
 
 -- name: blob
 SELECT body FROM blobs WHERE digest = ?

@@ -14,7 +14,7 @@ from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
-from perdure.ports.store import Census, Filter, Owner, Position
+from perdure.ports.store import Census, Filter, Owner, Position, WorldSnapshotRow
 
 from . import large_bodies, schema
 from .statements import SQL
@@ -75,6 +75,13 @@ def position(connection: apsw.Connection) -> Position:
     world = head(connection, WORLD)
     manifest = None if world is None else published(connection, world.id, MANIFEST)
     return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
+
+
+def world_snapshots(connection: apsw.Connection) -> list[WorldSnapshotRow]:
+    rows = connection.execute(SQL.world_snapshots)
+    return [
+        WorldSnapshotRow(seq, at, hash, taken_at, inbox, bool(base)) for seq, at, hash, taken_at, inbox, base in rows
+    ]
 
 
 def census(connection: apsw.Connection) -> Census:

@@ -29,6 +29,17 @@ CREATE TABLE blobs (
     body BLOB NOT NULL
 ) STRICT;
 
+-- Snapshots of a whole world that are retained, by the last entry in each; the rest of them is in `blobs`. Where `base`
+-- is 1, this database was restored from it: the journal has no entry before, but for instances that are no cells.
+CREATE TABLE world_snapshots (
+    seq INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    taken_at INTEGER NOT NULL,
+    inbox BLOB NOT NULL,
+    base INTEGER NOT NULL
+) STRICT;
+
 -- One row per instance, written when it starts and when its status changes.
 CREATE TABLE instances (
     id INTEGER PRIMARY KEY,

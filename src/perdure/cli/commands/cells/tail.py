@@ -13,7 +13,7 @@ from perdure.kernel.events import Address
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.client import Client
 from perdure.runtime.doors import POLL_SECONDS
-from perdure.runtime.history import Line, Reader
+from perdure.runtime.history import Line, Reader, read_history
 
 from ...console import Console
 from ...console import command as define
@@ -65,8 +65,11 @@ async def _entries(queries: Queries, address: Address, follow: bool) -> AsyncIte
         if changed != seen:
             seen = changed
             for id in await _generations(queries, address, max(readers, default=0)):
-                reader = readers.setdefault(id, Reader())
-                for line in reader.read(await queries.history(id, reader.seq)):
+                if id in readers:
+                    found = readers[id].read(await queries.history(id, readers[id].seq))
+                else:
+                    readers[id], found = await read_history(queries, id)
+                for line in found:
                     yield line
         if not follow:
             return

@@ -10,7 +10,7 @@ from perdure.kernel.batch import JournalRow
 from perdure.kernel.manifest import WORLD
 from perdure.ports.store import Queries
 from perdure.runtime.client import Client
-from perdure.runtime.history import Line, Reader, alone
+from perdure.runtime.history import Line, alone, read_history
 
 from ...console import Console
 from ...console import command as define
@@ -46,5 +46,6 @@ async def _told(queries: Queries, rows: list[JournalRow]) -> list[Told]:
         if names[id] == str(WORLD):
             lines |= {row.seq: alone(row) for row in rows if row.instance == id}
         else:
-            lines |= {line.seq: line for line in Reader().read(await queries.history(id))}
-    return [Told(names[row.instance], lines[row.seq]) for row in rows]
+            _, history = await read_history(queries, id)
+            lines |= {line.seq: line for line in history}
+    return [Told(names[row.instance], lines[row.seq]) for row in rows if row.seq in lines]

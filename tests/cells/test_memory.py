@@ -1,0 +1,113 @@
+"""Memory: bounded by a number of instances and by the bytes of their states, whatever number of cells there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import perdure
+from perdure.codec import encode
+from perdure.kernel.events import Address
+from perdure.ports.store import Filter
+from perdure.snapshots import Snapshots
+from tests.cells.worlds import settled
+
+KIB = 1024
+
+
+class Grow(perdure.Record, name="test/Grow@1"):
+    box: str
+    size: perdure.Nat
+
+
+class Box(perdure.Record, name="test/Box@1"):
+    data: bytes
+    times: perdure.Nat
+
+
+@perdure.cell("test/box@1", key="box", effects=[])
+def box(state: Box | None, event: Grow) -> perdure.Next:
+    times = 1 + (state.times if state is not None else 0)
+    return perdure.Next(Box(bytes(event.size), times))
+
+
+async def state_of(engine: perdure.Engine, key: str) -> bytes:
+    """By a replay of what is durable."""
+    from perdure.kernel.replay import fold, rebuild
+
+    address = Address("test/box", key)
+    record = await engine.queries.record(address)
+    assert record is not None
+    machine = rebuild(fold(address, record.snapshot, record.rows), engine._workflows.newest("test/box"))  # type: ignore[arg-type]
+    return machine.state  # type: ignore[attr-defined, no-any-return]
+
+
+async def test_states_above_the_budget_are_dropped_down_to_three_quarters_of_it() -> None:
+    async with perdure.open(":memory:", workflows=[box], memory=64 * KIB) as engine:
+        most = 0
+        for n in range(40):
+            await engine.send(Grow(f"b-{n}", 8 * KIB))
+            await settled(engine)
+            most = max(most, engine._shard.kernel.weight)
+
+        kernel = engine._shard.kernel
+        kept = sum(instance.weight for instance in kernel.instances().values())
+        assert kernel.weight == kept <= 64 * KIB and most <= 64 * KIB
+        assert kernel.counts["spilled"] >= 30
+        assert len(kernel.instances()) < 12
+
+
+async def test_a_dropped_state_comes_back_from_its_snapshot_and_not_from_its_whole_history() -> None:
+    async with perdure.open(":memory:", workflows=[box], memory=32 * KIB) as engine:
+        for _ in range(50):
+            await engine.send(Grow("long", 10 * KIB))
+        for n in range(5):
+            await engine.send(Grow(f"b-{n}", 10 * KIB))
+            await settled(engine)
+        head = await engine.queries.head(Address("test/box", "long"))
+        assert head is not None and head.id not in engine._shard.kernel.instances()
+        record = await engine.queries.record(head.id)
+        assert record is not None and record.snapshot is not None and record.rows == ()
+
+        await engine.send(Grow("long", 3))
+        await settled(engine)
+
+        assert await state_of(engine, "long") == encode({"data": bytes(3), "times": 51})
+
+
+async def test_the_least_recently_used_states_go_first() -> None:
+    async with perdure.open(":memory:", workflows=[box], memory=100 * KIB) as engine:
+        for n in range(9):
+            await engine.send(Grow(f"b-{n}", 10 * KIB))
+        await engine.send(Grow("b-0", 10 * KIB))
+        await engine.send(Grow("last", 20 * KIB))
+        await settled(engine)
+
+        keys = {instance.address.key for instance in engine._shard.kernel.instances().values()}
+        assert {"b-0", "last"} <= keys and "b-1" not in keys
+
+
+async def test_one_state_that_is_larger_than_the_budget_works(tmp_path: Path) -> None:
+    async with perdure.open(tmp_path / "box.db", workflows=[box], memory=1) as engine:
+        for n in range(6):
+            await engine.send(Grow(f"b-{n % 2}", 200 * KIB))
+        await settled(engine)
+
+        assert engine._shard.kernel.weight == 0
+        assert (await Snapshots(engine).verify()).difference is None
+        assert await engine.queries.check() == []
+
+
+async def test_an_engine_opens_without_loading_its_cells_and_lists_them_in_pages(tmp_path: Path) -> None:
+    async with perdure.open(tmp_path / "box.db", workflows=[box]) as engine:
+        for n in range(300):
+            await engine.send(Grow(f"b-{n}", 10))
+        await settled(engine)
+
+    async with perdure.open(tmp_path / "box.db", workflows=[box]) as engine:
+        assert len(engine._shard.kernel.instances()) == 0
+        found: list[str] = []
+        before = 0
+        while page := await engine.queries.heads(Filter(workflow="test/box", before=before, limit=64)):
+            found += [head.key for head in page]
+            before = page[-1].id
+        assert len(found) == len(set(found)) == 300
