@@ -9,7 +9,7 @@ from perdure.errors import *  # noqa: F403
 from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
-    from perdure.app import Engine, connect, load_manifest, open, run
+    from perdure.app import Engine, connect, open, run
     from perdure.cells.author import Cell, CellContext, Datum, Effect, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client, Handle
     from perdure.snapshots import Snapshots
+    from perdure.worlds import load_manifest
 
 _HOME = {
-    "perdure.app": ("Engine", "connect", "load_manifest", "open", "run"),
+    "perdure.app": ("Engine", "connect", "open", "run"),
     "perdure.cells.author": ("Cell", "CellContext", "Datum", "Effect", "Next", "ReceiptOf", "Rejected", "cell"),
     "perdure.cells.bind": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
@@ -49,6 +50,7 @@ _HOME = {
     "perdure.ports.secrets": ("Secret",),
     "perdure.runtime.client": ("Client", "Handle"),
     "perdure.snapshots": ("Snapshots",),
+    "perdure.worlds": ("load_manifest",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 

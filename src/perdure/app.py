@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from perdure.cells import load
-from perdure.cells.author import Cell, effect_name
-from perdure.cells.bind import Bound, Catalog, manifest
-from perdure.cells.effects import BlobGet, BlobPut, Http, Step
-from perdure.cells.handlers import EffectHandler
-from perdure.cells.manifest import Manifest
-from perdure.cells.world import WorldWorkflow
-from perdure.codec import digest
-from perdure.errors import CallerError, CannotOpen, ManifestChanged, NoHandler
-from perdure.executors.builtin import Blobs, Requests, Steps
-from perdure.executors.effects import EffectsExecutor
+from perdure.errors import CallerError, CannotOpen
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
-from perdure.executors.secrets import MappingSecrets
-from perdure.executors.signatures import Keyring
 from perdure.executors.thread import ThreadExecutor
-from perdure.flows.author import Flow, StepFunction
+from perdure.flows.author import Flow
 from perdure.flows.loop import Enclosure
-from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
-from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
 from perdure.kernel.outside import unsigned
 from perdure.kernel.workflows import Workflows
 from perdure.ports.executor import Executor
@@ -44,14 +28,16 @@ from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor, RemoteDoor
 from perdure.runtime.shard import MEMORY, Shard
 
-log = logging.getLogger("perdure")
+if TYPE_CHECKING:
+    from perdure.cells.bind import Bound, Catalog
+    from perdure.executors.signatures import Keyring
 
 
 class Engine(Client):
     """A client of an engine that runs in this process. Made by `perdure.open`."""
 
     def __init__(self, door: LocalDoor, shard: Shard, workflows: Workflows[Startable[Any]]) -> None:
-        super().__init__(door, workflows, Catalog.read)
+        super().__init__(door, workflows, _read_catalog)
         self._shard = shard
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
@@ -98,15 +84,17 @@ async def open(
             workflow.registered()
     loop = asyncio.get_running_loop()
     clock = SystemClock(loop)
-    own = list(handlers) if world is None else [handler.bound(world.manifest) for handler in handlers]
-    if world is not None and not lenient:
-        _refuse_missing(world, own)
-    requests = Requests(allow)
+    performers = None
+    handlers, allow = list(handlers), list(allow)
+    if world is not None or handlers or allow:
+        from perdure import worlds
+
+        performers = worlds.Performers(world, handlers, lenient=lenient, allow=allow, secrets=secrets)
     store = _open_store(url, loop)
-    performers = _performers(own, requests, Blobs(cast(Queries, store), clock.now), Steps(_is_step))
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
-    effects = EffectsExecutor(performers, on_loop, in_threads, _secrets(secrets))
-    executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes), effects]
+    executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
+    if performers is not None:
+        executors.append(performers.executor(cast(Queries, store), clock, on_loop, in_threads))
     hooks = Hooks()
     try:
         door = LocalDoor(cast(Queries, store), hooks.tell)
@@ -130,7 +118,7 @@ async def open(
         engine = Engine(door, shard, cast(Workflows[Startable[Any]], known))
         try:
             if world is not None:
-                await _begin_world(engine, door, world)
+                await worlds.begin(door, world, known)
             with collector.seldom():
                 yield engine
         finally:
@@ -148,34 +136,9 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
     store = _connect_store(url)
     try:
         known, _ = _registered(workflows)
-        yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], known), Catalog.read)
+        yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], known), _read_catalog)
     finally:
         store.close()
-
-
-def load_manifest(path: str | os.PathLike[str]) -> Bound:
-    """The world of a manifest file (JSON or YAML), ready to run: `perdure.open(url, workflows=[load_manifest(path)])`.
-
-    Each cell names its reducer, `impl: module:function`, which is imported: a cell that agrees with the manifest, or a
-    plain function that takes and returns `perdure.Datum`s.
-    """
-    return Bound(read_manifest(path))
-
-
-def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """What a manifest file says, checked; no code is imported."""
-    source = os.fspath(path)
-    forms = {".json": load.from_json, ".yaml": load.from_yaml, ".yml": load.from_yaml}
-    read = forms.get(Path(source).suffix.lower())
-    if read is None:
-        raise CallerError(f"{source}: a manifest is a file that ends in .json, .yaml or .yml")
-    try:
-        text = Path(source).read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise CallerError(f"{source} is not UTF-8 text: {error.reason} at byte {error.start}") from None
-    except OSError as error:
-        raise CallerError(f"{source} cannot be read: {error.strerror}") from None
-    return read(text, source)
 
 
 def run(
@@ -237,76 +200,24 @@ async def _drained(waited_for: asyncio.Future[None], drain: float, hurry: asynci
     waited_for.cancel()
 
 
-async def _begin_world(engine: Engine, door: LocalDoor, world: Bound) -> None:
-    """A new database gets its first manifest; another manifest than the one in force is not applied by an open."""
-    head = await engine.queries.head(WORLD)
-    if head is None:
-        started = Started(WORLD.workflow, WORLD.key, world.manifest.bytes, door.entropy(), WorldWorkflow.version)
-        await door.put(WORLD, started)
-        return
-    now = await engine.queries.published(head.id, DEFINITIONS)
-    if now is None or now == world.manifest.bytes:
-        return
-    in_force = decode_manifest(await engine.queries.published(head.id, MANIFEST))
-    if all(engine._workflows.exactly(name, version) is not None for name, version in in_force.versions.items()):
-        log.info("the manifest in force is %s, the code has %s too", digest(now)[:19], world.manifest.hash[:19])
-    else:
-        raise ManifestChanged(digest(now), world.manifest.hash)
-
-
-def _performers(own: list[Any], requests: Requests, blobs: Blobs, steps: Steps) -> list[Any]:
-    """All handlers. An effect of perdure has its own, unless somebody gives another one."""
-    performed: dict[Any, Any] = {
-        Http: requests.perform,
-        BlobPut: blobs.put,
-        BlobGet: blobs.get,
-        Step: steps.perform,
-    }
-    return [*(EffectHandler(effect, function) for effect, function in performed.items()), *own]
-
-
-def _is_step(found: Any) -> bool:
-    return isinstance(found, StepFunction)
-
-
-def _secrets(given: Secrets | Mapping[str, str] | None) -> Secrets | None:
-    return MappingSecrets(given) if isinstance(given, Mapping) else given
-
-
-BUILT_IN: Final = frozenset(effect_name(effect) for effect in (Http, BlobPut, BlobGet, Step))
-
-
-def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:
-    known = BUILT_IN | {handler.effect for handler in handlers}
-    for cell in [*world.cells, *world.earlier]:
-        for effect in cell.effects.values():
-            if effect.performed and effect.definition.name not in known:
-                raise NoHandler(effect.definition.name, cell.cell.name)
-
-
 def _registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], Bound | None]:
-    found, world = gather(workflows)
-    return Workflows(found), world
-
-
-def gather(workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
-    """All that the kernel runs of what was given, and the world that its cells are."""
     if hasattr(workflows, "machine") or isinstance(workflows, str):
         raise CallerError(f"workflows is a list of workflows, found {workflows!r}: write workflows=[...]")
-    given = list(workflows)
-    cells = [workflow for workflow in given if isinstance(workflow, Cell)]
-    worlds = [workflow for workflow in given if isinstance(workflow, Bound)]
-    if cells:
-        worlds.append(manifest(*cells))
-    if len(worlds) > 1:
-        raise CallerError("a database has one world of cells: put all cells into one manifest, or list them all")
-    found = [workflow for workflow in given if not isinstance(workflow, Cell | Bound)]
+    found, world = list(workflows), None
+    if "perdure.cells.author" in sys.modules:  # else nobody can have made a cell
+        from perdure.worlds import gather
+
+        found, world = gather(found)
     for workflow in found:
         if not hasattr(workflow, "machine") or not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
-    for world in worlds:
-        found += [WorldWorkflow(), *world.cells, *world.earlier]
-    return found, worlds[0] if worlds else None
+    return Workflows(found), world
+
+
+def _read_catalog(definitions: bytes) -> Catalog:
+    from perdure.cells.bind import Catalog
+
+    return Catalog.read(definitions)
 
 
 def _open_store(url: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> Store:

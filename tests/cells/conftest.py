@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.app import gather
 from perdure.cells.bind import Definition
 from perdure.cells.machine import CellMachine
 from perdure.codec import decode, encode
@@ -32,6 +31,7 @@ from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter
+from perdure.worlds import gather
 from tests.entries import entries_of
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from perdure.app import gather
 from perdure.cells.replay import WorldReplay, value_workflows
 from perdure.cells.snapshot import GENESIS, WorldSnapshot, reached
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.workflows import Workflows
 from perdure.testing.disks import Disk
 from perdure.testing.sim import drawn, simulate
+from perdure.worlds import gather
 
 CELLS = [hundred * 100 + 80 + n for hundred in range(3) for n in range(10)]
 FLOWS = list(range(21))

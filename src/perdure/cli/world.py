@@ -23,7 +23,7 @@ FILES = (".json", ".yaml", ".yml")
 
 def bound_of(target: str) -> Bound:
     """The world of a manifest file or of a module, with its code."""
-    from perdure.app import load_manifest
+    from perdure.worlds import load_manifest
 
     if target.lower().endswith(FILES):
         current_directory_first()
@@ -34,7 +34,8 @@ def bound_of(target: str) -> Bound:
 
 def manifest_of(target: str) -> Manifest:
     """The manifest of a file, whose code is not needed, of a module, or in force on a database."""
-    from perdure.app import connect, read_manifest, run_async
+    from perdure.app import connect, run_async
+    from perdure.worlds import read_manifest
 
     if target.lower().endswith(FILES):
         return read_manifest(target)

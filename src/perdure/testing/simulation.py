@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from perdure.app import gather
 from perdure.cells.bind import Bound, Catalog
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode, to_plain
@@ -39,6 +38,7 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.runtime.shard import Shard
+from perdure.worlds import gather
 
 from .auditor import Auditor, Violation
 from .clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from perdure.app import gather
 from perdure.cells.bind import Bound
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
+from perdure.worlds import gather
 
 from .disks import Disk
 from .executor import FakeExecutor

@@ -1,0 +1,142 @@
+"""The wiring of cells: what an engine needs beyond flows when there are cells among its workflows.
+
+It is imported when the first cell is: who has flows only does not wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from perdure.cells import load
+from perdure.cells.author import Cell, effect_name
+from perdure.cells.bind import Bound, manifest
+from perdure.cells.effects import BlobGet, BlobPut, Http, Step
+from perdure.cells.handlers import EffectHandler
+from perdure.cells.manifest import Manifest
+from perdure.cells.world import WorldWorkflow
+from perdure.codec import digest
+from perdure.errors import CallerError, ManifestChanged, NoHandler
+from perdure.executors.builtin import Blobs, Requests, Steps
+from perdure.executors.effects import EffectsExecutor
+from perdure.executors.secrets import MappingSecrets
+from perdure.flows.author import StepFunction
+from perdure.kernel.events import Started
+from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
+from perdure.kernel.workflows import Workflows
+from perdure.ports.clock import Clock
+from perdure.ports.executor import Executor
+from perdure.ports.secrets import Secrets
+from perdure.ports.store import Queries
+from perdure.runtime.client import Door
+
+log = logging.getLogger("perdure")
+
+BUILT_IN: Final = frozenset(effect_name(effect) for effect in (Http, BlobPut, BlobGet, Step))
+"""Effects that every engine performs."""
+
+
+def gather(workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
+    """All that the kernel runs of what was given, and the world that its cells are."""
+    given = list(workflows)
+    cells = [workflow for workflow in given if isinstance(workflow, Cell)]
+    worlds = [workflow for workflow in given if isinstance(workflow, Bound)]
+    if cells:
+        worlds.append(manifest(*cells))
+    if len(worlds) > 1:
+        raise CallerError("a database has one world of cells: put all cells into one manifest, or list them all")
+    found = [workflow for workflow in given if not isinstance(workflow, Cell | Bound)]
+    for world in worlds:
+        found += [WorldWorkflow(), *world.cells, *world.earlier]
+    return found, worlds[0] if worlds else None
+
+
+async def begin(door: Door, world: Bound, known: Workflows[Any]) -> None:
+    """A new database gets its first manifest; another manifest than the one in force is not applied by an open."""
+    head = await door.queries.head(WORLD)
+    if head is None:
+        started = Started(WORLD.workflow, WORLD.key, world.manifest.bytes, door.entropy(), WorldWorkflow.version)
+        await door.put(WORLD, started)
+        return
+    now = await door.queries.published(head.id, DEFINITIONS)
+    if now is None or now == world.manifest.bytes:
+        return
+    in_force = decode_manifest(await door.queries.published(head.id, MANIFEST))
+    if all(known.exactly(name, version) is not None for name, version in in_force.versions.items()):
+        log.info("the manifest in force is %s, the code has %s too", digest(now)[:19], world.manifest.hash[:19])
+    else:
+        raise ManifestChanged(digest(now), world.manifest.hash)
+
+
+class Performers:
+    """What performs the effects of a world: the handlers that were given, and those that every engine has."""
+
+    def __init__(
+        self,
+        world: Bound | None,
+        handlers: Iterable[Any],
+        *,
+        lenient: bool,
+        allow: Iterable[str],
+        secrets: Secrets | Mapping[str, str] | None,
+    ) -> None:
+        self._own = list(handlers) if world is None else [handler.bound(world.manifest) for handler in handlers]
+        if world is not None and not lenient:
+            _refuse_missing(world, self._own)
+        self._requests = Requests(allow)
+        self._secrets = MappingSecrets(secrets) if isinstance(secrets, Mapping) else secrets
+
+    def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
+        """An effect of perdure has its own handler, unless somebody gives another one."""
+        blobs, steps = Blobs(queries, clock.now), Steps(_is_step)
+        performed: dict[Any, Any] = {
+            Http: self._requests.perform,
+            BlobPut: blobs.put,
+            BlobGet: blobs.get,
+            Step: steps.perform,
+        }
+        handlers = [*(EffectHandler(effect, function) for effect, function in performed.items()), *self._own]
+        return EffectsExecutor(handlers, on_loop, in_threads, self._secrets)
+
+
+def _is_step(found: Any) -> bool:
+    return isinstance(found, StepFunction)
+
+
+def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:
+    known = BUILT_IN | {handler.effect for handler in handlers}
+    for cell in [*world.cells, *world.earlier]:
+        for effect in cell.effects.values():
+            if effect.performed and effect.definition.name not in known:
+                raise NoHandler(effect.definition.name, cell.cell.name)
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+
+def load_manifest(path: str | os.PathLike[str]) -> Bound:
+    """The world of a manifest file (JSON or YAML), ready to run: `perdure.open(url, workflows=[load_manifest(path)])`.
+
+    Each cell names its reducer, `impl: module:function`, which is imported: a cell that agrees with the manifest, or a
+    plain function that takes and returns `perdure.Datum`s.
+    """
+    return Bound(read_manifest(path))
+
+
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """What a manifest file says, checked; no code is imported."""
+    source = os.fspath(path)
+    forms = {".json": load.from_json, ".yaml": load.from_yaml, ".yml": load.from_yaml}
+    read = forms.get(Path(source).suffix.lower())
+    if read is None:
+        raise CallerError(f"{source}: a manifest is a file that ends in .json, .yaml or .yml")
+    try:
+        text = Path(source).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise CallerError(f"{source} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise CallerError(f"{source} cannot be read: {error.strerror}") from None
+    return read(text, source)
