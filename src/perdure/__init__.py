@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from perdure.codec.record import Duration, Hash, Nat, Record, Time
     from perdure.executors.frames import emit, progress
     from perdure.executors.info import step_info
+    from perdure.executors.secrets import EnvironmentSecrets, FileSecrets
+    from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
     from perdure.governance import Governance
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
+    from perdure.ports.outside import OpenEffect
+    from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client, Handle
     from perdure.snapshots import Snapshots
 
@@ -33,12 +37,16 @@ _HOME = {
     "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),
     "perdure.executors.frames": ("emit", "progress"),
     "perdure.executors.info": ("step_info",),
+    "perdure.executors.secrets": ("EnvironmentSecrets", "FileSecrets"),
+    "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
     "perdure.governance": ("Governance",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
+    "perdure.ports.outside": ("OpenEffect",),
+    "perdure.ports.secrets": ("Secret",),
     "perdure.runtime.client": ("Client", "Handle"),
     "perdure.snapshots": ("Snapshots",),
 }
@@ -57,20 +65,26 @@ __all__ = [  # noqa: PLE0604
     "Duration",
     "Effect",
     "Engine",
+    "EnvironmentSecrets",
     "Failed",
+    "FileSecrets",
     "Flow",
     "Frame",
     "Governance",
     "Handle",
     "Hash",
+    "Key",
+    "Keyring",
     "Nat",
     "Next",
     "Ok",
+    "OpenEffect",
     "Problem",
     "ReceiptOf",
     "Received",
     "Record",
     "Rejected",
+    "Secret",
     "Snapshots",
     "Status",
     "Time",
@@ -84,6 +98,7 @@ __all__ = [  # noqa: PLE0604
     "open",
     "progress",
     "run",
+    "sign",
     "step",
     "step_info",
     *_errors,

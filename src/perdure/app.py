@@ -6,30 +6,37 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from perdure.cells import load
-from perdure.cells.author import Cell
+from perdure.cells.author import Cell, effect_name
 from perdure.cells.bind import Bound, Catalog, manifest
+from perdure.cells.effects import BlobGet, BlobPut, Http, Step
+from perdure.cells.handlers import EffectHandler
 from perdure.cells.manifest import Manifest
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import digest
 from perdure.errors import CallerError, CannotOpen, ManifestChanged, NoHandler
+from perdure.executors.builtin import Blobs, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
+from perdure.executors.secrets import MappingSecrets
+from perdure.executors.signatures import Keyring
 from perdure.executors.thread import ThreadExecutor
-from perdure.flows.author import Flow
+from perdure.flows.author import Flow, StepFunction
 from perdure.flows.loop import Enclosure
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
+from perdure.kernel.outside import unsigned
 from perdure.kernel.workflows import Workflows
 from perdure.ports.executor import Executor
+from perdure.ports.secrets import Secrets
 from perdure.ports.store import Queries, Store
 from perdure.runtime import collector
 from perdure.runtime.client import Client, Startable
@@ -68,12 +75,17 @@ async def open(
     drain: float = 5.0,
     handlers: Iterable[Any] = (),
     lenient: bool = False,
+    allow: Iterable[str] = (),
+    secrets: Secrets | Mapping[str, str] | None = None,
+    keys: Keyring | None = None,
 ) -> AsyncIterator[Engine]:
     """Run workflows on a database: a path of a SQLite file, or ":memory:".
 
     workflows: also several versions of one name. New instances run on the newest, others on the one they started with.
     handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
-    answered with an error when it is asked for.
+    answered with an error when it is asked for. allow: addresses, networks and hosts that HTTP requests of cells may go
+    to, besides public ones. secrets: where the values of `perdure.Secret` come from, a mapping or a source; without it
+    the environment, `PERDURE_SECRET_...`. keys: of the executors outside that sign their receipts.
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). drain: seconds that
@@ -84,20 +96,23 @@ async def open(
     for workflow in known:
         if isinstance(workflow, Flow):
             workflow.registered()
-    performers = list(handlers) if world is None else [handler.bound(world.manifest) for handler in handlers]
-    if world is not None and not lenient:
-        _refuse_missing(world, performers)
     loop = asyncio.get_running_loop()
+    clock = SystemClock(loop)
+    own = list(handlers) if world is None else [handler.bound(world.manifest) for handler in handlers]
+    if world is not None and not lenient:
+        _refuse_missing(world, own)
+    requests = Requests(allow)
     store = _open_store(url, loop)
+    performers = _performers(own, requests, Blobs(cast(Queries, store), clock.now), Steps(_is_step))
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
-    effects = EffectsExecutor(performers, on_loop, in_threads)
+    effects = EffectsExecutor(performers, on_loop, in_threads, _secrets(secrets))
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes), effects]
     hooks = Hooks()
     try:
         door = LocalDoor(cast(Queries, store), hooks.tell)
         shard = Shard(
             store,
-            SystemClock(loop),
+            clock,
             executors,
             known,
             owner=f"{os.path.basename(sys.argv[0]) or 'python'}",
@@ -105,6 +120,7 @@ async def open(
             cache=cache,
             memory=memory,
             enclosure=Enclosure(),
+            verify=unsigned if keys is None else keys.judge,
         )
         door.lead_to(shard)
         shard.open()
@@ -238,8 +254,30 @@ async def _begin_world(engine: Engine, door: LocalDoor, world: Bound) -> None:
         raise ManifestChanged(digest(now), world.manifest.hash)
 
 
+def _performers(own: list[Any], requests: Requests, blobs: Blobs, steps: Steps) -> list[Any]:
+    """All handlers. An effect of perdure has its own, unless somebody gives another one."""
+    performed: dict[Any, Any] = {
+        Http: requests.perform,
+        BlobPut: blobs.put,
+        BlobGet: blobs.get,
+        Step: steps.perform,
+    }
+    return [*(EffectHandler(effect, function) for effect, function in performed.items()), *own]
+
+
+def _is_step(found: Any) -> bool:
+    return isinstance(found, StepFunction)
+
+
+def _secrets(given: Secrets | Mapping[str, str] | None) -> Secrets | None:
+    return MappingSecrets(given) if isinstance(given, Mapping) else given
+
+
+BUILT_IN: Final = frozenset(effect_name(effect) for effect in (Http, BlobPut, BlobGet, Step))
+
+
 def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:
-    known = {handler.effect for handler in handlers}
+    known = BUILT_IN | {handler.effect for handler in handlers}
     for cell in [*world.cells, *world.earlier]:
         for effect in cell.effects.values():
             if effect.performed and effect.definition.name not in known:

@@ -64,6 +64,7 @@ __all__ = [
     "OutcomeUnknown",
     "PerdureError",
     "RaceFailed",
+    "ReceiptRefused",
     "ReceiveTimeout",
     "RepeatedName",
     "RequestFailed",
@@ -84,6 +85,7 @@ __all__ = [
     "TooLarge",
     "UnknownEvent",
     "UnknownInstance",
+    "UnknownIntent",
     "UnknownLocation",
     "UnknownSnapshot",
     "UnknownVersion",
@@ -950,6 +952,39 @@ class BadSignature(PerdureError):
         return (
             f"the signature of a receipt is refused ({self.reason}{named}): "
             f"executor {self.executor}, intent {self.intent}"
+        )
+
+
+class ReceiptRefused(CallerError):
+    """A receipt from outside was not admitted. The world is as it was, and the refusal is in its history.
+
+    `code` says why: bad-signature (forged, changed, not signed, or signed with a key that the engine does not have),
+    wrong-executor (the effect is for another one), not-outside (the intent is one of the engine's own), no-identity (it
+    does not say who it is from).
+    """
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.code}); nothing has changed"
+
+
+class UnknownIntent(CallerError):
+    """No effect with this intent waits for an answer from outside: it was answered, withdrawn, or never asked for.
+
+    An executor that answers again, because it did not hear whether its answer came, may take this for a yes.
+    """
+
+    def __init__(self, intent: str) -> None:
+        super().__init__(intent)
+        self.intent = intent
+
+    def __str__(self) -> str:
+        return (
+            f"no effect with the intent {self.intent} waits for an answer from outside; open_effects() lists what does"
         )
 
 

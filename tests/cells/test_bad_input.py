@@ -151,17 +151,12 @@ BODIES: list[Any] = [
 async def test_rules_that_make_no_sense_do_not_stop_the_world(stage, verb):
     """All events wait behind them."""
     async with stage.open(order, book) as live:
-        world = live.engine.handle(*WORLD_NAME)
-        for body in BODIES:
-            await world.send(f"sys/{verb}", body)
-        await live.engine._door.put(WORLD, Message(f"sys/{verb}", b"junk", "id"))
+        for number, body in enumerate([*map(encode, BODIES), b"junk"]):
+            await live.engine._door.put(WORLD, Message(f"sys/{verb}", body, f"rule {number}"))
         await live.send(Placed("o-1"))
 
-        assert await world.status() == "waiting"
+        assert await live.status(WORLD_CELL, "main") == "waiting"
         assert await live.state(order, "o-1") == Order("charging")
-
-
-WORLD_NAME = (WORLD.workflow, WORLD.key)
 
 
 # ---- manifests -------------------------------------------------------------------------------------------

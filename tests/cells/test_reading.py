@@ -125,7 +125,7 @@ def test_a_long_life_is_read_from_its_snapshot_and_from_before_it(tmp_path):
             record = await engine.queries.record(Address("a/words", ""))
             assert record is not None and record.snapshot is not None
             kept = record.snapshot.seq
-            for entry in (3, kept - 2, kept - 1, kept, kept + 1, kept + 2, 601):
+            for entry in {3, kept - 2, kept - 1, kept, min(kept + 1, 601), 601}:
                 state = await engine.state(words, at=entry)
                 assert state.text.split()[0] == str((entry - 3) // 2), entry
 

@@ -209,8 +209,7 @@ async def test_after_a_manifest_change_each_cell_goes_on_with_the_definition_tha
     async with disk.open(order, book) as live:
         await live.send(Placed("o-1"))
     async with disk.open(both) as live:
-        message = {"manifest": both.manifest.bytes, "mode": "pinned"}
-        await live.engine.handle(*WORLD_NAME).send("sys/apply", message, id="apply")
+        await perdure.Governance(live.engine).apply(both)
         await live.send(Placed("o-2"))
         await live.answer(order, "o-1", {"auth": "a"})
         await live.answer(order, "o-2", {"auth": "b"})
@@ -222,6 +221,3 @@ async def test_after_a_manifest_change_each_cell_goes_on_with_the_definition_tha
         await live.send(Dropped("o-1"))
         await live.send(Placed("o-1"))  # made anew: by what is in force now
         assert await live.state(order, "o-1") == NewOrder("asked")
-
-
-WORLD_NAME = (WORLD.workflow, WORLD.key)

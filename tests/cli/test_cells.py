@@ -290,10 +290,10 @@ def test_why_tells_of_a_receipt_that_is_waited_for_and_of_a_cell_that_is_no_more
     assert "makes it anew" in shop.perdure("why", "o-7").stdout
 
 
-def test_the_world_itself_is_neither_started_nor_cancelled_nor_told_what_rules_it(shop):
-    for words in (["start", "sys/world"], ["cancel", "sys/world/main"], ["send", "sys/world/main", "sys/apply", "{}"]):
+def test_the_world_itself_is_neither_started_nor_cancelled_nor_taken_back(shop):
+    for words in (["start", "sys/world"], ["cancel", "sys/world/main"], ["rewind", "sys/world/main", "x"]):
         result = shop.perdure(*words)
-        assert result.exit_code == 2 and "takes the events of cells" in result.stderr, words
+        assert result.exit_code == 2 and "is the world of this database" in result.stderr, words
 
 
 def test_cells_are_replayed_on_new_code(shop):

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from perdure.codec import decode, digest, encode
 from perdure.errors import BadCall, BadKey, BadSignature
-from perdure.executors.signatures import CONTEXT, Envelope, Key, Keyring, Signature
+from perdure.executors.signatures import CONTEXT, Envelope, Key, Keyring
+from perdure.kernel.receipt import Signature
 
 SECRET = bytes(range(7, 39))
 OTHER = bytes(range(64, 96))

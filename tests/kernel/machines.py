@@ -168,8 +168,8 @@ class ToldMachine:
                 return Call(location, **(rest[0] if rest else {}))
             case "timer", [due]:
                 return Timer(location, due)
-            case "wait", [due]:
-                return Wait(location, ("m",), due)
+            case "wait", [due, *params]:  # with parameters: for somebody outside
+                return Wait(location, ("m",), due, *params)
             case _:
                 workflow, key, orders, *detached = rest
                 return Child(location, workflow, key, encode(orders), bool(detached))

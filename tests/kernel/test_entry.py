@@ -27,7 +27,7 @@ from perdure.kernel.events import (
     Started,
 )
 from perdure.kernel.location import Patterns, escape
-from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
 from perdure.kernel.rows import inbox_row, offer_of
 from perdure.kernel.status import TERMINAL
 
@@ -42,7 +42,8 @@ FAILURES: st.SearchStrategy[Failure] = st.recursive(
     max_leaves=3,
 )
 STATUSES: Any = st.sampled_from(["ok", "error", "timeout", "cancelled", "unknown"])
-RECEIPTS = st.builds(Receipt, STATUSES, st.none() | BYTES, st.none() | FAILURES)
+ANSWERERS = st.builds(Answerer, TEXT, st.none() | BYTES, st.none() | st.builds(Signature, TEXT, TEXT, BYTES))
+RECEIPTS = st.builds(Receipt, STATUSES, st.none() | BYTES, st.none() | FAILURES, st.none() | ANSWERERS)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         Started,
@@ -152,6 +153,32 @@ def test_a_row_with_all_its_fields_written_out_reads_the_same():
     found = decode(7, 3, 99, seal(msgspec.msgpack.encode(every)), Patterns(["add#"]))
 
     assert found == Entry(7, 3, 5, 99, event, decision)
+
+
+def test_a_row_from_before_receipts_said_who_they_are_from_reads_the_same_and_is_one_byte_shorter():
+    was = bytes.fromhex("9305") + msgspec.msgpack.encode(["r", b"i" * 16, ["ok", b"v", None]])
+    was += msgspec.msgpack.encode([[0, [0, 2]]])
+    event, decision = Received(b"i" * 16, Receipt("ok", b"v")), Decision((Call("add#2"),))
+    entry = Entry(7, 3, 5, 99, event, decision)
+    packed, _ = pack(decision.open, Patterns(["add#"]))
+
+    found = decode(7, 3, 99, seal(was), Patterns(["add#"]))
+
+    assert found.plain and msgspec.structs.replace(found, plain=False) == entry
+    assert len(encode(entry, packed)) == len(seal(was)) + 1
+
+
+def test_the_row_of_a_signed_receipt_reads_the_same_for_ever():
+    was = bytes.fromhex(
+        "9305 93a172c40169 94a26f6bc40176c0 93a3707370c40103 93a4686d6163a26b31c402abcd 91 92 00 920002".replace(
+            " ", ""
+        )
+    )
+    by = Answerer("psp", b"\x03", Signature("hmac", "k1", b"\xab\xcd"))
+
+    found = decode(7, 3, 99, seal(was), Patterns(["add#"]))
+
+    assert found.event == Received(b"i", Receipt("ok", b"v", None, by))
 
 
 @given(EVENTS, DECISIONS)

@@ -2,8 +2,10 @@
 
 import pytest
 
+from perdure.kernel.events import Received
 from perdure.kernel.gate import Executors
 from perdure.kernel.limits import Limits
+from perdure.kernel.receipt import Receipt
 from tests.kernel.machines import Told, World
 
 LIMITS = Limits(effects=3, messages=3, bytes=5_000)
@@ -51,6 +53,17 @@ def test_an_event_that_is_larger_than_the_limit_is_kept_all_the_same():
     world.run()
 
     assert world.status("a") == "stuck" and world.instance("a").kept is not None
+
+
+def test_what_an_event_brings_does_not_count_against_the_decision():
+    world = World(Told(limits=LIMITS))
+    world.start("a", ("call", "c"))
+    world.run()
+
+    world.offer(world.id("a"), Received(world.intent("a", "c"), Receipt("ok", b"x" * 6_000)))
+    world.run()
+
+    assert world.status("a") != "stuck"
 
 
 def test_a_refused_decision_is_made_again_when_the_limit_is_raised():

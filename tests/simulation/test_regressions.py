@@ -260,6 +260,7 @@ def test_a_commit_that_only_seems_to_fail_still_cuts_the_loser_of_a_race():
         2158,
         3406,
         23147,  # a fact was counted twice
+        13687,  # the store could not be read when somebody asked for another manifest
     ],
 )
 def test_a_seed_that_once_failed_passes(seed):

@@ -243,6 +243,14 @@ def test_an_answer_is_one_of_ok_error_status_and_payload_and_of_its_schema():
         assert world.state(order, "o-1") == Order("charging")
 
 
+def test_who_asks_for_the_result_of_a_cell_hears_what_it_waits_for():
+    with World(order, book) as world:
+        world.send(Placed("o-1", 42))
+
+        with pytest.raises(perdure.NotYet, match=r"the answer to payment/charge@1 at charge/~1#1 .*: world.receipt"):
+            world.handle(order, "o-1").result()
+
+
 def test_a_world_without_cells_says_so(world):
     with pytest.raises(perdure.CallerError, match="this database has no cells"):
         world.send(Placed("o-1", 42))

@@ -23,7 +23,7 @@ from perdure.codec.record import Record, RecordMeta, Shape, Time, shape_of
 from perdure.codec.schema import Name, Ref, Schema, Variant, parse_name, resolve
 from perdure.codec.schema import Record as RecordSchema
 from perdure.errors import BadDefinition
-from perdure.kernel.receipt import Failure, ReceiptStatus
+from perdure.kernel.receipt import Failure, ReceiptStatus, Signature
 
 from .manifest import CellDef, EffectDef, Manifest, Subscription
 
@@ -80,9 +80,29 @@ class Datum(msgspec.Struct, frozen=True):
 
 
 class ReceiptOf(Generic[E]):
-    """The answer to an effect that this cell asked for. `value` is there if it is ok, `error` if not."""
+    """The answer to an effect that this cell asked for. `value` is there if it is ok, `error` if not.
 
-    __slots__ = ("cell", "effect", "entry", "error", "intent", "issuer", "key", "params", "status", "value")
+    Who answered is the `executor`: "effects" for the handlers of the engine, "kernel" for timers, children and
+    deadlines, else the name of an executor outside, with what it cost and the signature. `cell`, `key`, `intent` and
+    `entry` say where it was asked, `params_hash` for what, and `issuer` is the reference that was given then.
+    """
+
+    __slots__ = (
+        "cell",
+        "cost",
+        "effect",
+        "entry",
+        "error",
+        "executor",
+        "intent",
+        "issuer",
+        "key",
+        "params",
+        "params_hash",
+        "signature",
+        "status",
+        "value",
+    )
     __match_args__ = ("effect", "value")
 
     def __init__(
@@ -98,6 +118,10 @@ class ReceiptOf(Generic[E]):
         issuer: str = "",
         cell: str = "",
         key: str = "",
+        executor: str = "",
+        params_hash: str = "",
+        cost: Any = None,
+        signature: Signature | None = None,
     ) -> None:
         self.effect = effect
         self.status: ReceiptStatus = status
@@ -109,6 +133,10 @@ class ReceiptOf(Generic[E]):
         self.issuer = issuer
         self.cell = cell
         self.key = key
+        self.executor = executor
+        self.params_hash = params_hash
+        self.cost = cost
+        self.signature = signature
 
     @property
     def ok(self) -> bool:

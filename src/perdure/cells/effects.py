@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from perdure.codec import encode, to_plain
+from perdure.codec import Signature, decode, encode, to_plain
 from perdure.codec.record import Duration, Hash, Nat, Record, Time
+from perdure.ports.secrets import Secret
 
-from .author import Effect
+from .author import Effect, impl_of
 
 TIMER: Final = "sys/timer@1"
 CHILD: Final = "sys/child@1"
@@ -27,7 +28,11 @@ class Alarm(Effect, name=TIMER):
 
 
 class Spawn(Effect, name=CHILD):
-    """Another workflow, of any dialect: started with this, answered with its result."""
+    """Another workflow, of any dialect: started with this, answered with its result.
+
+    A child that fails is a receipt of status `error`, one that is cancelled of status `cancelled`, each with the error
+    that the child recorded. A detached child is answered when it has started, with its key.
+    """
 
     workflow: str
     key: str
@@ -35,7 +40,13 @@ class Spawn(Effect, name=CHILD):
     detached: bool = False
 
     class Receipt(Record):
+        """`result` is canonical bytes; `value` is what they say, as plain data."""
+
         result: bytes
+
+        @property
+        def value(self) -> Any:
+            return decode(self.result)
 
     @classmethod
     def of(cls, workflow: Any, *args: Any, key: str, detached: bool = False, **kwargs: Any) -> Spawn:
@@ -59,12 +70,24 @@ class Header(Record, name="sys/Header@1"):
     value: str
 
 
+class SecretHeader(Record, name="sys/SecretHeader@1"):
+    """A header whose value is a secret: `SecretHeader("authorization", Secret("stripe-key", prefix="Bearer "))`."""
+
+    name: str
+    value: Secret
+
+
 class Http(Effect, name=HTTP):
-    """An HTTP request. Any answer is a receipt that is ok, whatever its status; no answer is an error."""
+    """An HTTP request. Any answer is a receipt that is ok, whatever its status; no answer is an error.
+
+    It goes to public addresses, and to what the operator allows: `perdure.open(..., allow=[...])`. When the process
+    dies under it, it is made again: if the other side must not act twice, send it an idempotency key, or declare an
+    effect of your own with once=True.
+    """
 
     method: str
     url: str
-    headers: list[Header] = []  # noqa: RUF012  # a struct copies it
+    headers: list[Header | SecretHeader] = []  # noqa: RUF012  # a struct copies it
     body: bytes = b""
 
     class Receipt(Record):
@@ -93,13 +116,29 @@ class BlobGet(Effect, name=BLOB_GET):
 
 
 class Step(Effect, name=STEP):
-    """A Python step, by the place where it is defined: `module:function`. Its arguments are canonical bytes."""
+    """A Python function with `@perdure.step`, by its place: `module:function`. Others are refused.
+
+    Its arguments are canonical bytes, by the names of the parameters. It is tried once: what to do about an error is
+    the reducer's to say.
+    """
 
     function: str
     arguments: bytes
 
     class Receipt(Record):
+        """`result` is canonical bytes; `value` is what they say, as plain data."""
+
         result: bytes
+
+        @property
+        def value(self) -> Any:
+            return decode(self.result)
+
+    @classmethod
+    def of(cls, function: Any, *args: Any, **kwargs: Any) -> Step:
+        """By the function itself and its arguments."""
+        plain = getattr(function, "function", function)
+        return cls(impl_of(plain), encode(Signature.of(plain).bind(args, kwargs)))
 
 
 class Task(Effect, name=TASK, outside="person"):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
+from perdure.codec import schema as types
 from perdure.codec.record import shape_of
-from perdure.codec.schema import parse_name
+from perdure.codec.schema import Schema, parse_name
 from perdure.errors import BadDefinition
 from perdure.kernel.batch import Publication
 from perdure.ports.executor import Work
+from perdure.ports.secrets import SCHEMA as SECRET
+from perdure.ports.secrets import Secret
 
 from .author import Effect, effect_name, receipt_shape
 from .bind import Data
@@ -23,6 +26,7 @@ class Call(msgspec.Struct, frozen=True):
     """What a handler may know of the call it performs, besides the parameters.
 
     `idempotency_key` is equal however often the effect is handed out; `delivery` grows when a crash ran it again.
+    `timeout`: how long the call may take, in nanoseconds, if there is a limit.
     """
 
     cell: str
@@ -30,6 +34,31 @@ class Call(msgspec.Struct, frozen=True):
     intent: str
     idempotency_key: str
     delivery: int = 1
+    timeout: int | None = None
+
+
+class PlainParams(Data):
+    """Plain data, but for references to secrets: those are objects, in whose places an executor puts the values."""
+
+    def build(self, plain: Any) -> Any:
+        return self._referring(self.schema, super().build(plain))
+
+    def _referring(self, schema: Schema, plain: Any) -> Any:
+        match schema:
+            case types.Ref(name=name):
+                return Secret(**plain) if name == SECRET else self._referring(self.refs[name], plain)
+            case types.Option(item=item):
+                return None if plain is None else self._referring(item, plain)
+            case types.Record(fields=fields):
+                return {name: self._referring(field, plain[name]) for name, field in fields.items()}
+            case types.Variant(arms=arms):
+                return {**plain, "$value": self._referring(arms[plain["$tag"]], plain["$value"])}
+            case types.List(item=item) | types.Set(item=item):
+                return [self._referring(item, each) for each in plain]
+            case types.Map(value=value):
+                return {key: self._referring(value, each) for key, each in plain.items()}
+            case _:
+                return plain
 
 
 class EffectHandler:
@@ -52,7 +81,7 @@ class EffectHandler:
         if self._params is not None or definition is None:
             return self
         made = EffectHandler(self.effect, self.function)
-        made._params = Data(definition.params, manifest.known_schemas)
+        made._params = PlainParams(definition.params, manifest.known_schemas)
         made._receipt = Data(definition.receipt, manifest.known_schemas)
         return made
 
@@ -70,6 +99,7 @@ class EffectHandler:
             publication.intent.hex(),
             key or publication.identity.idempotency_key(publication.effect.location),
             publication.delivery,
+            publication.effect.timeout,
         )
         function = self._perform if self.is_async else self._perform_sync
         return Work(function, (self._params.build(params), call), {}, Any)
@@ -78,7 +108,11 @@ class EffectHandler:
         return self._receipt.plain(await self.function(params, call))
 
     def _perform_sync(self, params: Any, call: Call) -> Any:
-        return self._receipt.plain(self.function(params, call))
+        given = self.function(params, call)
+        return self._finish(given) if inspect.isawaitable(given) else self._receipt.plain(given)
+
+    async def _finish(self, given: Awaitable[Any]) -> Any:
+        return self._receipt.plain(await given)
 
 
 def effect_handler(effect: type[Effect] | str) -> Callable[[Callable[..., Any]], EffectHandler]:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from perdure.codec import decode, digest, encode
+from perdure.codec.strict import decode_strict
 from perdure.errors import BadDecision, PerdureError
 from perdure.kernel.decision import Decision, Fact, Outcome
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
 from perdure.kernel.location import escape
 from perdure.kernel.moment import Moment
+from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.status import Status
 
@@ -139,7 +141,7 @@ class CellMachine:
         value = None
         if receipt.status == "ok":
             try:
-                value = effect.receipt.build(effect.receipt.decode(payload))
+                value = effect.receipt.build(effect.receipt.judge(decode_strict(payload)))
             except PerdureError as error:
                 return self._rejected(intent, asked, receipt, error, moment)
         answer: ReceiptOf[Any] = ReceiptOf(
@@ -153,6 +155,10 @@ class CellMachine:
             issuer=asked.issuer,
             cell=self._definition.cell.name,
             key=self._key,
+            executor=_executor(effect, receipt),
+            params_hash=digest(asked.params),
+            cost=None if receipt.by is None or receipt.by.cost is None else decode(receipt.by.cost),
+            signature=None if receipt.by is None else receipt.by.signature,
         )
         return self.reduce(answer, payload, moment, asked.correlation)
 
@@ -288,12 +294,19 @@ class Emission:
             return Timer(location, plain["at"] if plain["at"] is not None else at + (plain["after"] or 0))
         if name == system.CHILD:
             return Child(location, plain["workflow"], plain["key"], plain["input"], plain["detached"])
-        params = encode({"effect": name, "params": plain, "key": request.key})
         if effect.definition.outside:
-            return Wait(location, (name,), None if timeout is None else at + timeout, params)
+            asked = Outside(name, effect.definition.outside, plain, request.key, request.issuer, self._moment.number)
+            return Wait(location, (name,), None if timeout is None else at + timeout, asked.encode())
+        params = encode({"effect": name, "params": plain, "key": request.key})
         deliveries = 1 if effect.definition.once else DELIVERIES
         return Call(location, 1, EXECUTOR, timeout, deliveries, params)
 
 
 NOTHING: Final = encode(None)
 """The payload of a receipt that says no more than its status."""
+
+
+def _executor(effect: BoundEffect, receipt: Receipt) -> str:
+    if receipt.by is not None:
+        return receipt.by.executor
+    return EXECUTOR if effect.performed else "kernel"

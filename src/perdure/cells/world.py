@@ -20,7 +20,7 @@ from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.events import Event, Message, Started
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
-from perdure.kernel.manifest import DEFINITIONS, MANIFEST, RULES, WORLD
+from perdure.kernel.manifest import AUDIT, DEFINITIONS, MANIFEST, RULES, WORLD
 from perdure.kernel.manifest import Manifest as InForce
 from perdure.kernel.moment import Moment
 from perdure.kernel.routing import Subscription
@@ -91,6 +91,8 @@ class WorldMachine:
         match event:
             case Started(input=manifest):
                 return self._begin(manifest)
+            case Message(name=name) if name == AUDIT:
+                return NOTHING  # that it is recorded is all
             case Message(name=name) if name.startswith(RULES):
                 return self._rule(event)
             case Message():

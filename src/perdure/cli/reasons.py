@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from perdure.flows.machine import CLEANUP, START
 from perdure.kernel.decision import Stuck
-from perdure.kernel.effects import Call
+from perdure.kernel.effects import Call, Child
 from perdure.kernel.events import Address
 from perdure.kernel.location import is_sleep, unescape
 from perdure.kernel.status import TERMINAL, Status
@@ -136,8 +136,9 @@ class Reasons:
         return Reason("wait", f"It waits for a message {wanted}{self._since(open)}{deadline}.", send, open)
 
     async def _child(self, open: Waiting) -> Reason:
-        workflow, _, key = open.what.partition("/")
-        head = await self._queries.head(Address(workflow, key))
+        intent = self._look.state.at(open.location)
+        assert intent is not None and isinstance(intent.effect, Child)
+        head = await self._queries.head(Address(intent.effect.workflow, intent.effect.key))
         status = "is about to start" if head is None else f"is {head.status}"
         todo = self._console.command("why", open.what)
         return Reason("child", f"It waits{self._since(open)} for its child {open.what}, which {status}.", todo, open)

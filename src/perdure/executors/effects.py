@@ -1,8 +1,13 @@
-"""The executor of effects that have handlers: it finds the handler, and lets the loop or a thread perform it."""
+"""The executor of effects that have handlers: it finds the handler, and lets the loop or a thread perform it.
+
+Here, and nowhere before, secrets get their values: what is handed in has references, and from what comes out (receipts,
+frames, logs) the values are taken again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -11,8 +16,12 @@ from perdure.errors import PerdureError
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.ports.executor import Answered, Executor, Framed, Handler
+from perdure.ports.frame import Frame
+from perdure.ports.secrets import Secrets
 
 from . import info
+from .redaction import Redaction, hide
+from .secrets import EnvironmentSecrets, inject
 
 
 class EffectsExecutor:
@@ -21,33 +30,67 @@ class EffectsExecutor:
     name = "effects"
     slots = None
 
-    def __init__(self, handlers: Iterable[Handler], inline: Executor, thread: Executor) -> None:
+    def __init__(
+        self, handlers: Iterable[Handler], inline: Executor, thread: Executor, secrets: Secrets | None = None
+    ) -> None:
         self._handlers = {handler.effect: handler for handler in handlers}
         self._inline = inline
         self._thread = thread
+        self._secrets = secrets or EnvironmentSecrets()
+        self._redactions: dict[bytes, Redaction] = {}  # of the calls that run and know a secret
 
     def listen(self, framed: Framed) -> None:
-        pass  # frames come from the executors that perform
+        """Frames come from the executors that perform. Whoever listens to those hears them through this one."""
+
+        def redacted(intent: bytes, frame: Frame) -> None:
+            redaction = self._redactions.get(intent)
+            if redaction is not None:
+                note, chunk = redaction.text(frame.note), redaction.value(frame.chunk)
+                frame = msgspec.structs.replace(frame, note=note, chunk=chunk)
+            framed(intent, frame)
+
+        self._inline.listen(redacted)
+        self._thread.listen(redacted)
 
     def start(self, publication: Publication, answered: Answered) -> None:
         asked = decode(publication.effect.params or b"")
         handler = self._handlers.get(asked["effect"])
         if handler is None:
-            known = ", ".join(sorted(self._handlers)) or "none"
+            known = ", ".join(sorted(name for name in self._handlers if not name.startswith("sys/"))) or "none"
             text = f"this engine has no handler for {asked['effect']}; it has: {known}; open it with handlers=[...]"
             answered(publication.intent, Receipt("error", error=Failure("NoHandler", text, retry=False)))
             return
         try:
             work = handler.work(asked["params"], asked["key"], publication)
+            args, redaction = inject(work.args, self._secrets)
         except PerdureError as error:
             answered(publication.intent, info.error(error))
             return
+        if redaction:
+            self._redactions[publication.intent] = redaction
+            work = msgspec.structs.replace(work, function=_hiding(work.function, redaction), args=args)
         executor = self._inline if handler.is_async else self._thread
-        executor.start(msgspec.structs.replace(publication, work=work), answered)
+        started = msgspec.structs.replace(publication, work=work)
+        executor.start(started, lambda intent, receipt: self._answered(intent, receipt, redaction, answered))
+
+    def _answered(self, intent: bytes, receipt: Receipt, redaction: Redaction, answered: Answered) -> None:
+        self._redactions.pop(intent, None)
+        answered(intent, redaction.receipt(receipt))
 
     def stop(self, intent: bytes) -> None:
+        self._redactions.pop(intent, None)
         self._inline.stop(intent)
         self._thread.stop(intent)
 
     async def close(self) -> None:
         pass  # the engine closes those that perform
+
+
+def _hiding(function: Callable[..., Any], redaction: Redaction) -> Callable[..., Any]:
+    """The same function; what it logs does not have the secrets. It has a context of its own."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        hide(redaction)
+        return function(*args, **kwargs)
+
+    return call

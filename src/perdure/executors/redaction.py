@@ -12,8 +12,9 @@ import html
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
@@ -39,6 +40,9 @@ class Redaction:
         self._shown_bytes = {raw: shown.encode() for form, shown in self._shown.items() for raw in _encodings(form)}
         self._find = re.compile("|".join(map(re.escape, sorted(self._shown, key=len, reverse=True))))
         self._find_bytes = re.compile(b"|".join(map(re.escape, sorted(self._shown_bytes, key=len, reverse=True))))
+
+    def __bool__(self) -> bool:
+        return bool(self._shown)
 
     def text(self, text: str) -> str:
         return self._find.sub(lambda found: self._shown[found[0]], text) if self._shown else text
@@ -91,6 +95,33 @@ class Redaction:
 
     def _encoded(self, data: bytes | None) -> bytes | None:
         return None if data is None else encode(self.value(decode(data)))
+
+
+_hidden: ContextVar[Redaction | None] = ContextVar("perdure_redaction", default=None)
+
+
+def hide(redaction: Redaction) -> None:
+    """From here on, in this context, nothing that is logged has these values; `extra` fields are not looked at.
+
+    Records are changed where they are made: a filter of one logger would not see those of the others.
+    """
+    made = logging.getLogRecordFactory()
+    if not isinstance(made, _Redacting):
+        logging.setLogRecordFactory(_Redacting(made))
+    _hidden.set(redaction)
+
+
+class _Redacting:
+    """Makes log records as before, and hides in them what the call that logs has to hide."""
+
+    def __init__(self, made: Callable[..., logging.LogRecord]) -> None:
+        self._made = made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._made(*args, **kwargs)
+        if (redaction := _hidden.get()) is not None:
+            redaction.filter(record)
+        return record
 
 
 def _message(record: logging.LogRecord) -> str:

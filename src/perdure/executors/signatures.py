@@ -20,9 +20,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.codec import digest, encode
+from perdure.codec import decode, digest, encode
 from perdure.errors import BadCall, BadKey, BadSignature, NotInstalled
-from perdure.kernel.receipt import ReceiptStatus
+from perdure.kernel.events import Address
+from perdure.kernel.outside import Outside, Verify, payload
+from perdure.kernel.receipt import Receipt, ReceiptStatus, Signature
+from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 
 Algorithm = Literal["hmac-sha256", "ed25519"]
 
@@ -55,12 +58,38 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         return encode({**fields, "payload": payload, "context": CONTEXT})
 
 
-class Signature(msgspec.Struct, frozen=True):
-    """`key` is the id of the key that it was made with."""
+def envelope(outside: Outside, workflow: str, key: str, intent: bytes, receipt: Receipt) -> Envelope:
+    """What a receipt is an answer to, by what the admitting side knows; and the answer."""
+    assert receipt.by is not None, "who answers from outside says who it is"
+    return Envelope(
+        workflow=workflow,
+        key=key,
+        intent=intent,
+        effect=outside.effect,
+        executor=receipt.by.executor,
+        params=digest(encode(outside.params)),
+        status=receipt.status,
+        payload=payload(receipt),
+        entry=outside.entry,
+        cost=None if receipt.by.cost is None else decode(receipt.by.cost),
+        issuer=outside.issuer or None,
+    )
 
-    algorithm: str
-    key: str
-    value: bytes
+
+def sign(
+    effect: OpenEffect,
+    key: Key,
+    *,
+    ok: Any = NOTHING,
+    error: str | None = None,
+    status: Ending | None = None,
+    cost: Any = None,
+) -> Signature:
+    """The signature of an answer to an effect. Give the same answer, and the signature, to `client.answer`."""
+    receipt = answer(effect.executor, ok=ok, error=error, status=status, cost=cost)
+    asked = Outside(effect.effect, effect.executor, effect.params, issuer=effect.issuer, entry=effect.entry)
+    signed = envelope(asked, effect.workflow, effect.key, bytes.fromhex(effect.intent), receipt)
+    return key.sign(signed.canonical())
 
 
 class Key:
@@ -169,6 +198,21 @@ class Keyring:
             raise self._refused("wrong algorithm", envelope, signature.key)
         if not key.verifies(envelope.canonical(), signature.value):
             raise self._refused("mismatch", envelope, signature.key)
+
+    @property
+    def judge(self) -> Verify:
+        """For an engine: says what is wrong with the signature of a receipt."""
+
+        def verify(address: Address, intent: bytes, outside: Outside, receipt: Receipt) -> str:
+            if receipt.by is None or not self.knows(outside.executor):
+                return ""
+            try:
+                self.verify(envelope(outside, address.workflow, address.key, intent, receipt), receipt.by.signature)
+            except BadSignature as error:
+                return str(error)
+            return ""
+
+        return verify
 
     @staticmethod
     def _refused(reason: str, envelope: Envelope, key: str = "") -> BadSignature:

@@ -41,7 +41,7 @@ class HeadRow(NamedTuple):
 
 
 class WorkRow(NamedTuple):
-    """Open work that somebody must pick up when it is due."""
+    """Open work that somebody must pick up: when it is due, or whoever is asked outside (`kernel/outside.py`)."""
 
     intent: bytes
     instance: int
@@ -97,6 +97,7 @@ class Batch:
 
     __slots__ = (
         "answers",
+        "audits",
         "done_with",
         "early",
         "ended",
@@ -137,6 +138,7 @@ class Batch:
         self.ended: list[tuple[int, Address, Outcome]] = []
         self.stuck: list[tuple[int, Address, Stuck]] = []
         self.reports: list[Report] = []
+        self.audits: list[str] = []  # what was refused that somebody should look at
         self.done_with: list[int] = []
 
     @property

@@ -56,13 +56,14 @@ from .identity import Identity
 from .instance import Instance, Intent
 from .machine import Governed, Machine, Rebuild, Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
-from .manifest import MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
+from .manifest import AUDIT, MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
 from .moment import Moment
+from .outside import Verify, objection, unsigned
 from .past import still_running
 from .receipt import Failure, Receipt, failure_of
 from .replay import fold, rebuild
 from .routing import Router
-from .rows import Record, decode_outcome, head_row, inbox_row, receipt_of, response_name, work_row
+from .rows import Record, decode_outcome, has_row, head_row, inbox_row, receipt_of, response_name, work_row
 from .slots import Slots
 from .status import FINAL, Status, ended
 from .workflows import Workflows
@@ -119,6 +120,7 @@ class Kernel:
         at: int = 0,
         salt: bytes = b"",
         manifest: Manifest = NO_MANIFEST,
+        verify: Verify = unsigned,
     ) -> None:
         self.workflows: Workflows[Workflow] = Workflows(workflows)
         self.router = Router()
@@ -126,6 +128,7 @@ class Kernel:
             if workflow is self.workflows.newest(workflow.name):  # a fact goes to a name, whatever version runs there
                 self.router.subscribe(workflow.name, workflow.subscriptions)
         self.router.enforce(manifest)
+        self._verify = verify
         self.seq = seq
         self.at = at
         self._salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
@@ -297,7 +300,7 @@ class Kernel:
         event = offer.event
         if type(event) is Received and offer.inbox is None and instance.machine is not None and instance.stuck is None:
             intent = instance.open.get(event.intent)
-            if intent is not None:  # the usual case: a receipt that is waited for
+            if intent is not None and event.receipt.by is None:  # the usual case: a receipt that is waited for
                 self.slots.stop(event.intent, intent.effect)
                 if offer.caused:
                     offer.taken = True
@@ -305,6 +308,8 @@ class Kernel:
         if type(event) is Message and (instance.id == 0 or instance.ended):
             event = self._made_by(instance, event)
         answer = self._refusal(instance, event, heard=offer.ticket is not None)
+        if answer is None and type(event) is Received and (offer.inbox is not None or event.receipt.by is not None):
+            answer = self._not_admitted(instance, event, batch)
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
@@ -332,6 +337,24 @@ class Kernel:
             # Known before `apply`, because a decision is checked before it is applied.
             instance.identity = instance.identity.in_life(instance.version + 1)
         return Taken(instance, offer, event, heard)
+
+    def _not_admitted(self, instance: Instance, event: Received, batch: Batch) -> Answer | None:
+        """The refusal of a receipt from outside that is not what it should be. The world records it."""
+        against = objection(instance.address, instance.open[event.intent], event.receipt, self._verify)
+        if against is None:
+            return None
+        self.counts["receipts_refused"] += 1
+        told = {
+            "code": against.code,
+            "why": against.text,
+            "who": against.executor,
+            "what": against.effect,
+            "instance": str(instance.address),
+            "intent": event.intent.hex(),
+        }
+        self._cause(WORLD, Message(AUDIT, encode_value(told), "", str(instance.address)))
+        batch.audits.append(f"a receipt for {instance.address} was refused ({against.code}): {against.text}")
+        return Refused(against.code, against.text)  # type: ignore[arg-type]
 
     def _refusal(self, instance: Instance, event: Event, *, heard: bool) -> Answer | None:
         """The answer to an event that is not recorded; None: record it. `heard`: its sender waits for the answer."""
@@ -569,11 +592,12 @@ class Kernel:
         workflow = instance.workflow
         if (
             workflow is not None
-            and len(body) > workflow.limits.bytes
+            and len(body) - _size(event) > workflow.limits.bytes
             and instance.machine is not None
             and not decision.begin
         ):
-            raise OverflowError(f"one entry of {len(body)} bytes; the limit is {workflow.limits.bytes}")
+            size = len(body) - _size(event)
+            raise OverflowError(f"one decision of {size} bytes; the limit is {workflow.limits.bytes}")
         return Written(entry, body, denied)
 
     def _admit(
@@ -737,7 +761,7 @@ class Kernel:
             if not own and not effect.detached:
                 cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
                 self._cause(Address(effect.workflow, effect.key), cancel)
-        elif due_of(effect) is not None and batch.work_opened.pop(intent.id, None) is None:
+        elif has_row(effect) and batch.work_opened.pop(intent.id, None) is None:
             batch.work_closed.append(intent.id)
 
     def _cause(self, to: Ref, event: Event) -> None:
@@ -964,7 +988,9 @@ def _may_rule(taken: Taken) -> bool:
 
 def _comes_again(instance: Instance, event: Event) -> bool:
     """Whether an event is offered anew after a crash, because a row of its own stands for it."""
-    return type(event) is Received and due_of(instance.open[event.intent].effect) is not None
+    if type(event) is not Received or event.receipt.by is not None:
+        return False
+    return due_of(instance.open[event.intent].effect) is not None
 
 
 def _size(event: Event) -> int:
@@ -975,7 +1001,9 @@ def _size(event: Event) -> int:
         return len(event.body)
     if type(event) is Rewound:
         return len(event.past)
-    return len(event.input) if type(event) is Started else 0
+    if type(event) is Started:
+        return len(event.input) + (0 if event.first is None else len(event.first.body))
+    return 0
 
 
 def _is_calling(instance: Instance) -> bool:

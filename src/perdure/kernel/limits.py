@@ -12,7 +12,7 @@ VALUE_MAX = 16 * MEBIBYTE
 class Limits(msgspec.Struct, frozen=True):
     effects: int = 10_000
     messages: int = 10_000  # sends and facts together
-    bytes: int = 16 * MEBIBYTE  # of the whole encoded entry
+    bytes: int = 16 * MEBIBYTE  # of the encoded entry, without what its event brought
 
 
 def refuse_excess(decision: Decision, limits: Limits) -> None:

@@ -43,6 +43,10 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
         "running",
         "too-large",
         "refused",
+        "no-identity",
+        "not-outside",
+        "wrong-executor",
+        "bad-signature",
     ]
     reason: str
 

@@ -23,6 +23,9 @@ DEFINITIONS: Final = "definitions"
 APPLY: Final = "sys/apply"
 """The message that puts a manifest into force. Whoever runs the world adds what it counted: see `Census`."""
 
+AUDIT: Final = "sys/audit"
+"""The message that tells the world of something that was refused: who wanted what, and why not."""
+
 RULES: Final = "sys/"
 """Messages to the world whose names begin so may change what is in force: nothing is decided beside them."""
 

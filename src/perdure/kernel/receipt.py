@@ -29,12 +29,32 @@ class Failure(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
+class Signature(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """`key` is the id of the key that it was made with."""
+
+    algorithm: str
+    key: str
+    value: bytes
+
+
+class Answerer(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Who answers from outside, what it cost (canonical bytes), and the proof."""
+
+    executor: str
+    cost: bytes | None = None
+    signature: Signature | None = None
+
+
 class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """`value` is canonical bytes. `unknown`: the executor died before it answered, and may not be asked again."""
+    """`value` is canonical bytes. `unknown`: the executor died before it answered, and may not be asked again.
+
+    `by`: whoever answers from outside says who it is; what answers inside of the engine does not.
+    """
 
     status: ReceiptStatus
     value: bytes | None = None
     error: Failure | None = None
+    by: Answerer | None = None
 
 
 DONE = Receipt("ok")

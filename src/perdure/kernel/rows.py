@@ -8,14 +8,18 @@ from perdure.codec import seal, unseal
 
 from .batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
 from .decision import Outcome
-from .effects import Timer, due_of
+from .effects import Effect, Timer, Wait, due_of
 from .events import Address, Event, Ref
 from .instance import Instance, Intent
 from .mailbox import Offer
+from .outside import KIND, outside_of
 from .receipt import Receipt
 from .status import Status
 
 RESPONSE: Final = "&response/"
+
+NEVER: Final = 2**63 - 1
+"""When work without a deadline is due."""
 
 _event_decoder = msgspec.msgpack.Decoder(Event)
 _outcome_decoder = msgspec.msgpack.Decoder(Outcome)
@@ -66,11 +70,18 @@ def receipt_of(outcome: Outcome) -> Receipt:
 
 
 def work_row(instance: int, intent: Intent) -> WorkRow | None:
-    """The row of an intent that somebody must pick up when it is due; most intents have none."""
-    due = due_of(intent.effect)
-    if due is None:
+    """The row of an intent that is due some time, or that somebody outside must find; most intents have none."""
+    effect = intent.effect
+    if not has_row(effect):
         return None
-    return WorkRow(intent.id, instance, "timer" if type(intent.effect) is Timer else "deadline", due)
+    due = due_of(effect)
+    outside = outside_of(effect)
+    kind = "timer" if type(effect) is Timer else "deadline" if outside is None else KIND + outside.executor
+    return WorkRow(intent.id, instance, kind, NEVER if due is None else due)
+
+
+def has_row(effect: Effect) -> bool:
+    return due_of(effect) is not None or (type(effect) is Wait and effect.params is not None)
 
 
 def response_name(message: str) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, Protocol
 
-import msgspec
-
+from perdure.codec.record import Record
 from perdure.errors import BadCall
 
 SCHEMA: Final = "sys/Secret@1"
@@ -19,7 +18,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class Secret(msgspec.Struct, frozen=True):
+class Secret(Record, name=SCHEMA):
     """The text `prefix` and then the secret of this name: `Secret("stripe-key", prefix="Bearer ")`.
 
     With a `digest` (`sha256:` and the hash of its UTF-8 bytes) only that very value will do. A digest is recorded with

@@ -185,6 +185,14 @@ class Queries(Protocol):
         """What was posted to a name (None: to any) and no engine has recorded yet, in the order of its arrival."""
         ...
 
+    async def work(self, intent: bytes) -> WorkRow | None:
+        """The open work of an intent, if it has any."""
+        ...
+
+    async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
+        """What waits for somebody outside (any, or this executor), in the order of the intents, from `after` on."""
+        ...
+
     async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
         """Keep these bytes by content, durably: the answer is the SHA-256 of each. The same bytes are kept once.
 

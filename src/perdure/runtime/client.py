@@ -14,7 +14,7 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
 
-from perdure.codec import decode, encode, to_plain
+from perdure.codec import decode, digest, encode, to_plain
 from perdure.errors import (
     AskTimeout,
     CallerError,
@@ -25,20 +25,24 @@ from perdure.errors import (
     KeyInUse,
     NotAnswered,
     NotStuck,
+    ReceiptRefused,
     StillRunning,
     TooLarge,
     UnknownInstance,
+    UnknownIntent,
     UnknownLocation,
     UnknownVersion,
     UnknownWorkflow,
 )
 from perdure.kernel.decision import Outcome
+from perdure.kernel.effects import due_of
 from perdure.kernel.events import (
     Address,
     CancelAsked,
     Event,
     Message,
     Parent,
+    Received,
     Ref,
     Retried,
     Rewound,
@@ -46,18 +50,22 @@ from perdure.kernel.events import (
     Started,
     Woken,
 )
+from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import is_sleep
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.mailbox import Refused
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
+from perdure.kernel.moment import when
+from perdure.kernel.outside import KIND, outside_of
 from perdure.kernel.past import Behind, Point, still_running
-from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.receipt import Failure, Receipt, Signature
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import Record, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
+from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.store import Filter, Queries
 
 from .history import Line, Reader, Summary, Waiting, read_history, summary
@@ -226,7 +234,8 @@ class Client:
         `ls --parent`: the parent neither waits nor cancels.
         """
         found = self._known(workflow) or await self._find(workflow)
-        await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
+        if "/" in found.name:
+            await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
         due = _due(at, delay) if at is not None or delay is not None else 0
         if parent is not None and not isinstance(parent, Handle):
             raise CallerError(f"parent={parent!r}: a parent is given by its handle")
@@ -247,7 +256,8 @@ class Client:
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
-        await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
+        if "/" in found.name:
+            await _refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
         due = _due(at, delay) if at is not None or delay is not None else 0
         version = "" if isinstance(workflow, str) else workflow.version
         return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None)
@@ -280,7 +290,7 @@ class Client:
 
     def handle(self, workflow: Startable[Any] | Keyed | str, key: str) -> Handle[Any]:
         """The handle of an instance that was started before, by anybody. A cell without keys has the key ""."""
-        if isinstance(workflow, Keyed):
+        if not isinstance(workflow, str) and isinstance(workflow, Keyed):
             workflow = workflow.workflow
         found = self._known(workflow) or (Named(workflow) if isinstance(workflow, str) else workflow)
         name = _checked_text(found.name, "the name of a workflow")
@@ -410,15 +420,69 @@ class Client:
             self._catalog = data, self._read_catalog(data)
         return self._catalog[1]
 
-    def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
-        if isinstance(workflow, Keyed):
-            raise CallerError(f"{workflow!r} is a cell: {MADE_BY_EVENTS}")
+    async def open_effects(self, executor: str | None = None, *, after: str = "", limit: int = 100) -> list[OpenEffect]:
+        """What waits for executors outside, or for one of them, in the order of the intents.
 
-        if not isinstance(workflow, str) and not hasattr(workflow, "encode_input"):
-            raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
+        `after` is the intent of the last one of the page before.
+        """
+        name = "" if executor is None else _checked_text(executor, "the name of an executor")
+        rows = await self._door.queries.outside(name, _intent(after) if after else b"", limit)
+        found: dict[int, Instance | None] = {}
+        effects = []
+        for row in rows:
+            if row.instance not in found:
+                found[row.instance] = await self._folded(row.instance)
+            instance = found[row.instance]
+            if instance is not None and row.intent in instance.open:  # else it was answered since
+                effects.append(_open_effect(instance, instance.open[row.intent]))
+        return effects
+
+    async def _folded(self, instance: int) -> Instance | None:
+        record = await self._door.queries.record(instance)
+        if record is None:
+            return None
+        return fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
+
+    async def answer(
+        self,
+        intent: str | OpenEffect,
+        *,
+        executor: str,
+        ok: Any = NOTHING,
+        error: str | None = None,
+        status: Ending | None = None,
+        cost: Any = None,
+        signature: Signature | None = None,
+    ) -> None:
+        """Answer an effect that waits for an executor outside: ok=value, error=text, or another status.
+
+        `executor` is who answers, `cost` plain data for whoever reads the receipt, `signature` of `perdure.sign`:
+        needed where the engine has keys of this executor. Durable when this returns. A receipt that is not admitted
+        changes nothing, is recorded in the history of the world, and raises `ReceiptRefused`; to a client in another
+        process nothing is raised, because the engine judges when it takes the receipt. An intent that is not open,
+        because it was answered before, is `UnknownIntent`.
+        """
+        name = _checked_text(executor, "the name of an executor")
+        if error is not None:
+            _checked_text(error, "an error")
+        receipt = answer(name, ok=ok, error=error, status=status, cost=cost, signature=signature)
+        for part, what in ((receipt.value, "a receipt"), (receipt.by and receipt.by.cost, "a cost")):
+            _limited(part or b"", what)
+        id = _intent(intent if isinstance(intent, str) else intent.intent)
+        row = await self._door.queries.work(id)
+        if row is None or not row.kind.startswith(KIND):
+            raise UnknownIntent(id.hex())
+        if await self._door.put(row.instance, Received(id, receipt)) == 0:  # answered since, by somebody else
+            raise UnknownIntent(id.hex())
+
+    def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if isinstance(workflow, str):
             return self._workflows.newest(workflow)
-        return self._workflows.exactly(workflow.name, workflow.version)
+        if hasattr(workflow, "encode_input"):
+            return self._workflows.exactly(workflow.name, workflow.version)
+        if isinstance(workflow, Keyed):  # asked last, because to ask a protocol is slow
+            raise CallerError(f"{workflow!r} is a cell: {MADE_BY_EVENTS}")
+        raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
 
     async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:
         """A workflow that this client does not have: the engine of the database may."""
@@ -515,7 +579,8 @@ class Handle(Generic[R]):
 
     async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
         """Send a message; durable when this returns. The same `id` twice is delivered once."""
-        await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
+        if "/" in self.address.workflow and self.address != WORLD:
+            await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
         value = _limited(encode(to_plain(body)), f"message {name!r}")
         if id is not None:
             _checked_text(id, "the id of a message")
@@ -797,13 +862,13 @@ class Handle(Generic[R]):
 
 def _refuse_world(workflow: str) -> None:
     if workflow == WORLD.workflow:
-        raise CallerError(f"{WORLD} takes the events of cells: client.send(event), or `perdure cells send`; no more")
+        raise CallerError(f"{WORLD} is the world of this database: it takes the events of cells, and lasts as long")
 
 
 async def _refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
-    """For what is done with other instances only."""
+    """For what is done with other instances only. The name of a cell has a namespace."""
     if "/" not in workflow:
-        return  # the name of a cell has a namespace
+        return
     _refuse_world(workflow)
     world = await queries.head(WORLD)
     data = None if world is None else await queries.published(world.id, MANIFEST)
@@ -844,7 +909,37 @@ def refusal(refused: Refused) -> CallerError:
         "unknown-version": "; register it too, or start the workflow by its name: that takes the newest",
         "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,
     }
+    if refused.code in ("no-identity", "not-outside", "wrong-executor", "bad-signature"):
+        return ReceiptRefused(refused.code, refused.reason)
     return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))
+
+
+def _intent(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except (ValueError, TypeError):
+        raise CallerError(
+            f"an intent is named by hex digits, as open_effects() shows them, found {text!a:.80}"
+        ) from None
+
+
+def _open_effect(instance: Instance, intent: Intent) -> OpenEffect:
+    outside = outside_of(intent.effect)
+    assert outside is not None, "its row says that it is for somebody outside"
+    due = due_of(intent.effect)
+    return OpenEffect(
+        intent=intent.id.hex(),
+        effect=outside.effect,
+        executor=outside.executor,
+        params=outside.params,
+        params_hash=digest(encode(outside.params)),
+        workflow=instance.address.workflow,
+        key=instance.address.key,
+        entry=outside.entry,
+        issuer=outside.issuer,
+        idempotency_key=outside.key or instance.identity.idempotency_key(intent.effect.location),
+        due=None if due is None else when(due),
+    )
 
 
 def _checked_entry(seq: int, what: str) -> int:

@@ -31,6 +31,7 @@ from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Answer, Offer
 from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
+from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.kernel.rows import Record, offer_of
@@ -100,15 +101,20 @@ class Running(msgspec.Struct, eq=False):
     """A call in the hands of an executor."""
 
     instance: int
+    address: Address
     executor: Executor
     effect: Call
     started: bool  # False: the engine stops; recorded, but not begun
     alarm: Alarm | None = None
     progress: Frame | None = None  # the newest
+    frames: int = 0  # the ordinal of the last frame
 
 
 class Shard:
-    """`enclosure` is entered around all the deliveries of a turn: what machines of some dialect need around them."""
+    """`enclosure` is entered around all the deliveries of a turn: what machines of some dialect need around them.
+
+    `verify` has the keys of those who answer from outside.
+    """
 
     def __init__(
         self,
@@ -122,6 +128,7 @@ class Shard:
         cache: int = 4096,
         memory: int = MEMORY,
         enclosure: AbstractContextManager[None] = NO_ENCLOSURE,
+        verify: Verify = unsigned,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -132,6 +139,7 @@ class Shard:
         self._memory = memory
         self._listener = listener
         self._enclosure = enclosure
+        self._verify = verify
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
@@ -169,6 +177,7 @@ class Shard:
             at=position.at,
             salt=self._clock.entropy(8),
             manifest=decode_manifest(position.manifest),
+            verify=self._verify,
         )
 
     # ---- opening and starting over -------------------------------------------------------------------------------
@@ -282,7 +291,12 @@ class Shard:
             if heard is not None:
                 heard(EngineClosed("the engine is closed"))
             return
-        offer = Offer(to, self._counted(to, event), heard, new=new)
+        try:
+            offer = Offer(to, event if type(event) is not Message else self._counted(to, event), heard, new=new)
+        except StoreError as error:
+            if heard is not None:
+                heard(error)
+            return
         if self._crashed:
             self._early.append(offer)
         else:
@@ -308,10 +322,28 @@ class Shard:
         self._schedule()
 
     def _framed(self, intent: bytes, frame: Frame) -> None:
-        """A call says something before its receipt. After that, or after a stop, nobody wants to hear it."""
+        """A call says something before its receipt. After that, or after a stop, nobody wants to hear it.
+
+        Frames of a call are numbered from 1. What is missing is counted, and what does not belong is dropped and
+        counted: see `counts`.
+        """
         running = self.running.get(intent)
         if running is None:
+            self.counts["frames_unknown"] += 1
             return
+        effect = running.effect
+        if (frame.location, frame.attempt) != (effect.location, effect.attempt) or frame.instance != str(
+            running.address
+        ):
+            self.counts["frames_mismatched"] += 1
+            return
+        if frame.ordinal <= running.frames:
+            self.counts["frames_repeated"] += 1
+            return
+        self.counts["frames_heard"] += 1
+        if frame.ordinal > running.frames + 1:
+            self.counts["frames_missing"] += frame.ordinal - running.frames - 1
+        running.frames = frame.ordinal
         if frame.kind == "progress":
             running.progress = frame
         try:
@@ -448,11 +480,15 @@ class Shard:
             self._listener.stuck(id, address, stuck)
         for report in batch.reports:
             self._listener.failed(report)
+        for audit in batch.audits:
+            log.warning("%s", audit)
 
     def _start_call(self, publication: Publication) -> None:
         effect, intent = publication.effect, publication.intent
         executor = self._executors[effect.executor]
-        running = self.running[intent] = Running(publication.instance, executor, effect, not self._closing)
+        running = self.running[intent] = Running(
+            publication.instance, publication.address, executor, effect, not self._closing
+        )
         if self._closing:
             return  # it is parked with the others
         timeout = effect.timeout

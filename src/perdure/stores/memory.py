@@ -23,6 +23,7 @@ from perdure.errors import Fenced, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
+from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.ports.store import BlobRow, Census, Filter, Lease, Owner, Position, Posted, WorldSnapshotRow
@@ -275,6 +276,17 @@ class MemoryStore:
     async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
         rows = [row for _, row in self.database.inbox.values()]
         return [row for row in rows if address is None or (row.workflow, row.key) == (address.workflow, address.key)]
+
+    async def work(self, intent: bytes) -> WorkRow | None:
+        return self.database.work.get(intent)
+
+    async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
+        wanted = (
+            row
+            for row in self.database.work.values()
+            if row.intent > after and (row.kind == KIND + executor if executor else row.kind.startswith(KIND))
+        )
+        return heapq.nsmallest(limit, wanted)
 
     async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
         database = self.database

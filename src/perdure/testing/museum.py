@@ -30,7 +30,7 @@ from perdure.flows.operation import Operation
 from perdure.kernel import apply, kernel, past, replay, snapshot
 from perdure.kernel.batch import Batch
 from perdure.kernel.effects import Call
-from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
 from perdure.kernel.kernel import Kernel
@@ -144,7 +144,7 @@ def _forget_receipts() -> list[tuple[Any, str, Any]]:
         executor = next(iter(self._executors.values()))
         for intent, offer in self._receipts.items():
             assert isinstance(offer.to, int)
-            self.running[intent] = Running(offer.to, executor, Call(""), started=True)
+            self.running[intent] = Running(offer.to, Address("", ""), executor, Call(""), started=True)
         self._receipts.clear()
         load(self)
 

@@ -648,6 +648,22 @@ class StoreConformance:
 
         assert store.due(30, 10) == [rows[3], rows[0]]
 
+    def test_work_for_somebody_outside_is_found_by_its_intent_and_by_who_is_asked(
+        self, harness: Harness, store: FullStore
+    ) -> None:
+        kinds = ["timer", "outside/psp", "deadline", "outside/person", "outside/psp", "outside/psp2"]
+        rows = [WorkRow(b"%d" % n, n, kind, 2**63 - 1 if n else 5) for n, kind in enumerate(kinds)]
+        commit(harness, store, batch(journal=[entry(1, 1)], opened=reversed(rows)))
+
+        assert ask(store.work(b"3")) == rows[3]
+        assert ask(store.work(b"9")) is None
+        assert ask(store.outside()) == [rows[1], rows[3], rows[4], rows[5]]
+        assert ask(store.outside("psp")) == [rows[1], rows[4]]
+        assert ask(store.outside("psp", after=b"1", limit=1)) == [rows[4]]
+        assert ask(store.outside(after=b"1", limit=2)) == [rows[3], rows[4]]
+        assert ask(store.outside("nobody")) == []
+        assert [row.intent for row in store.due(2**63 - 2, 10)] == [b"0"]
+
     # ---- the inbox ----------------------------------------------------------------------------------------
 
     def test_the_inbox_keeps_the_order_of_arrival(self, harness: Harness, store: FullStore) -> None:

@@ -34,6 +34,7 @@ from perdure.kernel.events import Address, Event, Message, Received, Retried, Se
 from perdure.kernel.instance import Instance
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
+from perdure.kernel.manifest import WORLD
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Failure
 from perdure.kernel.routing import Subscription
@@ -643,6 +644,72 @@ def glass(state: Fragile | None, event: Fragile) -> Next:
 SHOP = manifest(purchase, stock, session, glass)
 
 
+class Ticked(Record, name="sim/Ticked@1"):
+    key: str
+
+
+class Count(Record, name="sim/Count@1"):
+    ticks: Nat
+    paid: bool = False
+
+
+class Score(Record, name="sim/Score@1"):
+    paid: bool
+    ticks: Nat
+    since: str
+
+
+TICKS = 6
+
+
+@cell("sim/counter@1", key="key", effects=[Pay, Alarm])
+def counter(state: Count | None, event: Ticked | ReceiptOf[Pay | Alarm], ctx: CellContext) -> Next:
+    """Counts, and pays; ends when it has done both. What it has open may be answered to the next definition."""
+    before = state or Count(0)
+    match event:
+        case Ticked():
+            now = Count(before.ticks + 1, before.paid)
+            effects = [Pay(ctx.key, 9), Alarm(after=SECOND // 20)] if state is None else []
+            return Next(now if now.ticks < TICKS or not now.paid else None, effects=effects)
+        case ReceiptOf(effect=effect, ok=True) if effect is Pay:
+            return Next(Count(before.ticks, True) if before.ticks < TICKS else None)
+        case ReceiptOf(effect=effect) if effect is Pay:
+            return Next(before, effects=[Pay(ctx.key, 9)])
+        case _:
+            return Next(before)
+
+
+def scored(count: Count) -> Score:
+    return Score(count.paid, count.ticks, f"{count.ticks} ticks")
+
+
+@cell("sim/counter@2", key="key", effects=[Pay, Alarm], migrate=scored)
+def score(state: Score | None, event: Ticked | ReceiptOf[Pay | Alarm], ctx: CellContext) -> Next:
+    """The same with another state: whatever was counted before must be there."""
+    before = state or Score(False, 0, "")
+    match event:
+        case Ticked():
+            now = Score(before.paid, before.ticks + 1, before.since)
+            effects = [Pay(ctx.key, 9), Alarm(after=SECOND // 20)] if state is None else []
+            return Next(now if now.ticks < TICKS or not now.paid else None, effects=effects)
+        case ReceiptOf(effect=effect, ok=True) if effect is Pay:
+            return Next(Score(True, before.ticks, before.since) if before.ticks < TICKS else None)
+        case ReceiptOf(effect=effect) if effect is Pay:
+            return Next(before, effects=[Pay(ctx.key, 9)])
+        case _:
+            return Next(before)
+
+
+REFORMED = manifest(score)
+
+
+def _before_reform() -> list[Any]:
+    """The first manifest is in force, and the code of the next one is there."""
+    bound = manifest(counter)
+    bound.earlier += REFORMED.cells
+    return [bound]
+
+
 @effect_handler(Pay)
 async def pay(params: Pay, call: CellCall) -> Pay.Receipt:
     if params.attempt <= 2:
@@ -993,6 +1060,31 @@ def _attend(world: Simulation, done: set[str]) -> None:
         world.at(0.05 + world.dice.random() * 0.1, lambda: _attend(world, done))
 
 
+def _reforms(world: Simulation) -> Expected:
+    """Cells count while the manifest changes under them: no tick is lost, and none counts twice."""
+    keys = ("a", "b", "c")
+    for key in keys:
+        for n in range(TICKS):
+            world.at(world.dice.random() * 0.5, partial(world.announce, Ticked(key), id=f"{key}{n}"))
+    order = {"manifest": REFORMED.manifest.bytes, "mode": world.dice.choice(("pinned", "migrate", "strict"))}
+
+    def apply() -> None:
+        world.request(WORLD, Message("sys/apply", encode(order), "apply"), "apply")
+
+    world.at(world.dice.random() * 0.4, apply)
+    world.watched = True
+    _wait_for_ends(world, "sim/counter", len(keys))
+    return {("sim/counter", key): None for key in keys}
+
+
+def _wait_for_ends(world: Simulation, workflow: str, count: int) -> None:
+    heads = world.database.heads.values()
+    ended = [head for head in heads if head.workflow == workflow and head.status in TERMINAL]
+    world.watched = len(ended) < count
+    if world.watched:
+        world.at(0.05, lambda: _wait_for_ends(world, workflow, count))
+
+
 def _tries(world: Simulation) -> Expected:
     world.start(tries, key="a")
     kinds = ("exhausted", "unknown")  # too many crashes use up its few attempts as well
@@ -1022,6 +1114,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("comebacks", lambda: [stubborn, picky, wanderer], _comebacks),
     Workload("ledgers", lambda: [Ledger("ledger"), Tally("tally")], _ledgers),
     Workload("shops", lambda: [SHOP], _shops, (pay, pack)),
+    Workload("reforms", _before_reform, _reforms, (pay,)),
 )
 
 

@@ -434,6 +434,9 @@ def _reason(open: Waiting, now: datetime) -> str:
         case "child":
             workflow, _, key = open.what.partition("/")
             return f"it waits for its child {open.what} {since}: world.handle({workflow!r}, {key!r}) is its handle"
+        case "effect":
+            asked = f"it waits for the answer to {open.what} at {open.location} {since}"
+            return f"{asked}: world.receipt(...), or world.advance(...) if a handler sleeps"
         case _:
             step = f"it runs the step {open.location} {since}, which has not returned"
             return f"{step}: world.advance(...) if it sleeps, or world.script(...) in its place"

@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.ports.store import BlobRow, Filter, Owner, Posted, Record, WorldSnapshotRow
 from perdure.stores.posting import TAKEN, judge
@@ -95,6 +95,12 @@ class SqliteQueries:
 
     async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
         return self._ask(reads.undelivered, address)
+
+    async def work(self, intent: bytes) -> WorkRow | None:
+        return self._ask(reads.work, intent)
+
+    async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
+        return self._ask(reads.outside, executor, after, limit)
 
     async def height(self) -> int:
         return self._ask(reads.height)

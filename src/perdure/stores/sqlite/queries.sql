@@ -142,6 +142,19 @@ SELECT seq, instance, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?
 -- Earliest first; equal times in the order of the intent, so that every store gives the same order.
 SELECT intent, instance, kind, due FROM open_work WHERE due <= ? ORDER BY due, intent LIMIT ?
 
+-- name: work
+SELECT intent, instance, kind, due FROM open_work WHERE intent = ?
+
+-- name: outside
+-- What waits for anybody outside. The condition is that of the index; without it all timers would be read.
+SELECT intent, instance, kind, due FROM open_work INDEXED BY open_work_outside
+WHERE kind NOT IN ('timer', 'deadline') AND intent > ? ORDER BY intent LIMIT ?
+
+-- name: outside_of
+-- What waits for one executor outside.
+SELECT intent, instance, kind, due FROM open_work
+WHERE kind NOT IN ('timer', 'deadline') AND kind = ? AND intent > ? ORDER BY intent LIMIT ?
+
 -- name: inbox
 -- What arrived after the last look.
 SELECT n, id, workflow, key, instance, at, body FROM inbox WHERE n > ? ORDER BY n LIMIT ?

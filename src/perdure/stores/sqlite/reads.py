@@ -11,6 +11,7 @@ from perdure.codec import unseal
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
+from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
 from perdure.ports.store import Census, Filter, Owner, Position, WorldSnapshotRow
@@ -96,6 +97,19 @@ def height(connection: apsw.Connection) -> int:
 
 def due(connection: apsw.Connection, before: int, limit: int) -> list[WorkRow]:
     return list(starmap(WorkRow, connection.execute(SQL.due, (min(before, LARGEST), limit))))
+
+
+def work(connection: apsw.Connection, intent: bytes) -> WorkRow | None:
+    row = connection.execute(SQL.work, (intent,)).fetchone()
+    return None if row is None else WorkRow(*row)
+
+
+def outside(connection: apsw.Connection, executor: str, after: bytes, limit: int) -> list[WorkRow]:
+    if executor:
+        rows = connection.execute(SQL.outside_of, (KIND + executor, after, limit))
+    else:
+        rows = connection.execute(SQL.outside, (after, limit))
+    return list(starmap(WorkRow, rows))
 
 
 def published(connection: apsw.Connection, instance: int, name: str) -> bytes | None:

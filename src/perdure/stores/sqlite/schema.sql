@@ -66,7 +66,7 @@ CREATE INDEX instances_by_status ON instances (status);
 -- Most instances have no parent and cost nothing here.
 CREATE INDEX instances_by_parent ON instances (parent) WHERE parent <> 0;
 
--- What somebody must pick up when it is due.
+-- What somebody must pick up: when it is due, or whoever is asked outside.
 CREATE TABLE open_work (
     intent BLOB PRIMARY KEY,
     instance INTEGER NOT NULL,
@@ -75,6 +75,9 @@ CREATE TABLE open_work (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX open_work_by_due ON open_work (due);
+
+-- What waits for somebody outside, by who that is. Timers and deadlines cost nothing here.
+CREATE INDEX open_work_outside ON open_work (kind) WHERE kind NOT IN ('timer', 'deadline');
 
 -- Events on their way, in the order of their arrival. AUTOINCREMENT: a number is never used twice, so that the
 -- engine can remember how far it has looked.

@@ -1,10 +1,3 @@
--- Snapshots of a whole world: blobs, and here which of them are retained.
+-- Effects that somebody outside answers are open work too.
 
-CREATE TABLE world_snapshots (
-    seq INTEGER PRIMARY KEY,
-    at INTEGER NOT NULL,
-    hash BLOB NOT NULL,
-    taken_at INTEGER NOT NULL,
-    inbox BLOB NOT NULL,
-    base INTEGER NOT NULL
-) STRICT;
+CREATE INDEX open_work_outside ON open_work (kind) WHERE kind NOT IN ('timer', 'deadline');

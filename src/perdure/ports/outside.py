@@ -1,0 +1,66 @@
+"""What somebody outside of the engine is asked for, and the receipt that answers it.
+
+Whoever signs a receipt and whoever delivers it make it here, from the same words: so both have the same bytes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from perdure.codec import encode, to_plain
+from perdure.codec.record import Record, shape_of
+from perdure.errors import BadCall
+from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
+
+NOTHING: Final = msgspec.UNSET
+"""No value was given; None is one."""
+
+Ending = Literal["error", "timeout", "cancelled", "unknown"]
+
+
+class OpenEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """An effect that waits for its executor outside.
+
+    `workflow` and `key` are the cell that asks, `entry` the number of the entry in which it asked, `issuer` the
+    reference that it gave. `idempotency_key` is the cell's, or one that no other effect has. `due`: its deadline.
+    """
+
+    intent: str
+    effect: str
+    executor: str
+    params: Any  # plain data
+    params_hash: str
+    workflow: str
+    key: str
+    entry: int
+    issuer: str = ""
+    idempotency_key: str = ""
+    due: datetime | None = None
+
+
+def answer(
+    executor: str,
+    *,
+    ok: Any = NOTHING,
+    error: str | None = None,
+    status: Ending | None = None,
+    cost: Any = None,
+    signature: Signature | None = None,
+) -> Receipt:
+    """The receipt of an executor: a value that is ok, or an error, or another end."""
+    if (ok is NOTHING) == (error is None and status is None):
+        raise BadCall("an effect is answered with ok=value, or with error=text, or with status=..., and one of them")
+    if status not in (None, "error", "timeout", "cancelled", "unknown"):
+        raise BadCall(f'status={status!r}: what is not ok is "error", "timeout", "cancelled" or "unknown"')
+    by = Answerer(executor, None if cost is None else encode(_plain(cost)), signature)
+    if ok is not NOTHING:
+        return Receipt("ok", encode(_plain(ok)), None, by)
+    failure = None if error is None else Failure("OutsideError", error, retry=False)
+    return Receipt(status or "error", None, failure, by)
+
+
+def _plain(value: Any) -> Any:
+    return shape_of(type(value)).plain(value) if isinstance(value, Record) else to_plain(value)
