@@ -58,7 +58,7 @@ def test_a_world_that_its_code_has_made_is_verified(shop):  # noqa: F811
     since = shop.json("replay", "--verify", "--from", taken["hash"], "--against", "shop")
 
     assert whole.exit_code == 0
-    assert whole.stdout == "entries 1 to 10 replayed, 1 snapshots compared\nno difference\n"
+    assert whole.stdout == "replayed: 10 entries; compared: 1 snapshots\nno difference\n"
     assert (since["entries"], since["difference"]) == (0, None)
 
 

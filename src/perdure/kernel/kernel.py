@@ -643,7 +643,7 @@ class Kernel:
             batch.answers.append((ticket, Accepted(instance.id, instance.address, True, entry.decision.reply)))
 
     def _weigh(self, instance: Instance) -> None:
-        weight = instance.machine.size if instance.machine is not None else 0  # type: ignore[attr-defined]
+        weight: int = getattr(instance.machine, "size", 0)  # one that does not say counts as nothing
         self.weight += weight - instance.weight
         instance.weight = weight
 

@@ -97,13 +97,14 @@ class MemoryStore:
         database = self.database
         open_calls = (Status.RUNNING, Status.STUCK)  # a stuck instance may have calls open too
         running = sorted(id for id, head in database.heads.items() if head.status in open_calls)
-        last: JournalRow | WorldSnapshotRow | None = database.journal[-1] if database.journal else None
-        base = database.base
-        if base is not None and (last is None or last.seq < base.seq):
-            last = base
         world = self._head(WORLD)
         manifest = None if world is None else database.published.get((world.id, MANIFEST))
-        return Position(last.seq if last else 0, last.at if last else 0, tuple(running), manifest)
+        return Position(*self._last(), tuple(running), manifest)
+
+    def _last(self) -> tuple[int, int]:
+        """The last entry, or the base of a restored database that has none after it."""
+        found = [(row.seq, row.at) for row in (*self.database.journal[-1:], self.database.base) if row is not None]
+        return max(found, default=(0, 0))
 
     def register(self, workflows: Sequence[WorkflowRow]) -> None:
         if (fenced := self._fenced()) is not None:
@@ -331,7 +332,7 @@ class MemoryStore:
         return len(gone)
 
     async def height(self) -> int:
-        return self.database.journal[-1].seq if self.database.journal else 0
+        return self._last()[0]
 
     async def owner(self) -> Owner | None:
         return Owner(self.database.owner) if self.database.owner else None

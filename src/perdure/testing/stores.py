@@ -59,7 +59,7 @@ from perdure.kernel.replay import fold
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import Record, inbox_row, offer_of
 from perdure.kernel.status import TERMINAL, Status
-from perdure.ports.store import BlobRow, Filter, Posted, Queries, Store
+from perdure.ports.store import BlobRow, Filter, Posted, Queries, Store, WorldSnapshotRow
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.stores.rebuild import rebuild
 
@@ -990,6 +990,35 @@ class StoreConformance:
         assert ask(store.blob(whole)) == b"whole"
         (problem,) = ask(store.check())
         assert digest.hex() in problem
+
+    # ---- world snapshots -----------------------------------------------------------------------------------
+
+    def test_world_snapshots_are_listed_in_the_order_of_their_entries_and_given_up(self, store: FullStore) -> None:
+        rows = [WorldSnapshotRow(seq, seq + 100, bytes([seq]) * 32, 7, b"i" * 32) for seq in (3, 1, 2)]
+        for row in rows:
+            ask(store.add_world_snapshot(row))
+
+        assert ask(store.world_snapshots()) == sorted(rows, key=lambda row: row.seq)
+        assert ask(store.forget_world_snapshots([1, 3, 9])) == 2
+        assert ask(store.world_snapshots()) == [rows[2]]
+
+    def test_there_is_one_world_snapshot_for_an_entry_and_a_base_stays_one(self, store: FullStore) -> None:
+        first = WorldSnapshotRow(5, 105, b"a" * 32, 7, b"i" * 32, base=True)
+        ask(store.add_world_snapshot(first))
+        ask(store.add_world_snapshot(WorldSnapshotRow(5, 105, b"b" * 32, 8, b"j" * 32)))
+
+        assert ask(store.world_snapshots()) == [WorldSnapshotRow(5, 105, b"b" * 32, 8, b"j" * 32, base=True)]
+        assert ask(store.forget_world_snapshots([5])) == 0
+
+    def test_the_journal_of_a_restored_database_begins_after_its_base(self, harness: Harness, store: FullStore) -> None:
+        ask(store.add_world_snapshot(WorldSnapshotRow(2, 102, b"a" * 32, 7, b"i" * 32)))
+        assert store.position().seq == 0 and ask(store.height()) == 0
+        ask(store.add_world_snapshot(WorldSnapshotRow(5, 105, b"b" * 32, 7, b"i" * 32, base=True)))
+
+        position = store.position()
+        assert (position.seq, position.at) == (5, 105) and ask(store.height()) == 5
+        commit(harness, store, batch(journal=[entry(6, 6)], heads=[head(6)]))
+        assert store.position().seq == 6 and ask(store.height()) == 6
 
     # ---- check and rebuild --------------------------------------------------------------------------------
 

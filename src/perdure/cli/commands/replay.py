@@ -66,7 +66,8 @@ def command(console: Console, targets: tuple[str, ...], verify: bool, since: str
 def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> NoReturn:
     found = ask(console, lambda snapshots: snapshots.verify(since), targets)
     difference = found.difference
-    lines = [f"entries {found.begin + 1} to {found.entry} replayed, {found.snapshots} snapshots compared"]
+    since_entry = f" after entry {found.begin}" if found.begin else ""
+    lines = [f"replayed{since_entry}: {found.entries} entries; compared: {found.snapshots} snapshots"]
     if found.unread:
         lines.append(f"not replayed, for there is no code: {', '.join(found.unread)}")
     if difference is None:
