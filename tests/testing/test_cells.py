@@ -333,3 +333,13 @@ def test_the_context_is_what_the_test_says():
     assert reduce(clock, None, Placed("o-1", 1)).events == [Paid("o-1  1 keyed")]
     state, events, _ = reduce(clock, None, Placed("o-1", 1), now=7, correlation="c", height=3, key="k")
     assert (state, events) == (Order(tries=7), [Paid("k c 3 keyed")])
+
+
+def test_equal_worlds_have_equal_snapshots() -> None:
+    def lived(*cents: int) -> str:
+        with World(order) as world:
+            for n, each in enumerate(cents):
+                world.send(Placed(f"o-{n}", each))
+            return world.snapshot().hash
+
+    assert lived(1, 2) == lived(1, 2) != lived(1, 3)

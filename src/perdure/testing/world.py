@@ -14,12 +14,13 @@ everything runs on the thread of the test: when a call returns, all that needs n
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 from types import TracebackType
-from typing import Any, Generic, Literal, Never, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, Self, TypeVar, overload
 
 from perdure.cells.author import Cell, Datum, Effect
 from perdure.cells.bind import Catalog, Definition
@@ -48,6 +49,9 @@ from .faults import Faults
 from .histories import write
 from .stage import Stage
 from .steps import Run, Script
+
+if TYPE_CHECKING:
+    from perdure.snapshots import Taken
 
 R = TypeVar("R")
 
@@ -257,6 +261,15 @@ class World:
         assert owner is not None, "a process that dies is replaced at once"
         owner.crash("of a kill")
         self._stage.rest()
+
+    def snapshot(self) -> Taken:
+        """A snapshot of the whole world as it is now. Its `hash` follows from its content alone."""
+        from perdure.snapshots import Snapshots
+
+        async def take() -> Taken:
+            return await Snapshots(self._client).take()
+
+        return asyncio.run(take())
 
     # ---- steps -----------------------------------------------------------------------------------------
 
