@@ -257,8 +257,9 @@ class KeyMismatch(CallerError):
 class ManifestChanged(CallerError):
     """The database runs another manifest than the code that opened it.
 
-    An open does not change what is in force. Propose and apply the new manifest (`perdure manifest`), or open the
-    database with the code that it runs.
+    An open does not change what is in force. `perdure manifest diff shop.db shop` tells what differs; the module and
+    the name of a reducer count too. Propose and apply the new manifest (`perdure manifest`), or open the database with
+    the code that it runs.
     """
 
     def __init__(self, recorded: str, current: str) -> None:

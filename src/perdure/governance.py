@@ -112,9 +112,11 @@ class Governance:
         raise RuleRefused("unknown-proposal", f"there is no proposal {number}")
 
     async def approve(self, number: int) -> Proposal:
+        """A proposal that was shadowed without a failure. It is not in force by that."""
         return _proposal(await self._ask("approve", {"proposal": number}))
 
     async def reject(self, number: int, reason: str = "") -> Proposal:
+        """A proposal that shall not come into force. The reason is recorded."""
         return _proposal(await self._ask("reject", {"proposal": number, "reason": reason}))
 
     async def apply(self, wanted: int | Bound | Manifest, mode: Mode = "pinned") -> str:
