@@ -261,8 +261,9 @@ class KeyMismatch(CallerError):
 class ManifestChanged(CallerError):
     """The database runs another manifest than the code that opened it.
 
-    An open does not change what is in force. Propose and apply the new manifest (`perdure manifest`), or open the
-    database with the code that it runs.
+    An open does not change what is in force. `perdure manifest diff shop.db shop` tells what differs; the module and
+    the name of a reducer count too. Propose and apply the new manifest (`perdure manifest`), or open the database with
+    the code that it runs.
     """
 
     def __init__(self, recorded: str, current: str) -> None:
@@ -299,8 +300,8 @@ class NoHandler(CallerError):
 class RuleRefused(CallerError):
     """The world refuses what was asked of its manifest.
 
-    `code` says why: unknown-proposal, wrong-state, stale-patch, shadow-failed, blocked, migrating, no-migration,
-    no-code, unknown-mode, or the code of a `BadManifest`. The manifest in force is what it was.
+    `code` says why: unknown-proposal, wrong-state, stale-patch, shadow-failed, shadow-mode, blocked, migrating,
+    no-migration, no-code, unknown-mode, or the code of a `BadManifest`. The manifest in force is what it was.
     """
 
     def __init__(self, code: str, text: str) -> None:

@@ -25,7 +25,7 @@ from perdure.cells.manifest import Manifest, read
 from perdure.cells.patch import Change, data_of, diff, patched
 from perdure.cells.world import PROPOSALS, WorldWorkflow
 from perdure.codec import decode, encode, to_plain
-from perdure.errors import CallerError, RuleRefused
+from perdure.errors import CallerError, RuleRefused, StalePatch
 from perdure.kernel.events import Message, Migrated
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, RULES, WORLD, decode_manifest
 from perdure.kernel.manifest import Manifest as InForce
@@ -108,13 +108,18 @@ class Governance:
     async def _proposed(self, number: int, now: Manifest) -> Manifest:
         for proposal in await self.proposals():
             if proposal.number == number:
-                return patched(now, proposal.changes)
+                try:
+                    return patched(now, proposal.changes)
+                except StalePatch as error:
+                    raise RuleRefused("stale-patch", str(error)) from None
         raise RuleRefused("unknown-proposal", f"there is no proposal {number}")
 
     async def approve(self, number: int) -> Proposal:
+        """A proposal that was shadowed without a failure. It is not in force by that."""
         return _proposal(await self._ask("approve", {"proposal": number}))
 
     async def reject(self, number: int, reason: str = "") -> Proposal:
+        """A proposal that shall not come into force. The reason is recorded."""
         return _proposal(await self._ask("reject", {"proposal": number, "reason": reason}))
 
     async def apply(self, wanted: int | Bound | Manifest, mode: Mode = "pinned") -> str:
@@ -124,6 +129,7 @@ class Governance:
         when it is next used, or all by `migrate()`. strict: refused unless the world is empty.
         """
         if isinstance(wanted, int):
+            await self._check_code(in_force(await self._proposed(wanted, await self.manifest())))
             await self._ask("apply", {"proposal": wanted, "mode": mode})
         else:
             manifest = _data(wanted)

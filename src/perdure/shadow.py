@@ -63,6 +63,7 @@ class ShadowReport(msgspec.Struct, frozen=True):
     changed: int  # how many cells have another state than before
     states: list[dict[str, Any]]  # the first of them, before and after
     horizon: int
+    mode: str
     caveat: str = CAVEAT
 
 
@@ -105,7 +106,7 @@ class Shadow:
         while (when := self._next()) is not None and when <= until:
             self._clock.skip(when)
             self._settle()
-        return self._report(before, after, failures, horizon)
+        return self._report(before, after, failures, horizon, mode)
 
     # ---- the run -------------------------------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class Shadow:
         told = decode(answer) if answer is not None else {"refused": "lost", "text": "the world did not answer"}
         return [f"{told['text']} ({told['refused']})"] if "refused" in told else []
 
-    def _report(self, before: Manifest, after: Manifest, failures: list[str], horizon: int) -> ShadowReport:
+    def _report(self, before: Manifest, after: Manifest, failures: list[str], horizon: int, mode: str) -> ShadowReport:
         effects: list[dict[str, Any]] = []
         for entry, address in self._entries():
             effects += [_asked(address, effect) for effect in entry.decision.open if _named(effect)]
@@ -171,6 +172,7 @@ class Shadow:
             len(states),
             states[:SHOWN],
             horizon,
+            mode,
         )
 
     def _entries(self) -> Iterable[tuple[Entry, Address]]:

@@ -242,6 +242,26 @@ async def test_a_proposal_whose_shadow_failed_is_not_approved(stage):
         assert "13 cannot be carried over" in await refused(rules.approve(1), "shadow-failed")
 
 
+async def test_a_proposal_is_applied_in_the_mode_of_its_shadow_run(stage):
+    async with stage.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await rules.propose(SECOND_)
+        await rules.shadow(1)
+        await rules.approve(1)
+
+        assert "was pinned, and it is to be applied migrate" in await refused(rules.apply(1, "migrate"), "shadow-mode")
+        assert await rules.apply(1) == SECOND_.manifest.hash
+
+
+async def test_a_proposal_that_the_engine_has_no_code_for_is_not_applied(stage):
+    async with stage.open(first) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.propose(SECOND_)
+
+        assert "deploy it first" in await refused(rules.apply(1), "no-code")
+
+
 async def test_after_a_migration_the_old_code_is_no_longer_needed(disk):
     async with disk.open(first, second) as live:
         rules = perdure.Governance(live.engine)

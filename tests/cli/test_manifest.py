@@ -102,4 +102,4 @@ def test_without_an_engine_nobody_answers(world, running):
 
     running(test)
 
-    assert "no engine runs on" in asyncio.run(typed(world, "apply", "till_2:order_2", exit=2))
+    assert "no engine runs on" in asyncio.run(typed(world, "apply", "till_2:order_2", exit=4))

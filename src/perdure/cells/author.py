@@ -59,7 +59,10 @@ class Effect(Record, metaclass=EffectMeta):
         ) -> None: ...
 
     def options(self, *, key: str = "", issuer: str = "", timeout: int | None = None) -> Request:
-        """The same effect, with an idempotency key of yours, a reference that the receipt echoes, a timeout (ns)."""
+        """The same effect, with an idempotency key of yours, a reference that the receipt echoes, a timeout (ns).
+
+        Without a key each effect that a cell asks for has its own, also one that tries again what failed.
+        """
         return Request(self, key, issuer, timeout)
 
 

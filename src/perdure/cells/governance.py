@@ -92,8 +92,12 @@ class Governance:
         """The manifest that is to be in force. The patch is made again: others may have changed something since."""
         proposal = self._find(body)
         self._check(proposal, "applied")
+        tried, mode = decode(proposal.report).get("mode", ""), body.get("mode", "pinned")
+        if tried != mode:
+            text = f"the shadow run of proposal {proposal.number} was {tried}, and it is to be applied {mode}"
+            raise Refusal("shadow-mode", f"{text}: propose it again and shadow it in that mode")
         result = _patched(manifest, decode(proposal.patch))
-        proposal.mode = str(body.get("mode", "pinned"))
+        proposal.mode = str(mode)
         proposal.status = "applied"
         return proposal, result
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .console import Console
-from .exits import Stopped
+from .exits import Exit, Stopped
 
 if TYPE_CHECKING:
     from perdure.governance import Governance, Proposal
@@ -25,7 +25,8 @@ def ask(console: Console, question: Callable[[Governance], Awaitable[T]], code: 
     async def main() -> T:
         async with connect(console.db, workflows=code) as client:
             if await client.queries.owner() is None:
-                raise Stopped(f"no engine runs on {console.db} now, and the rules of a world are its own: start one")
+                text = f"no engine runs on {console.db} now, and the rules of a world are its own: start one"
+                raise Stopped(text, Exit.CONFLICT)
             return await question(Governance(client))
 
     answer: T = run_async(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -26,6 +27,8 @@ from .client import refusal
 from .history import read_history
 from .shard import Shard
 from .streams import Streams
+
+log = logging.getLogger("perdure")
 
 POLL_SECONDS: Final = 0.02
 
@@ -161,6 +164,7 @@ class LocalDoor:
                 waiter.set_result(outcome)
 
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
+        log.warning("%s is stuck: %s", address, stuck.error)
         for wanted, waiter in self._waiters.get(address, ()):
             if wanted in (0, instance) and not waiter.done():
                 waiter.set_exception(InstanceStuck(str(address), stuck.error, stuck.location))

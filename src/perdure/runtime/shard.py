@@ -476,7 +476,6 @@ class Shard:
         for id, address, outcome in batch.ended:
             self._listener.ended(id, address, outcome)
         for id, address, stuck in batch.stuck:
-            log.warning("%s is stuck: %s", address, stuck.error)
             self._listener.stuck(id, address, stuck)
         for report in batch.reports:
             self._listener.failed(report)

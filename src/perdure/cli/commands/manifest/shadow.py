@@ -29,7 +29,8 @@ from ...world import bound_of
 @mode
 def command(console: Console, target: str, against: str | None, mode: Any, **answers: Any) -> None:
     """TARGET is the number of a proposal, a module or a manifest file. On a copy, in virtual time; no effect is
-    executed. A proposal keeps the report, and can then be approved. Exit code 1 if something failed.
+    executed. A proposal keeps the report, and can then be approved; it is applied in the --mode of its shadow run. Exit
+    code 1 if something failed.
     """
     number = number_in(target)
     if number is not None and against is None:
