@@ -142,11 +142,11 @@ def run_until(world: World, entries: int, flow: str, *args: str) -> None:
 
     def waits() -> bool:
         run(world, flow, *args, "--timeout", "0.5")
-        found = world.json("show", "k")["entries"]
-        if "parked" in world.perdure("history", "k").output:  # the time was up in the middle of a step: again, then
-            for file in [*world.directory.glob("shop.db*"), world.directory / "evidence"]:
-                file.unlink(missing_ok=True)
-        return bool(found == entries)
+        if "parked" not in world.perdure("history", "k").output:
+            return bool(world.json("show", "k")["entries"] == entries)
+        for file in [*world.directory.glob("shop.db*"), world.directory / "evidence"]:
+            file.unlink(missing_ok=True)  # the time was up in the middle of a step: from the start, then
+        return False
 
     eventually(waits)
 
