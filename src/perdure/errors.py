@@ -273,8 +273,8 @@ class ManifestChanged(CallerError):
 
     def __str__(self) -> str:
         return (
-            f"the manifest in force is {self.recorded[:19]}, the code has {self.current[:19]}: apply it with "
-            "`perdure manifest apply`, or open the database with the code that it runs"
+            f"the manifest in force is {self.recorded[:19]}, the code has {self.current[:19]}; `perdure manifest diff` "
+            "says what differs: apply it with `perdure manifest apply`, or open the database with the code that it runs"
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import PerdureError
-from perdure.kernel.apply import Changed
+from perdure.kernel.apply import SEEN_MIN, SEEN_MIN_CELL, Changed
 from perdure.kernel.batch import Batch, HeadRow, JournalRow, Publication
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call
@@ -92,6 +92,7 @@ class Auditor(_Fold):
         self._writer = 0  # the process that wrote last
         self._names: dict[tuple[str, str, int], int] = {}
         self._messages_recorded: Counter[tuple[int, str]] = Counter()
+        self._remembered: dict[int, dict[str, None]] = {}  # ids that an instance must still know
         self._ended: dict[int, JournalRow] = {}
         self.calls: dict[bytes, Opened] = {}
         self._early: dict[bytes, set[int]] = {}  # deliveries of ephemeral calls that are not durable yet
@@ -166,6 +167,16 @@ class Auditor(_Fold):
         if instance.status in FINAL:
             self._ended[instance.id] = self._database.histories[instance.id][-1]
 
+    def _audit_id(self, instance: Instance, id: str) -> None:
+        """A message is taken once, as long as its id is among the last so many."""
+        self._messages_recorded[instance.id, id] += 1
+        remembered = self._remembered.setdefault(instance.id, {})
+        if id in remembered:
+            raise Violation(f"{instance.address} took the message {id!r} twice")
+        remembered[id] = None
+        if len(remembered) > (SEEN_MIN_CELL if instance.made else SEEN_MIN):
+            del remembered[next(iter(remembered))]
+
     def _audit_event(self, instance: Instance, entry: Entry) -> None:
         match entry.event:
             case Started(workflow=workflow, key=key, generation=generation):
@@ -174,11 +185,9 @@ class Auditor(_Fold):
                     raise Violation(f"{workflow}/{key} was started twice as generation {generation}")
                 self._names[name] = instance.id
                 if entry.event.first is not None and entry.event.first.id:
-                    self._messages_recorded[instance.id, entry.event.first.id] += 1
+                    self._audit_id(instance, entry.event.first.id)
             case Message(id=id) if id:
-                self._messages_recorded[instance.id, id] += 1
-                if self._messages_recorded[instance.id, id] > 1:
-                    raise Violation(f"{instance.address} took the message {id!r} twice")
+                self._audit_id(instance, id)
             case Received(intent=id) if id in self.calls:
                 call = self.calls[id]
                 call.receipts += 1
