@@ -296,7 +296,7 @@ class RuleRefused(CallerError):
     """The world refuses what was asked of its manifest.
 
     `code` says why: unknown-proposal, wrong-state, stale-patch, shadow-failed, blocked, migrating, no-migration,
-    no-code, unknown-mode, or the code of a `BadManifest`. The manifest in force is what it was.
+    no-code, unknown-mode, applied-meanwhile, or the code of a `BadManifest`. The manifest in force is what it was.
     """
 
     def __init__(self, code: str, text: str) -> None:

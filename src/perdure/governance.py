@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from perdure.cells.manifest import Manifest, read
 from perdure.cells.patch import Change, data_of, diff, patched
 from perdure.cells.world import PROPOSALS, WorldWorkflow
 from perdure.codec import decode, encode, to_plain
-from perdure.errors import CallerError, RuleRefused
+from perdure.errors import CallerError, RuleRefused, StalePatch
 from perdure.kernel.events import Message, Migrated
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, RULES, WORLD, decode_manifest
 from perdure.kernel.manifest import Manifest as InForce
@@ -124,6 +125,7 @@ class Governance:
         when it is next used, or all by `migrate()`. strict: refused unless the world is empty.
         """
         if isinstance(wanted, int):
+            await self._check_code_of(wanted)
             await self._ask("apply", {"proposal": wanted, "mode": mode})
         else:
             manifest = _data(wanted)
@@ -166,6 +168,13 @@ class Governance:
 
     async def _in_force(self) -> InForce:
         return decode_manifest(await self._published(MANIFEST))
+
+    async def _check_code_of(self, number: int) -> None:
+        """The same for a proposal, if it can be applied at all: else the world says why not."""
+        approved = [found for found in await self.proposals() if found.number == number and found.status == "approved"]
+        for proposal in approved:
+            with suppress(StalePatch):
+                await self._check_code(in_force(patched(await self.manifest(), proposal.changes)))
 
     async def _check_code(self, wanted: InForce) -> None:
         """The engine that runs must have the code of what is to be in force: else its events would wait for another."""

@@ -93,7 +93,7 @@ class Shadow:
         self._post_apply(after, mode)
         self._shard.open()
         self._settle()
-        failures = self._apply_failures()
+        failures = [*self._apply_failures(), *self._without_code()]
         for id, head in list(self._database.heads.items()):
             if self._shard.kernel.router.manifest.outdated(head.workflow, head.version) and head.status not in TERMINAL:
                 self._shard.offer(id, Migrated())
@@ -147,6 +147,12 @@ class Shadow:
         answer = self._database.published.get((self._database.names[WORLD.workflow, WORLD.key], "&response/shadow"))
         told = decode(answer) if answer is not None else {"refused": "lost", "text": "the world did not answer"}
         return [f"{told['text']} ({told['refused']})"] if "refused" in told else []
+
+    def _without_code(self) -> list[str]:
+        """Cells of the manifest that the run could not run: what they would do is not known."""
+        versions = self._shard.kernel.router.manifest.versions
+        missing = [name for name, version in versions.items() if self._workflows.exactly(name, version) is None]
+        return [f"there is no code for {name} as the manifest defines it (no-code)" for name in missing]
 
     def _report(self, before: Manifest, after: Manifest, failures: list[str], horizon: int) -> ShadowReport:
         effects: list[dict[str, Any]] = []
