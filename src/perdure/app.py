@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from perdure.cells import load
 from perdure.cells.author import Cell
@@ -38,6 +38,9 @@ from perdure.runtime.doors import LocalDoor, RemoteDoor
 from perdure.runtime.shard import Shard
 
 log = logging.getLogger("perdure")
+
+SETTLE: Final = 5.0
+"""Seconds that what was there before gets to be dealt with, until an open returns all the same."""
 
 
 class Engine(Client):
@@ -106,7 +109,7 @@ async def open(
         shard.open()
         settled = loop.create_future()
         shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
-        await settled
+        await asyncio.wait([settled], timeout=SETTLE)  # cells that answer each other for ever never come to rest
         engine = Engine(door, shard, cast(Workflows[Startable[Any]], known))
         try:
             if world is not None:
