@@ -207,8 +207,9 @@ class BadManifest(AuthorError):
     """The parts of a manifest do not fit together, or not to the code.
 
     `code` says what is wrong: missing-reference, unknown-module, unknown-schema, unknown-effect, unknown-cell,
-    key-missing, key-unexpected, key-type, routing-mismatch, event-family, unsupported-runtime, code-mismatch. `path`
-    says where, `where` the line and column if it is a YAML file. Nothing was registered or changed.
+    key-missing, key-unexpected, key-type, routing-mismatch, event-family, unsupported-runtime, code-mismatch,
+    two-versions. `path` says where, `where` the line and column if it is a YAML file. Nothing was registered or
+    changed.
     """
 
     def __init__(self, code: str, path: str, text: str, where: str = "") -> None:

@@ -407,3 +407,40 @@ async def test_a_cell_that_the_manifest_no_longer_has_waits_for_its_own_code_and
     async with disk.open(first, other) as live:
         await live.rest()
         assert await live.state(first, "a") == Sum(1007)
+
+
+async def test_a_shadow_run_ends_where_a_stuck_cell_has_a_timer_that_is_overdue(stage):
+    @perdure.cell("g/sum@1", key="id", effects=[Alarm])
+    def poisoned(state: Sum | None, event: Placed | Boomed | ReceiptOf[Alarm]) -> Next:
+        if isinstance(event, Boomed):
+            raise ValueError("boom")
+        return Next(Sum(1), effects=[Alarm(at=2 * SECOND)] if isinstance(event, Placed) else [])
+
+    async with stage.open(poisoned) as live:
+        await asyncio.gather(live.engine.send(Placed("a", 1)), live.engine.send(Boomed("a")))
+        await live.rest()
+        assert await live.status(poisoned, "a") == "stuck"
+
+        report = await perdure.Governance(live.engine).shadow(perdure.manifest(poisoned))
+
+        assert report.failures == []
+        assert await live.status(poisoned, "a") == "stuck"
+
+
+@pytest.mark.parametrize("by", ["events", "timers"])
+async def test_a_shadow_run_ends_where_cells_never_come_to_rest(stage, monkeypatch, by):
+    monkeypatch.setattr("perdure.shadow.ENTRIES_MAX", 100)
+
+    @perdure.cell("g/sum@1", key="id", effects=[Alarm])
+    def restless(state: Sum | None, event: Placed | ReceiptOf[Alarm]) -> Next:
+        if state is None:
+            return Next(Sum(1), effects=[Alarm(after=1800 * SECOND)])
+        return Next(Sum(1), events=[Placed("a", 1)]) if by == "events" else Next(Sum(1), effects=[Alarm(after=1)])
+
+    async with stage.open(restless) as live:
+        await live.send(Placed("a", 1))
+
+        report = await perdure.Governance(live.engine).shadow(perdure.manifest(restless))
+
+        assert [failure[-9:] for failure in report.failures] == ["(endless)"]
+        assert len(await live.entries(restless, "a")) == 1
