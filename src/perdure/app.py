@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from perdure.errors import CallerError, CannotOpen
 from perdure.executors.hooks import Hooks
@@ -31,6 +31,9 @@ from perdure.runtime.shard import MEMORY, Shard
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound, Catalog
     from perdure.executors.signatures import Keyring
+
+SETTLE: Final = 5.0
+"""Seconds that what was there before gets to be dealt with, until an open returns all the same."""
 
 
 class Engine(Client):
@@ -114,7 +117,7 @@ async def open(
         shard.open()
         settled = loop.create_future()
         shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
-        await settled
+        await asyncio.wait([settled], timeout=SETTLE)  # cells that answer each other for ever never come to rest
         engine = Engine(door, shard, cast(Workflows[Startable[Any]], known))
         try:
             if world is not None:

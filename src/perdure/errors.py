@@ -211,8 +211,9 @@ class BadManifest(AuthorError):
     """The parts of a manifest do not fit together, or not to the code.
 
     `code` says what is wrong: missing-reference, unknown-module, unknown-schema, unknown-effect, unknown-cell,
-    key-missing, key-unexpected, key-type, routing-mismatch, event-family, unsupported-runtime, code-mismatch. `path`
-    says where, `where` the line and column if it is a YAML file. Nothing was registered or changed.
+    key-missing, key-unexpected, key-type, routing-mismatch, event-family, unsupported-runtime, code-mismatch,
+    two-versions. `path` says where, `where` the line and column if it is a YAML file. Nothing was registered or
+    changed.
     """
 
     def __init__(self, code: str, path: str, text: str, where: str = "") -> None:
@@ -301,7 +302,8 @@ class RuleRefused(CallerError):
     """The world refuses what was asked of its manifest.
 
     `code` says why: unknown-proposal, wrong-state, stale-patch, shadow-failed, shadow-mode, blocked, migrating,
-    no-migration, no-code, unknown-mode, or the code of a `BadManifest`. The manifest in force is what it was.
+    no-migration, no-code, unknown-mode, applied-meanwhile, or the code of a `BadManifest`. The manifest in force is
+    what it was.
     """
 
     def __init__(self, code: str, text: str) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -129,7 +130,7 @@ class Governance:
         when it is next used, or all by `migrate()`. strict: refused unless the world is empty.
         """
         if isinstance(wanted, int):
-            await self._check_code(in_force(await self._proposed(wanted, await self.manifest())))
+            await self._check_code_of(wanted)
             await self._ask("apply", {"proposal": wanted, "mode": mode})
         else:
             manifest = _data(wanted)
@@ -172,6 +173,13 @@ class Governance:
 
     async def _in_force(self) -> InForce:
         return decode_manifest(await self._published(MANIFEST))
+
+    async def _check_code_of(self, number: int) -> None:
+        """The same for a proposal, if it can be applied at all: else the world says why not."""
+        approved = [found for found in await self.proposals() if found.number == number and found.status == "approved"]
+        for proposal in approved:
+            with suppress(StalePatch):
+                await self._check_code(in_force(patched(await self.manifest(), proposal.changes)))
 
     async def _check_code(self, wanted: InForce) -> None:
         """The engine that runs must have the code of what is to be in force: else its events would wait for another."""

@@ -9,8 +9,10 @@ predicted.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -43,7 +45,9 @@ from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.testing.clock import VirtualClock
 
-STEPS_MAX: Final = 200_000
+ENTRIES_MAX: Final = 100_000
+"""How many a run makes at most: cells may answer each other for ever."""
+
 SHOWN: Final = 100
 """How many of each kind a report names; it counts all of them."""
 
@@ -97,15 +101,17 @@ class Shadow:
         self._post_apply(after, mode)
         self._shard.open()
         self._settle()
-        failures = self._apply_failures()
+        failures = [*self._apply_failures(), *self._without_code()]
         for id, head in list(self._database.heads.items()):
             if self._shard.kernel.router.manifest.outdated(head.workflow, head.version) and head.status not in TERMINAL:
                 self._shard.offer(id, Migrated())
         self._settle()
         until = self._clock.steady + horizon
-        while (when := self._next()) is not None and when <= until:
+        while (when := self._next()) is not None and when <= until and not self._enough:
             self._clock.skip(when)
             self._settle()
+        if self._enough:
+            failures.append(f"the run was cut after {ENTRIES_MAX:,} entries: it does not come to rest (endless)")
         return self._report(before, after, failures, horizon, mode)
 
     # ---- the run -------------------------------------------------------------------------------------------------
@@ -121,16 +127,20 @@ class Shadow:
         self._database.inbox_places = len(self._database.inbox)
 
     def _settle(self) -> None:
-        for _ in range(STEPS_MAX):
-            if not self._clock.step(self._clock.steady):
-                return
+        while not self._enough and self._clock.step(self._clock.steady):
+            pass
+
+    @property
+    def _enough(self) -> bool:
+        return len(self._database.journal) - self._before > ENTRIES_MAX
 
     def _next(self) -> int | None:
         """When something will happen by itself; a look into the inbox finds nothing here."""
         times = [self._clock.next([self._shard.looking])]
-        order = self._database.work_order
-        if order:
-            times.append(self._clock.steady + max(0, order[0][0] - self._clock.now()))
+        order, now = self._database.work_order, self._clock.now()
+        coming = bisect_right(order, now, key=itemgetter(0))  # what is overdue still is that of a stuck cell
+        if coming < len(order):
+            times.append(self._clock.steady + order[coming][0] - now)
         return min((when for when in times if when is not None), default=None)
 
     def _recorded(self) -> Iterable[tuple[bytes, Receipt]]:
@@ -149,6 +159,12 @@ class Shadow:
         answer = self._database.published.get((self._database.names[WORLD.workflow, WORLD.key], "&response/shadow"))
         told = decode(answer) if answer is not None else {"refused": "lost", "text": "the world did not answer"}
         return [f"{told['text']} ({told['refused']})"] if "refused" in told else []
+
+    def _without_code(self) -> list[str]:
+        """Cells of the manifest that the run could not run: what they would do is not known."""
+        versions = self._shard.kernel.router.manifest.versions
+        missing = [name for name, version in versions.items() if self._workflows.exactly(name, version) is None]
+        return [f"there is no code for {name} as the manifest defines it (no-code)" for name in missing]
 
     def _report(self, before: Manifest, after: Manifest, failures: list[str], horizon: int, mode: str) -> ShadowReport:
         effects: list[dict[str, Any]] = []

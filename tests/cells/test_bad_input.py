@@ -224,6 +224,11 @@ MANIFESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "illegal event family": ("event-family", "event", changed(*CELL, "event", to="text")),
     "unsupported runtime": ("unsupported-runtime", "impl", changed(*CELL, "impl", to="order.wasm")),
+    "two versions of a cell": (
+        "two-versions",
+        "$.cells['com.acme/order@2']",
+        changed("cells", "com.acme/order@2", to=data()["cells"]["com.acme/order@1"]),
+    ),
 }
 
 
@@ -243,8 +248,8 @@ def test_each_of_the_eleven_errors_of_a_manifest_has_its_code_and_its_path(what)
     assert str(raised.value).startswith("$.")
 
 
-def test_all_eleven_are_there():
-    assert len({code for code, _, _ in MANIFESTS.values()}) == 11
+def test_all_eleven_are_there_and_one_more():
+    assert len({code for code, _, _ in MANIFESTS.values()}) == 12
 
 
 @pytest.mark.parametrize(
@@ -299,3 +304,11 @@ def test_a_cell_that_is_none_is_refused_where_it_is_defined():
 def test_two_worlds_are_refused():
     with pytest.raises(perdure.CallerError, match="one world of cells"):
         perdure.testing.World(perdure.manifest(order), perdure.manifest(book))
+
+
+def test_a_reducer_that_is_async_is_refused_where_it_is_defined():
+    with pytest.raises(perdure.BadDefinition, match="what takes time is an effect"):
+
+        @perdure.cell("com.acme/later@1", key="order", effects=[])
+        async def later(state: Order | None, event: Placed) -> perdure.Next:
+            return perdure.Next(None)

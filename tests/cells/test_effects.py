@@ -255,3 +255,31 @@ async def test_an_alarm_is_answered_at_its_time(stage):
     async with stage.open(alarms) as live:
         await live.send(Go("g"))
         await live.until(alarms, "g", Order("rung", ["ok", "ok"]))
+
+
+@pytest.mark.parametrize("alarm", [Alarm(after=2**63 - 1), Alarm(at=2**63 - 1), Charge("x", 1).options(timeout=2**80)])
+async def test_a_time_that_fits_into_no_row_is_the_last_one_that_does(stage, alarm):
+    @perdure.cell("com.acme/far@1", key="id", effects=[Alarm, Charge])
+    def far(state: Order | None, event: Go | ReceiptOf[Alarm | Charge]) -> Next:
+        return Next(Order("far"), effects=[alarm])
+
+    async with stage.open(far) as live:
+        await live.send(Go("a", "x"))
+
+        (intent,) = await live.open(far, "a")
+        assert intent.effect.due == 2**63 - 1
+        assert live.engine.counts.get("crashes", 0) == 0
+
+
+async def test_an_alarm_in_the_past_is_answered_at_once(stage):
+    @perdure.cell("com.acme/late@1", key="id", effects=[Alarm])
+    def late(state: Order | None, event: Go | ReceiptOf[Alarm]) -> Next:
+        if isinstance(event, Go):
+            return Next(Order("asked"), effects=[Alarm(at=-5), Alarm(after=-(2**63)), Alarm()])
+        assert state is not None
+        return Next(Order("rung", [*state.auths, event.status]))
+
+    async with stage.open(late) as live:
+        await live.send(Go("a", "x"))
+
+        await live.until(late, "a", Order("rung", ["ok"] * 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,10 @@ from perdure import CellContext, Next, ReceiptOf
 from perdure.cells.effects import Alarm
 from perdure.cells.manifest import Manifest
 from perdure.cells.patch import Change, diff, hash_of
+from perdure.codec import encode
 from perdure.governance import Proposal
+from perdure.kernel.events import Received
+from perdure.kernel.receipt import Receipt
 
 SECOND = 1_000_000_000
 
@@ -254,14 +258,6 @@ async def test_a_proposal_is_applied_in_the_mode_of_its_shadow_run(stage):
         assert await rules.apply(1) == SECOND_.manifest.hash
 
 
-async def test_a_proposal_that_the_engine_has_no_code_for_is_not_applied(stage):
-    async with stage.open(first) as live:
-        rules = perdure.Governance(live.engine)
-        await rules.propose(SECOND_)
-
-        assert "deploy it first" in await refused(rules.apply(1), "no-code")
-
-
 async def test_after_a_migration_the_old_code_is_no_longer_needed(disk):
     async with disk.open(first, second) as live:
         rules = perdure.Governance(live.engine)
@@ -344,3 +340,119 @@ async def test_governance_works_from_another_process(disk):
 def test_a_proposal_is_data() -> None:
     assert msgspec.json.encode(Proposal(1, "proposed", "", ()))
     assert isinstance(FIRST.manifest, Manifest)
+
+
+async def test_of_two_manifests_that_are_applied_at_once_one_is_refused_and_no_cell_is_left_behind(stage):
+    @perdure.cell("g/sum@3", key="id", effects=[Pay, Alarm], migrate=lambda state: state)
+    def third(state: Sum2 | None, event: Placed | ReceiptOf[Pay] | ReceiptOf[Alarm]) -> Next:
+        return Next(state)
+
+    async with stage.open(first, second, third) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await live.send(Placed("a", 1))
+
+        results = await asyncio.gather(
+            rules.apply(SECOND_, mode="migrate"),
+            rules.apply(perdure.manifest(third), mode="migrate"),
+            return_exceptions=True,
+        )
+
+        assert [getattr(found, "code", found) for found in results] == [SECOND_.manifest.hash, "applied-meanwhile"]
+        assert await rules.migrate() == 1
+
+
+async def test_a_proposal_that_there_is_no_code_for_is_not_approved_and_not_applied(disk):
+    async with disk.open(first, second) as live:
+        await perdure.Governance(live.engine).apply(FIRST)
+        await perdure.Governance(live.engine).propose(SECOND_)
+        await perdure.Governance(live.engine).propose(SECOND_)
+        await perdure.Governance(live.engine).shadow(1)
+        await perdure.Governance(live.engine).approve(1)
+    async with disk.open(FIRST) as live:
+        rules = perdure.Governance(live.engine)
+
+        assert "deploy it first" in await refused(rules.apply(1), "no-code")
+        assert any("no code for g/sum" in failure for failure in (await rules.shadow(2)).failures)
+        await refused(rules.approve(2), "shadow-failed")
+        assert (await rules.manifest()).hash == FIRST.manifest.hash
+
+
+async def test_an_engine_without_the_new_code_leaves_cells_alone_that_are_to_be_migrated(disk):
+    async with disk.open(first, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(FIRST)
+        await live.send(Placed("a", 1))
+        await rules.apply(SECOND_, mode="migrate")
+    async with perdure.connect(disk.url) as client:
+        await client.send(Placed("a", 2))
+
+    with pytest.raises(perdure.ManifestChanged):
+        async with disk.open(FIRST, replay=False):
+            pass
+
+    async with disk.open(first, second) as live:
+        await live.rest()
+        assert await live.state(second, "a") == Sum2(12, "new")
+
+
+async def test_a_cell_that_the_manifest_no_longer_has_waits_for_its_own_code_and_takes_no_other(disk):
+    @perdure.cell("g/other@1", key="id", effects=[])
+    def other(state: Sum | None, event: Boomed) -> Next:
+        return Next(Sum(1))
+
+    only_other = perdure.manifest(other)
+    async with disk.open(first, other) as live:
+        await live.send(Placed("a", 7))
+        await perdure.Governance(live.engine).apply(only_other)
+        intent = (await live.open(first, "a"))[0].id
+        head = await live.head(first, "a")
+    async with perdure.connect(disk.url) as client:
+        await client._door.put(head.id, Received(intent, Receipt("ok", encode({"auth": "x"}))))
+
+    with_other_code = perdure.manifest(other)
+    with_other_code.earlier += SECOND_.cells
+    async with disk.open(with_other_code, replay=False) as live:
+        await live.rest()
+        assert await live.status(first, "a") == "waiting"
+
+    async with disk.open(first, other) as live:
+        await live.rest()
+        assert await live.state(first, "a") == Sum(1007)
+
+
+async def test_a_shadow_run_ends_where_a_stuck_cell_has_a_timer_that_is_overdue(stage):
+    @perdure.cell("g/sum@1", key="id", effects=[Alarm])
+    def poisoned(state: Sum | None, event: Placed | Boomed | ReceiptOf[Alarm]) -> Next:
+        if isinstance(event, Boomed):
+            raise ValueError("boom")
+        return Next(Sum(1), effects=[Alarm(at=2 * SECOND)] if isinstance(event, Placed) else [])
+
+    async with stage.open(poisoned) as live:
+        await asyncio.gather(live.engine.send(Placed("a", 1)), live.engine.send(Boomed("a")))
+        await live.rest()
+        assert await live.status(poisoned, "a") == "stuck"
+
+        report = await perdure.Governance(live.engine).shadow(perdure.manifest(poisoned))
+
+        assert report.failures == []
+        assert await live.status(poisoned, "a") == "stuck"
+
+
+@pytest.mark.parametrize("by", ["events", "timers"])
+async def test_a_shadow_run_ends_where_cells_never_come_to_rest(stage, monkeypatch, by):
+    monkeypatch.setattr("perdure.shadow.ENTRIES_MAX", 100)
+
+    @perdure.cell("g/sum@1", key="id", effects=[Alarm])
+    def restless(state: Sum | None, event: Placed | ReceiptOf[Alarm]) -> Next:
+        if state is None:
+            return Next(Sum(1), effects=[Alarm(after=1800 * SECOND)])
+        return Next(Sum(1), events=[Placed("a", 1)]) if by == "events" else Next(Sum(1), effects=[Alarm(after=1)])
+
+    async with stage.open(restless) as live:
+        await live.send(Placed("a", 1))
+
+        report = await perdure.Governance(live.engine).shadow(perdure.manifest(restless))
+
+        assert [failure[-9:] for failure in report.failures] == ["(endless)"]
+        assert len(await live.entries(restless, "a")) == 1

@@ -6,6 +6,7 @@ import pytest
 
 import perdure
 from perdure import Next, ReceiptOf
+from perdure.cells.effects import Spawn
 from perdure.kernel.events import Message, Retried, Started
 from tests.cells.shop import Charge, Dropped, Order, Placed, book, order
 
@@ -153,3 +154,65 @@ async def test_a_cell_is_not_started_by_hand(stage):
             await live.engine.start("com.acme/order", key="o-1")
 
         assert await live.journal() == before
+
+
+class Bad(BaseException):
+    """No Exception: as those of asyncio, of pytest, and SystemExit."""
+
+
+@pytest.mark.parametrize("error", [Bad("x"), asyncio.CancelledError(), SystemExit(3), GeneratorExit()])
+async def test_whatever_a_reducer_raises_stops_its_own_cell_alone(stage, error):
+    @perdure.cell("com.acme/bad@1", key="order", effects=[])
+    def bad(state: Order | None, event: Placed) -> Next:
+        if event.order == "o-1":
+            raise error
+        return Next(Order("made"))
+
+    async with stage.open(bad) as live:
+        await live.send(Placed("o-1"))
+        await live.send(Placed("o-2"))
+
+        assert await live.status(bad, "o-1") == "stuck"
+        assert await live.state(bad, "o-2") == Order("made")
+
+
+async def test_a_cell_is_not_made_by_whoever_spawns_it_nor_is_a_second_world(stage):
+    class Told(perdure.Record, name="com.acme/Told@1"):
+        errors: list[str]
+
+    @perdure.cell("com.acme/mother@1", key="order", effects=[Spawn])
+    def mother(state: Told | None, event: Placed | ReceiptOf[Spawn]) -> Next:
+        if isinstance(event, Placed):
+            return Next(Told([]), effects=[Spawn(name, "x", b"") for name in ("com.acme/mother", "sys/world")])
+        assert state is not None and event.error is not None
+        return Next(Told([*state.errors, event.error.message]))
+
+    async with stage.open(mother) as live:
+        await live.send(Placed("o-1"))
+
+        state = await live.state(mother, "o-1")
+        assert [error.partition(":")[0] for error in state.errors] == [
+            "com.acme/mother is a cell",
+            "there is one world",
+        ]
+        assert await live.head(mother, "x") is None
+
+
+async def test_an_open_does_not_wait_for_cells_that_never_come_to_rest(disk, monkeypatch):
+    monkeypatch.setattr("perdure.app.SETTLE", 0.0)
+    restless = True
+
+    @perdure.cell("com.acme/restless@1", key="order", effects=[])
+    def again(state: Order | None, event: Placed) -> Next:
+        return Next(Order("made"), events=[event] if restless else [])
+
+    async with disk.open(again):
+        pass
+    async with perdure.connect(disk.url) as client:
+        await client.send(Placed("o-1"))
+
+    async with asyncio.timeout(20), disk.open(again, replay=False) as live:
+        restless = False  # so that it closes soon
+        await live.rest()
+
+        assert await live.status(again, "o-1") == "waiting"

@@ -203,3 +203,23 @@ async def test_the_context_is_recorded_or_derived(stage):
         assert state.hashes[2] == bound.manifest.cell_hash("com.acme/watch@1")
         assert (seen[0].cell, seen[0].key, seen[0].mode) == ("com.acme/watch@1", "o-1", "keyed")
         assert await live.state(order, "o-1") == Order("paid", ["a"])
+
+
+@pytest.mark.parametrize("id", [None, "e-1"])
+async def test_two_subscriptions_that_lead_to_one_cell_are_two_deliveries(stage, id):
+    class Moved(perdure.Record, name="com.acme/Moved@1"):
+        source: str
+        target: str
+
+    @perdure.cell("com.acme/account@1", key="source", effects=[])
+    def account(state: Heard | None, event: Moved) -> Next:
+        return hear(state, event.target)
+
+    both = [Subscription("com.acme/Moved@1", account.name, field) for field in ("source", "target")]
+    async with stage.open(perdure.manifest(account, routing=both)) as live:
+        await live.send(Moved("a", "a"), id=id)
+        await live.send(Moved("a", "b"), id=id and "e-2")
+        await live.send(Moved("a", "a"), id=id or "e-3")
+
+        assert await live.state(account, "a") == Heard(["a", "a", "b"] if id else ["a", "a", "b", "a", "a"])
+        assert await live.state(account, "b") == Heard(["b"])

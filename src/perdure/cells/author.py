@@ -15,7 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ from perdure.kernel.receipt import Failure, ReceiptStatus, Signature
 from .manifest import CellDef, EffectDef, Manifest, Subscription
 
 E = TypeVar("E", bound="Effect")
+
+ASYNC: Final = "a reducer decides at once; what takes time is an effect"
 
 
 class EffectMeta(RecordMeta):
@@ -209,6 +211,8 @@ class Cell:
         self.name = str(name)
         self.where = where(function)
         self.effects = {effect_name(effect, self.where): effect for effect in effects}
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise BadDefinition(function.__name__, "a plain function", "async def or yield", ASYNC, self.where)
         parameters = list(inspect.signature(function).parameters)
         if len(parameters) not in (2, 3):
             found = f"{len(parameters)} parameters"

@@ -109,7 +109,8 @@ class Definition:
         return encode_event(event, self._facts, f"the manifest of {self.cell.name}")
 
     def reduce(self, state: Any, event: Any, context: Any) -> Any:
-        return self.function(state, event, context) if self.cell.context else self.function(state, event)
+        arguments = (state, event, context) if self.cell.context else (state, event)
+        return called(self.function, *arguments)
 
     def annotate(self, annotations: Any) -> bytes:
         if self._annotations is None:
@@ -143,7 +144,7 @@ class Definition:
             raise BadManifest("no-migration", f"$.cells[{self.cell.name!r}]", "it has no migrate function")
         assert isinstance(machine, CellMachine)
         function = self._migrate or load(self.cell.migrate, self.cell.name)
-        return machine.moved_to(self, self.state.encode(function(_argument(function, machine.state))))
+        return machine.moved_to(self, self.state.encode(called(function, _argument(function, machine.state))))
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current
@@ -282,6 +283,17 @@ def load(impl: str, cell: str) -> Callable[..., Any]:
     if not callable(found):
         raise BadManifest("unknown-module", path, f"the module {module_name!r} has no function {function_name!r}")
     return found  # type: ignore[no-any-return]
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of the author returns. Nothing that it raises may end the engine; Ctrl-C still does."""
+    try:
+        return function(*arguments)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        text = f"{where(function)} raised {type(error).__name__}({error}), which is not an Exception"
+        raise BadDecision(function.__qualname__, text) from error
 
 
 def _argument(migrate: Callable[..., Any], state: bytes) -> Any:

@@ -19,8 +19,13 @@ def check(manifest: Manifest) -> None:
     for name, effect in manifest.effects.items():
         _check_schema(manifest, effect.params, f"$.effects[{name!r}].params")
         _check_schema(manifest, effect.receipt, f"$.effects[{name!r}].receipt")
+    versions: dict[str, str] = {}
     for name, cell in manifest.cells.items():
         _check_cell(manifest, cell, f"$.cells[{name!r}]")
+        other = versions.setdefault(name.partition("@")[0], name)
+        if other != name:
+            text = f"{other} is in the manifest too: cells that began with it keep it, new ones need one definition"
+            raise BadManifest("two-versions", f"$.cells[{name!r}]", text)
     for number, subscription in enumerate(manifest.routing):
         _check_route(manifest, subscription, f"$.routing[{number}]")
 

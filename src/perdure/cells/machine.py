@@ -19,7 +19,7 @@ from perdure.kernel.decision import Decision, Fact, Outcome
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
 from perdure.kernel.location import escape
-from perdure.kernel.moment import Moment
+from perdure.kernel.moment import TIME_MAX, Moment
 from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.status import Status
@@ -291,15 +291,20 @@ class Emission:
         timeout = request.timeout if request.timeout is not None else effect.definition.timeout
         name = effect.definition.name
         if name == system.TIMER:
-            return Timer(location, plain["at"] if plain["at"] is not None else at + (plain["after"] or 0))
+            return Timer(location, plain["at"] if plain["at"] is not None else _after(at, plain["after"] or 0))
         if name == system.CHILD:
             return Child(location, plain["workflow"], plain["key"], plain["input"], plain["detached"])
         if effect.definition.outside:
             asked = Outside(name, effect.definition.outside, plain, request.key, request.issuer, self._moment.number)
-            return Wait(location, (name,), None if timeout is None else at + timeout, asked.encode())
+            return Wait(location, (name,), None if timeout is None else _after(at, timeout), asked.encode())
         params = encode({"effect": name, "params": plain, "key": request.key})
         deliveries = 1 if effect.definition.once else DELIVERIES
         return Call(location, 1, EXECUTOR, timeout, deliveries, params)
+
+
+def _after(at: int, delay: int) -> int:
+    """A time that fits into a row."""
+    return min(TIME_MAX, at + max(0, delay))
 
 
 NOTHING: Final = encode(None)

@@ -162,6 +162,8 @@ class WorldMachine:
 
     def _apply(self, body: dict[str, Any]) -> tuple[tuple[tuple[str, bytes], ...], dict[str, Any]]:
         mode = body.get("mode", "pinned")
+        if body.get("counted", self._manifest.hash) != self._manifest.hash:
+            raise Refusal("applied-meanwhile", "somebody else put a manifest into force at the same time: ask again")
         self._check_counts(mode, body.get("counts") or {})
         if "manifest" in body:
             return self._enforce(read_manifest(body["manifest"]), mode), {"hash": self._manifest.hash, "mode": mode}
@@ -182,8 +184,6 @@ class WorldMachine:
         if counts.get("unmigrated"):
             text = f"an earlier migration is not finished: {counts['unmigrated']} cells are left"
             raise Refusal("migrating", f"{text}; finish it with `perdure manifest migrate`")
-        if counts.get("missing"):
-            raise Refusal("no-code", f"this engine has no code for {counts['missing']}: deploy it first")
         busy = {name: count for name, count in counts.items() if count and name in ("instances", "intents", "queued")}
         if mode == "strict" and busy:
             told = ", ".join(f"{name}: {count}" for name, count in sorted(busy.items()))

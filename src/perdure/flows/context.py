@@ -32,7 +32,7 @@ from perdure.errors import (
 )
 from perdure.kernel.effects import Call, Child, Timer, Wait
 from perdure.kernel.events import Address
-from perdure.kernel.moment import at_of, when
+from perdure.kernel.moment import TIME_MAX, at_of, when
 from perdure.kernel.problem import Hook, ProblemKind
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import RESPONSE
@@ -55,7 +55,7 @@ from .author import (
     with_options,
 )
 from .change import Removed, pinned
-from .loop import TIME_MAX, TURNS_MAX, FlowTask
+from .loop import TURNS_MAX, FlowTask
 from .operation import AGAIN
 from .relive import at
 from .returns import is_async, returns_of, state_annotation_of, takes_argument, takes_context

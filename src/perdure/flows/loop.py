@@ -22,6 +22,7 @@ from zlib import crc32
 import msgspec
 
 from perdure.errors import BadCall, NotDurable
+from perdure.kernel.moment import TIME_MAX
 
 from . import scope as scopes
 from .completion import Places, given_to_as_completed
@@ -29,10 +30,6 @@ from .scope import Scope
 
 TURNS_MAX: Final = 1_000_000
 """Callbacks in one delivery. A flow that needs more spins without waiting for anything."""
-
-
-TIME_MAX: Final = 2**63 - 1
-"""The last nanosecond that fits into a row, in the year 2262. Whoever waits for longer waits until then."""
 
 
 class Evicted(BaseException):

@@ -34,7 +34,7 @@ from perdure.kernel.events import (
 )
 from perdure.kernel.identity import Identity
 from perdure.kernel.machine import Rebuild
-from perdure.kernel.moment import Moment, when
+from perdure.kernel.moment import TIME_MAX, Moment, when
 from perdure.kernel.past import Item as PastItem
 from perdure.kernel.past import Past, read, write
 from perdure.kernel.problem import Hook, Problem, ProblemKind, Report
@@ -47,7 +47,7 @@ from .author import limited, same_operations
 from .change import in_order
 from .context import Context as FlowContext
 from .log import Item, Log, Mark
-from .loop import TIME_MAX, Evicted, FlowFuture, FlowLoop, FlowTask, source_of
+from .loop import Evicted, FlowFuture, FlowLoop, FlowTask, source_of
 from .mailbox import Mail, Mailbox
 from .operation import AGAIN, SLEEP, Operation
 from .relive import Anew, Lives, Reliving, failed_at

@@ -298,7 +298,13 @@ class Kernel:
         if self.router.manifest.migrating and type(offer.event) is not Migrated:
             offer = self._migration_first(instance, offer)
         event = offer.event
-        if type(event) is Received and offer.inbox is None and instance.machine is not None and instance.stuck is None:
+        if (
+            type(event) is Received
+            and offer.inbox is None
+            and instance.machine is not None
+            and instance.stuck is None
+            and not (self.router.manifest.migrating and self._outdated(instance))
+        ):
             intent = instance.open.get(event.intent)
             if intent is not None and event.receipt.by is None:  # the usual case: a receipt that is waited for
                 self.slots.stop(event.intent, intent.effect)
@@ -375,8 +381,10 @@ class Kernel:
         elif (answer := self._control_refusal(instance, event)) is not None:
             return answer
         workflow = instance.address.workflow
-        governed = workflow in self.router.manifest.versions
-        return self.workflows.refusal(workflow, instance.definition if governed else "")
+        refusal = self.workflows.refusal(workflow, instance.definition if instance.made else "")
+        if refusal is None and self._outdated(instance) and not instance.ended:
+            refusal = self.workflows.refusal(workflow, self.router.manifest.versions[workflow])
+        return refusal
 
     def _control_refusal(self, instance: Instance, event: Event) -> Answer | None:
         """The same for what callers and other instances send."""
@@ -425,6 +433,10 @@ class Kernel:
 
     def _start_refusal(self, instance: Instance, event: Started, version: str) -> Answer | None:
         refusal = self.workflows.refusal(event.workflow, version)
+        if event.first is None and event.workflow in self.router.manifest.versions:
+            refusal = Refused("refused", f"{event.workflow} is a cell: the first event that is routed to it makes it")
+        elif event.workflow == WORLD.workflow and event.key != WORLD.key:
+            refusal = Refused("refused", f"there is one world: {WORLD}")
         if instance.id == 0:
             if refusal is not None:
                 self._let_go(instance)
@@ -444,7 +456,9 @@ class Kernel:
         """An instance of an outdated definition goes over to the one in force before anything else happens to it."""
         if not self._outdated(instance) or instance.ended or instance.stuck is not None:
             return offer
-        if self.workflows.exactly(instance.address.workflow, instance.definition) is None:
+        workflow = instance.address.workflow
+        needed = (instance.definition, self.router.manifest.versions[workflow])
+        if any(self.workflows.exactly(workflow, version) is None for version in needed):
             return offer  # it is refused here: another engine may have the code
         instance.mailbox.appendleft(offer)
         return Offer(instance.id, Migrated())
@@ -715,8 +729,11 @@ class Kernel:
         for fact in decision.announce:
             addresses = self.router.route(fact)
             self.counts["unrouted"] += not addresses
-            for address in addresses:
-                self._cause(address, Message(fact.name, fact.body, fact.id, sender, fact.correlation))
+            for place, address in enumerate(addresses):
+                id = fact.id
+                if id and address in addresses[:place]:  # two subscriptions lead to it: it is no duplicate
+                    id = f"{id}\x00{place}"
+                self._cause(address, Message(fact.name, fact.body, id, sender, fact.correlation))
 
     def _tell_parent(self, instance: Instance, parent: Parent, event: Event) -> None:
         """A detached child answers when it has started, any other when it has ended."""

@@ -623,14 +623,18 @@ class Shard:
         counts = {
             "instances": sum(count for *_, count in governed),
             "intents": census.work + len(self.running),
-            "queued": census.inbox - own + sum(1 for _ in self.kernel.undelivered()) + len(self._building.journal),
+            "queued": census.inbox - own + sum(1 for _ in self.kernel.undelivered()) + self._not_durable(),
             "unmigrated": sum(count for *_, count in outdated),
         }
         try:
-            body = {**decode(event.body), "counts": counts}
+            body = {**decode(event.body), "counts": counts, "counted": manifest.hash}
         except (PerdureError, TypeError):
             return event  # the world will say what is wrong with it
         return msgspec.structs.replace(event, body=encode(body))
+
+    def _not_durable(self) -> int:
+        """Entries that the store does not know yet."""
+        return sum(len(batch.journal) for batch in (self._building, self._committing) if batch is not None)
 
     # ---- stopping ------------------------------------------------------------------------------------------------
 
