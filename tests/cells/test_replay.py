@@ -221,3 +221,19 @@ async def test_after_a_manifest_change_each_cell_goes_on_with_the_definition_tha
         await live.send(Dropped("o-1"))
         await live.send(Placed("o-1"))  # made anew: by what is in force now
         assert await live.state(order, "o-1") == NewOrder("asked")
+
+
+async def test_events_in_another_order_are_a_divergence_that_names_the_first_of_them(disk):
+    turned = False
+
+    @perdure.cell("com.acme/lists@1", key="order", effects=[])
+    def lists(state: Order | None, event: Placed) -> perdure.Next:
+        paid = [Paid("a", ""), Paid("b", "")]
+        return perdure.Next(Order("listed"), events=paid[::-1] if turned else paid)
+
+    async with disk.open(lists, book, replay=False) as live:
+        await live.send(Placed("o-1"))
+        turned = True
+
+        with pytest.raises(perdure.Divergence, match=r"recorded is event 1, com\.acme/Paid@1 .*'a'.* asks for .*'b'"):
+            await live.state(lists, "o-1")

@@ -6,6 +6,7 @@ import copy
 import importlib
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -162,6 +163,9 @@ class Definition:
             now.outcome,
         ):
             return Explanation(f"state {then.state.hex()[:12]}", f"state {now.state.hex()[:12]}", "", source, advice)
+        for number, (one, other) in enumerate(zip_longest(then.announce, now.announce), 1):
+            if one != other:
+                return Explanation(_event_in_words(one, number), _event_in_words(other, number), "", source, advice)
         return Explanation(source=source, advice=advice)
 
 
@@ -283,6 +287,10 @@ def load(impl: str, cell: str) -> Callable[..., Any]:
     if not callable(found):
         raise BadManifest("unknown-module", path, f"the module {module_name!r} has no function {function_name!r}")
     return found  # type: ignore[no-any-return]
+
+
+def _event_in_words(fact: Fact | None, number: int) -> str:
+    return "no more events" if fact is None else f"event {number}, {fact.name} {decode(fact.body)!r:.200}"
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:
