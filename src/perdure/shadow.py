@@ -21,6 +21,7 @@ from perdure.cells.bind import Definition
 from perdure.cells.machine import EXECUTOR, CellMachine
 from perdure.cells.manifest import Manifest
 from perdure.codec import decode, encode
+from perdure.codec.schema import parse_name
 from perdure.errors import PerdureError
 from perdure.kernel.batch import HeadRow, Publication
 from perdure.kernel.decision import Outcome, Stuck
@@ -307,8 +308,8 @@ def _asked(address: Address, effect: Any) -> dict[str, Any]:
 
 def _allowlists(before: Manifest, after: Manifest) -> dict[str, dict[str, list[str]]]:
     """Which effects each cell may ask for that it might not before, and the other way round."""
-    then = {name.partition("@")[0]: set(cell.effects) for name, cell in before.cells.items()}
-    now = {name.partition("@")[0]: set(cell.effects) for name, cell in after.cells.items()}
+    then = {parse_name(name).workflow: set(cell.effects) for name, cell in before.cells.items()}
+    now = {parse_name(name).workflow: set(cell.effects) for name, cell in after.cells.items()}
     return {
         cell: {"added": sorted(now.get(cell, set()) - then.get(cell, set())),
                "removed": sorted(then.get(cell, set()) - now.get(cell, set()))}

@@ -312,3 +312,14 @@ def test_a_reducer_that_is_async_is_refused_where_it_is_defined():
         @perdure.cell("com.acme/later@1", key="order", effects=[])
         async def later(state: Order | None, event: Placed) -> perdure.Next:
             return perdure.Next(None)
+
+
+async def test_a_key_that_no_instance_can_have_is_refused(stage):
+    async with stage.open(order, lenient=True) as live:
+        before = await live.journal()
+
+        for key in ("k" * 513, "a\x00b"):
+            with pytest.raises(perdure.CallerError, match="at most 512 characters without NUL"):
+                await live.engine.send(Placed(key, 1))
+
+        assert await live.journal() == before

@@ -14,10 +14,7 @@ from perdure import CellContext, Next, ReceiptOf
 from perdure.cells.effects import Alarm
 from perdure.cells.manifest import Manifest
 from perdure.cells.patch import Change, diff, hash_of
-from perdure.codec import encode
 from perdure.governance import Proposal
-from perdure.kernel.events import Received
-from perdure.kernel.receipt import Receipt
 
 SECOND = 1_000_000_000
 
@@ -405,10 +402,9 @@ async def test_a_cell_that_the_manifest_no_longer_has_waits_for_its_own_code_and
     async with disk.open(first, other) as live:
         await live.send(Placed("a", 7))
         await perdure.Governance(live.engine).apply(only_other)
-        intent = (await live.open(first, "a"))[0].id
-        head = await live.head(first, "a")
     async with perdure.connect(disk.url) as client:
-        await client._door.put(head.id, Received(intent, Receipt("ok", encode({"auth": "x"}))))
+        (asked,) = await client.open_effects()
+        await client.answer(asked.intent, executor="bank", ok={"auth": "x"})
 
     with_other_code = perdure.manifest(other)
     with_other_code.earlier += SECOND_.cells

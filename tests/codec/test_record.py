@@ -1,6 +1,9 @@
 """Schemas written as Python classes."""
 
+import os
 import re
+import subprocess
+import sys
 import typing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -424,3 +427,25 @@ def test_an_annotation_that_is_no_type_is_refused_where_the_caller_says():
 
 def test_the_bytes_of_an_object_are_those_of_its_data():
     assert shape_of(OrderCreated).encode(OrderCreated("o-17", 4200)) == encode({"order_id": "o-17", "cents": 4200})
+
+
+def test_sets_are_walked_in_one_order_in_every_process():
+    code = (
+        "from perdure.codec.record import shape_of;"
+        "made = shape_of(set[str]).build(['a', 'c', 'b', 'd', 'e']);"
+        "frozen = shape_of(frozenset[str]).build(['a', 'c', 'b', 'd', 'e']);"
+        "print(*made, *(made | {'f', 'g', 'h'}), *(made - {'a'}), *({'x', 'y', 'z'} | made), *(frozen & made), *frozen.union('qr'))"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3", "4")
+    }
+
+    assert len(printed) == 1
+    assert shape_of(set[str]).build(["a"]) == {"a"} and isinstance(shape_of(set[str]).build(["a"]), set)

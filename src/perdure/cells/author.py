@@ -237,7 +237,7 @@ class Cell:
     @property
     def workflow(self) -> str:
         """The name of its instances: that of the definition, without the version."""
-        return self.name.partition("@")[0]
+        return parse_name(self.name).workflow
 
     # ---- what its annotations say ----------------------------------------------------------------------------
 

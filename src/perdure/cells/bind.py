@@ -7,7 +7,7 @@ import importlib
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -31,6 +31,9 @@ from .check import check
 from .compare import changes
 from .machine import CellMachine
 from .manifest import CellDef, EffectDef, Manifest, Subscription, read
+
+KEY_MAX: Final = 512
+"""Characters of a key: what a handle can name."""
 
 LIMITS = Limits(effects=64, messages=256, bytes=MEBIBYTE)
 
@@ -68,7 +71,7 @@ class Definition:
         name = parse_name(cell.name)
         self.cell = cell
         self.hash = manifest.cell_hash(cell.name)
-        self.name = f"{name.namespace}/{name.name}"
+        self.name = name.workflow
         self.version = version_of(cell.name, self.hash)
         self.limits = limits
         self.function = reducer.function if isinstance(reducer, Cell) else reducer
@@ -175,7 +178,8 @@ class Catalog:
     def __init__(self, manifest: Manifest) -> None:
         self.hash = manifest.hash
         self._events = {name: _data(manifest, Ref(name)) for name in manifest.schemas}
-        self._routes = in_force(manifest).routes
+        self._router = Router()
+        self._router.enforce(in_force(manifest))
 
     @classmethod
     def read(cls, definitions: bytes) -> Catalog:
@@ -183,23 +187,25 @@ class Catalog:
 
     def encode(self, event: Any, key: str | None = None) -> tuple[str, bytes]:
         """The name and the canonical bytes of an event; `key`: of the cell that it is meant for."""
-        name, body = encode_event(event, self._events, "the manifest in force")
-        if key is not None:
-            self._check_key(name, body, key)
-        return name, body
+        return self._checked(*encode_event(event, self._events, "the manifest in force"), key)
 
     def encode_json(self, name: str, data: Any) -> tuple[str, bytes]:
         """The same for JSON data."""
         if name not in self._events:
             raise UnknownEvent(name, self._events, "the manifest in force knows no such event")
-        return name, encode(self._events[name].from_json(data))
+        return self._checked(name, encode(self._events[name].from_json(data)), None)
 
-    def _check_key(self, name: str, body: bytes, key: str) -> None:
-        router = Router()
-        router.enforce(InForce("", {}, self._routes))
-        for address in router.route(Fact(name, body)):
-            if address.key != key:
+    def _checked(self, name: str, body: bytes, key: str | None) -> tuple[str, bytes]:
+        """The event, if it is meant for this key, and if its keys can name instances."""
+        if key is None and len(body) <= KEY_MAX and b"\x00" not in body:
+            return name, body  # no key in it can be too long
+        for address in self._router.route(Fact(name, body)):
+            if key is not None and address.key != key:
                 raise KeyMismatch(name, key, address.key)
+            if len(address.key) > KEY_MAX or "\x00" in address.key:
+                text = f"a key is a text of at most {KEY_MAX} characters without NUL, found {address.key!r:.80}"
+                raise CallerError(f"{name}: {text}")
+        return name, body
 
 
 class Bound:
@@ -228,7 +234,7 @@ def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterabl
     newest: dict[str, Cell] = {}
     for cell in cells:
         name = parse_name(cell.name)
-        workflow = f"{name.namespace}/{name.name}"
+        workflow = name.workflow
         if workflow not in newest or parse_name(newest[workflow].name).version < name.version:
             newest[workflow] = cell
     current = [cell for cell in cells if cell in newest.values()]
@@ -260,11 +266,11 @@ def in_force(manifest: Manifest) -> InForce:
     versions: dict[str, str] = {}
     for name in manifest.cells:
         parsed = parse_name(name)
-        versions[f"{parsed.namespace}/{parsed.name}"] = version_of(name, manifest.cell_hash(name))
+        versions[parsed.workflow] = version_of(name, manifest.cell_hash(name))
     routes = []
     for found in manifest.routing:
         parsed = parse_name(found.cell)
-        routes.append(Route(found.event, f"{parsed.namespace}/{parsed.name}", found.key_field))
+        routes.append(Route(found.event, parsed.workflow, found.key_field))
     return InForce(manifest.hash, versions, tuple(routes))
 
 

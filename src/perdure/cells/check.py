@@ -22,7 +22,7 @@ def check(manifest: Manifest) -> None:
     versions: dict[str, str] = {}
     for name, cell in manifest.cells.items():
         _check_cell(manifest, cell, f"$.cells[{name!r}]")
-        other = versions.setdefault(name.partition("@")[0], name)
+        other = versions.setdefault(parse_name(name).workflow, name)
         if other != name:
             text = f"{other} is in the manifest too: cells that began with it keep it, new ones need one definition"
             raise BadManifest("two-versions", f"$.cells[{name!r}]", text)

@@ -88,8 +88,11 @@ class Governance:
         proposal.reason = str(body.get("reason", ""))
         return proposal
 
-    def apply(self, manifest: Manifest, body: Any) -> tuple[Proposal, Manifest]:
-        """The manifest that is to be in force. The patch is made again: others may have changed something since."""
+    def approved(self, manifest: Manifest, body: Any) -> tuple[Proposal, Manifest]:
+        """A proposal that may be applied, and the manifest that is to be in force then.
+
+        The patch is made again: others may have changed something since.
+        """
         proposal = self._find(body)
         self._check(proposal, "applied")
         tried, mode = decode(proposal.report).get("mode", ""), body.get("mode", "pinned")
@@ -97,8 +100,6 @@ class Governance:
             text = f"the shadow run of proposal {proposal.number} was {tried}, and it is to be applied {mode}"
             raise Refusal("shadow-mode", f"{text}: propose it again and shadow it in that mode")
         result = _patched(manifest, decode(proposal.patch))
-        proposal.mode = str(mode)
-        proposal.status = "applied"
         return proposal, result
 
     def _moved(self, body: Any, status: ProposalStatus) -> Proposal:

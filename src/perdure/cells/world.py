@@ -167,14 +167,9 @@ class WorldMachine:
         self._check_counts(mode, body.get("counts") or {})
         if "manifest" in body:
             return self._enforce(read_manifest(body["manifest"]), mode), {"hash": self._manifest.hash, "mode": mode}
-        before = self._governance.proposals.get(body.get("proposal", 0))
-        status = before.status if before is not None else "proposed"
-        proposal, manifest = self._governance.apply(self._manifest, body)
-        try:
-            publish = self._enforce(manifest, mode)
-        except Refusal:
-            proposal.status = status
-            raise
+        proposal, manifest = self._governance.approved(self._manifest, body)
+        publish = self._enforce(manifest, mode)
+        proposal.status, proposal.mode = "applied", mode
         return publish, _told(proposal)
 
     def _check_counts(self, mode: str, counts: dict[str, int]) -> None:
@@ -183,7 +178,10 @@ class WorldMachine:
             raise Refusal("unknown-mode", f'a manifest is applied "strict", "pinned" or "migrate", not {mode!r}')
         if counts.get("unmigrated"):
             text = f"an earlier migration is not finished: {counts['unmigrated']} cells are left"
-            raise Refusal("migrating", f"{text}; finish it with `perdure manifest migrate`")
+            mend = (
+                "`perdure manifest migrate` finishes it; what is stuck must be mended and retried, or cancelled, first"
+            )
+            raise Refusal("migrating", f"{text}; {mend}")
         busy = {name: count for name, count in counts.items() if count and name in ("instances", "intents", "queued")}
         if mode == "strict" and busy:
             told = ", ".join(f"{name}: {count}" for name, count in sorted(busy.items()))
@@ -200,7 +198,7 @@ class WorldMachine:
     def _migrating(self, manifest: Manifest, force: InForce) -> dict[str, tuple[str, ...]]:
         """Each cell whose definition changed goes over, by the function that the new definition names."""
         migrating: dict[str, tuple[str, ...]] = {}
-        by_workflow = {str(parse_name(name)).partition("@")[0]: cell for name, cell in manifest.cells.items()}
+        by_workflow = {parse_name(name).workflow: cell for name, cell in manifest.cells.items()}
         for workflow, version in force.versions.items():
             before = self._in_force.versions.get(workflow)
             if before is None or before == version:

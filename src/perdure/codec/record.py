@@ -23,7 +23,7 @@ import operator
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -377,9 +377,46 @@ def _set(kind: type, item: _View, annotation: Any) -> _View:
             return [item.unpack(inner) for inner in value]  # type: ignore[misc]
         return value
 
-    build = _build_items(kind, item.build) or kind
+    made = FrozenSetInOrder if kind is frozenset else SetInOrder
+    build = _build_items(made, item.build) or made
     unpack_all = None if item.unpack is None else unpack
     return _View(schemas.Set(item.schema), item.refs, unpack_all, build, kind is frozenset)
+
+
+class SetInOrder(set[Any]):
+    """A set that is walked in one order in every process: Python's own order depends on a seed of the process."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(sorted(super().__iter__(), key=repr))
+
+
+class FrozenSetInOrder(frozenset[Any]):
+    """The same for frozen sets."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(sorted(super().__iter__(), key=repr))
+
+
+def _stays(kind: Any, base: Any, name: str) -> None:
+    """What a set makes of itself and others is walked in order, too."""
+    plain = getattr(base, name)
+
+    def method(self: Any, *others: Any) -> Any:
+        found = plain(self, *others)
+        return found if found is NotImplemented else kind(found)
+
+    setattr(kind, name, method)
+
+
+for _kind, _base in ((SetInOrder, set), (FrozenSetInOrder, frozenset)):
+    for _name in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor"):
+        _stays(_kind, _base, f"__{_name}__")
+    for _name in ("copy", "difference", "intersection", "symmetric_difference", "union"):
+        _stays(_kind, _base, _name)
 
 
 def _build_items(kind: type, build: Convert | None) -> Convert | None:

@@ -197,6 +197,11 @@ class Name(msgspec.Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.name}@{self.version}"
 
     @property
+    def workflow(self) -> str:
+        """Without the version: what the instances of a cell are named by."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def reserved(self) -> bool:
         """`sys/*` belongs to perdure."""
         return self.namespace == "sys"
