@@ -83,9 +83,9 @@ def _chosen(options: argparse.Namespace) -> list[Workload]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure perdure against the floor of SQLite.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, such as W2 (default: W1 to W7, W9)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="workloads, such as W2 (default: W1 to W7, W9, C1)")
     parser.add_argument("--quick", action="store_true", help="W1 to W3, W9 in small, 3 passes: a minute")
-    parser.add_argument("--growth", action="store_true", help="W8 as well: how costs grow")
+    parser.add_argument("--growth", action="store_true", help="W8, C2 and C3 as well: how costs grow")
     parser.add_argument("--passes", type=int, help="how often (default 5)")
     parser.add_argument("--dir", help="where databases are made: names the disk (default: build/bench of the checkout)")
     parser.add_argument("--json", action="store_true", help="every measure of every pass, as JSON")

@@ -5,6 +5,7 @@ from bench.measure import Workload
 from . import (
     c1_cells,
     c2_cells,
+    c3_snapshots,
     w1_sequential,
     w2_concurrent,
     w3_latency,
@@ -32,7 +33,7 @@ STANDARD: tuple[Workload, ...] = (
     w9_loop.WORKLOAD,
     c1_cells.WORKLOAD,
 )
-GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD)
+GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD, c3_snapshots.WORKLOAD)
 QUICK: tuple[Workload, ...] = (*STANDARD[:3], w9_rebuild.TINY, w9_loop.TINY)
 
 BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH, *QUICK)}
