@@ -17,11 +17,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from perdure.cells.bind import Bound, in_force
+from perdure.cells.governance import Mode
 from perdure.cells.manifest import Manifest, read
 from perdure.cells.patch import Change, data_of, diff, patched
 from perdure.cells.world import PROPOSALS, WorldWorkflow
@@ -35,7 +36,6 @@ from perdure.runtime.client import Client
 from perdure.shadow import Shadow, ShadowReport, receipt_of
 from perdure.stores.copy import copied
 
-Mode = Literal["strict", "pinned", "migrate"]
 PAGE = 500
 
 

@@ -24,6 +24,10 @@ def test_every_line_has_a_test_or_says_that_there_is_none() -> None:
     assert [line for line in lines if "::" not in line and "not yet" not in line] == []
 
 
+def test_every_rule_has_its_line() -> None:
+    assert re.findall(r"^\| (C\d+) \|", TEXT, re.MULTILINE) == [f"C{n}" for n in range(1, 36)]
+
+
 def functions(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}

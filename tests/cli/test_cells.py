@@ -81,6 +81,15 @@ def test_cells_show_says_when_the_code_cannot_be_imported(shop):
     assert "the code of the cells is needed" in result.stderr and "--against MODULE" in result.stderr
 
 
+def test_cells_show_says_when_the_code_raises_at_its_import(shop):
+    (shop.directory / "shop.py").write_text('raise RuntimeError("not today")  # and it is longer than nothing')
+
+    result = shop.perdure("cells", "show", "com.acme/order", "o-1")
+
+    assert result.exit_code == 2
+    assert "cannot be imported: RuntimeError: not today" in result.stderr
+
+
 def test_cells_tail_tells_the_last_entries(shop):
     one = shop.json("cells", "tail", "com.acme/order", "o-1", "-n", "1")
     text = shop.perdure("cells", "tail", "com.acme/order", "o-1").stdout.splitlines()

@@ -285,8 +285,9 @@ def load(impl: str, cell: str) -> Callable[..., Any]:
     path = f"$.cells[{cell!r}].impl"
     try:
         module: Any = importlib.import_module(module_name)
-    except ImportError as error:
-        raise BadManifest("unknown-module", path, f"{impl!r} cannot be imported: {error}") from None
+    except Exception as error:  # whatever the module does when it is imported
+        text = f"{impl!r} cannot be imported: {type(error).__name__}: {error}"
+        raise BadManifest("unknown-module", path, text) from error
     found = module
     for part in function_name.split("."):
         found = getattr(found, part, None)
