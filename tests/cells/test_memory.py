@@ -111,3 +111,22 @@ async def test_an_engine_opens_without_loading_its_cells_and_lists_them_in_pages
             found += [head.key for head in page]
             before = page[-1].id
         assert len(found) == len(set(found)) == 300
+
+
+async def test_a_cell_that_went_to_sleep_is_woken_from_its_state(tmp_path: Path) -> None:
+    async with perdure.open(tmp_path / "boxes.db", workflows=[box], cache=0) as engine:
+        for _ in range(3):
+            await engine.send(Grow("small", 10))
+            await settled(engine)
+        record = await engine.queries.record(Address("test/box", "small"))
+        assert record is not None and record.snapshot is not None
+        assert record.rows == ()  # nothing is left to be called again
+
+
+async def test_a_large_state_is_not_written_each_time_that_its_cell_goes_to_sleep(tmp_path: Path) -> None:
+    async with perdure.open(tmp_path / "boxes.db", workflows=[box], cache=0) as engine:
+        for _ in range(5):
+            await engine.send(Grow("large", 100 * KIB))
+            await settled(engine)
+        record = await engine.queries.record(Address("test/box", "large"))
+        assert record is not None and record.snapshot is None and len(record.rows) == 5

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from perdure.kernel.batch import Batch
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Parked, Received
 from perdure.kernel.gate import Executors
@@ -105,7 +106,7 @@ class Lives(RuleBasedStateMachine):
     @rule(keep=st.integers(0, 2))
     def evict(self, keep: int) -> None:
         durable = self.world.journal[-1].seq if self.world.journal else 0
-        self.world.kernel.evict(keep, durable)
+        self.world.kernel.evict(keep, durable, Batch())
 
     @rule(survives=st.booleans(), alone=st.booleans())
     def crash(self, survives: bool, alone: bool) -> None:

@@ -75,7 +75,11 @@ BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of journal in one batch, for the same reason."""
 
 SPILL_MAX: Final = 16 * 1024 * 1024
-"""Bytes of states that one batch takes along when memory is short."""
+"""Bytes of states that one batch takes along from instances that are dropped from memory."""
+
+SMALL: Final = 4096
+"""A state of so many bytes is always worth its writing when its instance goes to sleep: to wake it by calling its
+reducer again costs more than to read it. A larger one is written when what came since the last time is as large."""
 
 ROUND: Final = 64
 """How many events go through the kernel together: first all are taken, then all decided, then all written, then all
@@ -906,11 +910,11 @@ class Kernel:
             instance.mailbox.clear()
             instance.shelf.clear()
 
-    def evict(self, keep: int, durable_seq: int) -> int:
+    def evict(self, keep: int, durable_seq: int, batch: Batch) -> int:
         """Drop the least recently used instances above `keep`. Only durable, idle ones may go.
 
-        One whose call is running will soon be asked again, and would have to be rebuilt: it stays, up to four times
-        `keep`.
+        One whose state is a value leaves it in the batch: it is woken by one read. One whose call is running will soon
+        be asked again, and would have to be rebuilt: it stays, up to four times `keep`.
         """
         surplus = len(self._by_id) - keep
         if surplus <= 0:
@@ -925,7 +929,14 @@ class Kernel:
             and not instance.shelf
         )
         gone = [instance for instance, _ in zip(idle, range(surplus), strict=False)]
+        written = 0
         for instance in gone:
+            if (
+                instance.weight
+                and written < SPILL_MAX
+                and (instance.weight <= SMALL or instance.tail_size >= instance.weight)
+            ):
+                written += self._leave_snapshot(instance, batch)
             self._forget(instance)
         return len(gone)
 
@@ -946,15 +957,20 @@ class Kernel:
         for instance in sorted(idle, key=_is_calling):
             if self.weight <= budget * 3 // 4 or written > SPILL_MAX:
                 break
-            if instance.tail_size and instance.stuck is None and instance.machine is not None:
-                row = snapshot.take(instance)
-                assert row is not None, "a state that is a value can be written"
-                batch.snapshots[instance.id] = row
-                written += len(row.body)
+            written += self._leave_snapshot(instance, batch)
             self._forget(instance)
             gone += 1
         self.counts["spilled"] += gone
         return gone
+
+    def _leave_snapshot(self, instance: Instance, batch: Batch) -> int:
+        """Write the state of an instance that goes, unless it stands there already. The answer is its size."""
+        if not instance.tail_size or instance.stuck is not None or instance.machine is None or instance.ended:
+            return 0
+        row = snapshot.take(instance)
+        assert row is not None, "a state that is a value can be written"
+        batch.snapshots[instance.id] = row
+        return len(row.body)
 
     def dispose(self) -> None:
         """This memory is dropped: let go of every machine."""

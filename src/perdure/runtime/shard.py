@@ -445,7 +445,7 @@ class Shard:
                 self._listener.committed(self._durable_seq)
             if batch.done_with:
                 self.kernel.committed(batch)
-            self.kernel.evict(self._cache, self._durable_seq)
+            self.kernel.evict(self._cache, self._durable_seq, self._building)
             self.kernel.relieve(self._memory, self._durable_seq, self._building)
         if self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
             self._schedule()

@@ -256,7 +256,7 @@ def _inbox_not_emptied() -> list[tuple[Any, str, Any]]:
 
 def _evict_uncommitted() -> list[tuple[Any, str, Any]]:
     evict = Kernel.evict
-    return [(Kernel, "evict", lambda self, keep, durable_seq: evict(self, keep, 1 << 62))]
+    return [(Kernel, "evict", lambda self, keep, durable_seq, batch: evict(self, keep, 1 << 62, batch))]
 
 
 def _time_goes_back() -> list[tuple[Any, str, Any]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import repeat, starmap
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import msgspec
@@ -34,13 +34,24 @@ def head(connection: apsw.Connection, ref: Ref) -> HeadRow | None:
 
 def record(connection: apsw.Connection, ref: Ref) -> Record | None:
     """What a shard needs to go on with an instance: one that has ended for good needs no past."""
-    found = head(connection, ref)
-    if found is None or found.status in FINAL:
-        return None if found is None else Record(found)
-    row = connection.execute(SQL.snapshot, (found.id,)).fetchone()
-    snapshot = None if row is None else SnapshotRow(*row)
-    after = 0 if snapshot is None else snapshot.seq
-    return Record(found, snapshot, tuple(history(connection, found.id, after)))
+    if not isinstance(ref, Address):
+        row = connection.execute(SQL.record_by_id, (ref,)).fetchone()
+    else:
+        row = connection.execute(SQL.record_by_name, (ref.workflow, ref.key)).fetchone()
+    if row is None:
+        return None
+    *columns, seq, body, last = row
+    found = _head(HeadRow, columns)
+    if found.status in FINAL:
+        return Record(found)
+    snapshot = None if seq is None else SnapshotRow(found.id, seq, body)
+    if seq is not None and (last is None or seq >= last):
+        return Record(found, snapshot)
+    return Record(found, snapshot, tuple(history(connection, found.id, seq or 0)))
+
+
+def records(connection: apsw.Connection, refs: Iterable[Ref]) -> list[Record | None]:
+    return [record(connection, ref) for ref in refs]
 
 
 def heads(connection: apsw.Connection, filter: Filter) -> list[HeadRow]:
@@ -66,6 +77,7 @@ def _with_large_bodies(connection: apsw.Connection, rows: Iterable[tuple[int, in
     return found
 
 
+_head: Final[Callable[[type[HeadRow], Iterable[Any]], HeadRow]] = tuple.__new__
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__
 """Makes a row without the Python function that named tuples are made by: a long history has many."""
 

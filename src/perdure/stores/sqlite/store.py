@@ -308,8 +308,8 @@ class SqliteStore(SqliteQueries):
 
     def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
         with self._one_state():
-            found = [(ref, self._ask(reads.record, ref)) for ref in refs]
-        for ref, record in found:  # only now: `done` may commit, and that must not happen within a read
+            found = self._ask(reads.records, refs)
+        for ref, record in zip(refs, found, strict=True):  # only now: `done` may commit, not within a read
             done(ref, record)
 
     def census(self) -> Census:
