@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from perdure.ports.frame import Frame
     from perdure.ports.outside import OpenEffect
     from perdure.ports.secrets import Secret
-    from perdure.runtime.client import Client, Handle
+    from perdure.runtime.client import Client
+    from perdure.runtime.handle import Handle
     from perdure.snapshots import Snapshots
     from perdure.worlds import load_manifest
 
@@ -48,7 +49,8 @@ _HOME = {
     "perdure.ports.frame": ("Frame",),
     "perdure.ports.outside": ("OpenEffect",),
     "perdure.ports.secrets": ("Secret",),
-    "perdure.runtime.client": ("Client", "Handle"),
+    "perdure.runtime.client": ("Client",),
+    "perdure.runtime.handle": ("Handle",),
     "perdure.snapshots": ("Snapshots",),
     "perdure.worlds": ("load_manifest",),
 }

@@ -23,10 +23,11 @@ from perdure.ports.executor import Executor
 from perdure.ports.secrets import Secrets
 from perdure.ports.store import Queries, Store
 from perdure.runtime import collector
-from perdure.runtime.client import Client, Startable
+from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor, RemoteDoor
 from perdure.runtime.shard import MEMORY, Shard
+from perdure.runtime.startable import Startable
 
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound, Catalog

@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 
 from perdure.cells.bind import Bound, in_force
-from perdure.cells.governance import Mode
 from perdure.cells.manifest import Manifest, read
-from perdure.cells.patch import Change, data_of, diff, patched
+from perdure.cells.patch import Change, data_of, patch_between, patched
+from perdure.cells.proposals import Mode
 from perdure.cells.world import PROPOSALS, WorldWorkflow
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, RuleRefused, StalePatch
@@ -40,7 +40,7 @@ PAGE = 500
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What somebody wants to change, and what became of it: proposed, shadowed, approved, rejected or applied."""
+    """A proposal as callers are told of it: what is to change, and whether it was shadowed, approved, applied..."""
 
     number: int
     status: str
@@ -73,7 +73,7 @@ class Governance:
 
     async def propose(self, wanted: Bound | Manifest | tuple[Change, ...]) -> Proposal:
         """Propose a manifest, or the changes that lead to it."""
-        changes = wanted if isinstance(wanted, tuple) else diff(await self.manifest(), _data(wanted))
+        changes = wanted if isinstance(wanted, tuple) else patch_between(await self.manifest(), _data(wanted))
         return _proposal(await self._ask("propose", {"patch": data_of(changes)}))
 
     async def shadow(

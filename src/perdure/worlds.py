@@ -31,7 +31,7 @@ from perdure.ports.clock import Clock
 from perdure.ports.executor import Executor
 from perdure.ports.secrets import Secrets
 from perdure.ports.store import Queries
-from perdure.runtime.client import Door
+from perdure.runtime.door import Door
 
 log = logging.getLogger("perdure")
 

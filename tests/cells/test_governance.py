@@ -13,7 +13,7 @@ import perdure
 from perdure import CellContext, Next, ReceiptOf
 from perdure.cells.effects import Alarm
 from perdure.cells.manifest import Manifest
-from perdure.cells.patch import Change, diff, hash_of
+from perdure.cells.patch import Change, hash_of, patch_between
 from perdure.governance import Proposal
 
 SECOND = 1_000_000_000
@@ -80,13 +80,13 @@ async def refused(asked: Any, code: str) -> str:
 
 
 def test_a_patch_leads_from_one_manifest_to_another_and_back() -> None:
-    there, back = diff(FIRST.manifest, SECOND_.manifest), diff(SECOND_.manifest, FIRST.manifest)
+    there, back = patch_between(FIRST.manifest, SECOND_.manifest), patch_between(SECOND_.manifest, FIRST.manifest)
 
     from perdure.cells.patch import data_of, patched, read_patch
 
     assert patched(FIRST.manifest, read_patch(data_of(there))).hash == SECOND_.manifest.hash
     assert patched(SECOND_.manifest, back).hash == FIRST.manifest.hash
-    assert diff(FIRST.manifest, FIRST.manifest) == ()
+    assert patch_between(FIRST.manifest, FIRST.manifest) == ()
     with pytest.raises(perdure.StalePatch, match="make the patch again"):
         patched(SECOND_.manifest, there)
 

@@ -28,7 +28,7 @@ from perdure.kernel.routing import Subscription as KernelSubscription
 from . import system
 from .author import Cell, Datum, define, named, receipt_shape, where
 from .check import check
-from .compare import changes
+from .compare import contrasts
 from .machine import CellMachine
 from .manifest import CellDef, EffectDef, Manifest, Subscription, read
 
@@ -335,7 +335,7 @@ def _agreed(manifest: Manifest, name: str, reducer: Any) -> Any:
         {each: effect for each, effect in manifest.effects.items() if each in own.effects},
         {name: manifest.cells[name]},
     )
-    found = changes(described, msgspec.structs.replace(own, routing=()))
+    found = contrasts(described, msgspec.structs.replace(own, routing=()))
     words = [f"{each.path} is {each.before!r:.80} here and {each.after!r:.80} in the code" for each in found]
     raise BadManifest("code-mismatch", path, "; ".join(words[:3]) + ("; and more" if words[3:] else ""))
 

@@ -41,7 +41,7 @@ def hash_of(definition: Any) -> str:
     return "" if definition is None else digest(encode(definition))
 
 
-def diff(before: Manifest, after: Manifest) -> tuple[Change, ...]:
+def patch_between(before: Manifest, after: Manifest) -> tuple[Change, ...]:
     """What has to change, in a fixed order."""
     old, new = before.data(), after.data()
     changes: list[Change] = []

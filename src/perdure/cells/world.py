@@ -26,8 +26,8 @@ from perdure.kernel.moment import Moment
 from perdure.kernel.routing import Subscription
 
 from .bind import in_force
-from .governance import Governance, Proposal, Refusal, read_manifest
 from .manifest import Manifest
+from .proposals import KeptProposal, Proposals, Refusal, read_manifest
 
 PROPOSALS: Final = "proposals"
 """The name under which the world publishes what becomes of proposals."""
@@ -36,7 +36,7 @@ PROPOSALS: Final = "proposals"
 class _Snapshot(msgspec.Struct, array_like=True):
     manifest: bytes
     in_force: InForce
-    proposals: list[Proposal]
+    proposals: list[KeptProposal]
 
 
 _snapshot_decoder = msgspec.msgpack.Decoder(_Snapshot)
@@ -74,13 +74,13 @@ class WorldMachine:
     def __init__(self, snapshot: bytes | None) -> None:
         self._manifest = Manifest()
         self._in_force = InForce()
-        self._governance = Governance()
+        self._proposals = Proposals()
         self._forms: dict[str, Form] = {}
         if snapshot is not None:
             kept = _snapshot_decoder.decode(snapshot)
             self._manifest = read_manifest(kept.manifest)
             self._in_force = kept.in_force
-            self._governance = Governance(kept.proposals)
+            self._proposals = Proposals(kept.proposals)
 
     @property
     def state(self) -> bytes:
@@ -104,7 +104,7 @@ class WorldMachine:
         return None
 
     def snapshot(self) -> bytes | None:
-        proposals = list(self._governance.proposals.values())
+        proposals = list(self._proposals.by_number.values())
         return msgspec.msgpack.encode(_Snapshot(self._manifest.bytes, self._in_force, proposals))
 
     def dispose(self) -> None:
@@ -145,16 +145,16 @@ class WorldMachine:
         return Decision(publish=publish, respond=((message.id, encode(answer)),))
 
     def _ruled(self, verb: str, body: dict[str, Any]) -> tuple[tuple[tuple[str, bytes], ...], dict[str, Any]]:
-        governance = self._governance
+        proposals = self._proposals
         match verb:
             case "propose":
-                return (), _told(governance.propose(self._manifest, body))
+                return (), _told(proposals.propose(self._manifest, body))
             case "shadow":
-                return (), _told(governance.shadow(body))
+                return (), _told(proposals.shadow(body))
             case "approve":
-                return (), _told(governance.approve(body))
+                return (), _told(proposals.approve(body))
             case "reject":
-                return (), _told(governance.reject(body))
+                return (), _told(proposals.reject(body))
             case "apply":
                 return self._apply(body)
             case _:
@@ -167,7 +167,7 @@ class WorldMachine:
         self._check_counts(mode, body.get("counts") or {})
         if "manifest" in body:
             return self._enforce(read_manifest(body["manifest"]), mode), {"hash": self._manifest.hash, "mode": mode}
-        proposal, manifest = self._governance.approved(self._manifest, body)
+        proposal, manifest = self._proposals.approved(self._manifest, body)
         publish = self._enforce(manifest, mode)
         proposal.status, proposal.mode = "applied", mode
         return publish, _told(proposal)
@@ -209,14 +209,14 @@ class WorldMachine:
         return migrating
 
     def _told(self) -> list[dict[str, Any]]:
-        return [_told(proposal) for proposal in self._governance.proposals.values()]
+        return [_told(proposal) for proposal in self._proposals.by_number.values()]
 
 
 def _refused(message: Message, code: str, text: str) -> Decision:
     return Decision(respond=((message.id, encode({"refused": code, "text": text})),))
 
 
-def _told(proposal: Proposal) -> dict[str, Any]:
+def _told(proposal: KeptProposal) -> dict[str, Any]:
     return {
         "proposal": proposal.number,
         "status": proposal.status,

@@ -23,7 +23,7 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 
-from .client import refusal
+from .door import refusal
 from .history import read_history
 from .shard import Shard
 from .streams import Streams

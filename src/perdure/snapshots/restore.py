@@ -33,6 +33,7 @@ class Restoring:
         self._blobs = blobs
         self._snapshot = snapshot
         self.instances = 0
+        self.entries = 0  # after the snapshot
         self._live: dict[int, tuple[Instance, Patterns]] = {}
 
     async def base(self) -> None:
@@ -82,6 +83,7 @@ class Restoring:
             self._index(instance, entry, batch)
             batch.journal.append(row)
             batch.size += len(row.body)
+        self.entries += len(batch.journal)
         self._commit(batch)
 
     async def _load(self, row: JournalRow) -> tuple[Instance, Patterns]:

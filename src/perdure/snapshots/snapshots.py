@@ -43,13 +43,12 @@ from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter, Queries, WorldSnapshotRow
 from perdure.runtime.client import Client
+from perdure.stores.journal import pages, until_now
 
 from .blobs import StoredBlobs, in_thread
 from .restore import Restoring
 from .verify import Check, Verified
 
-PAGE: Final = 2000
-TRIES: Final = 20
 FLUSH_BYTES: Final = 16 * 1024 * 1024
 GRACE: Final = timedelta(hours=1)
 
@@ -125,15 +124,13 @@ class Snapshots:
 
     async def _until_now(self, replay: WorldReplay, blobs: StoredBlobs) -> list[InboxRow]:
         """Replay up to an entry that is the last one, and see what waits in the inbox then."""
-        for _ in range(TRIES):
-            async for rows in pages(self._queries, replay.seq):
-                await in_thread(take_all, replay, rows)
-                if blobs.fresh_bytes > FLUSH_BYTES:
-                    await blobs.flush()
-            inbox = await self._queries.undelivered()
-            if not await self._queries.journal(replay.seq, 1):  # else an event may be in both, or in neither
-                return inbox
-        raise StoreFailed("the journal grows faster than it can be replayed; try again when there is less to do")
+
+        async def take(rows: list[JournalRow]) -> None:
+            await in_thread(take_all, replay, rows)
+            if blobs.fresh_bytes > FLUSH_BYTES:
+                await blobs.flush()
+
+        return await until_now(self._queries, replay.seq, take, self._queries.undelivered)
 
     # ---- what there is -----------------------------------------------------------------------------------------
 
@@ -196,14 +193,14 @@ class Snapshots:
             restoring = Restoring(store, blobs, snapshot)
             await self._copy_blobs(store, blobs, row, snapshot)
             await restoring.base()
-            rows, inbox = 0, read_inbox(await in_thread(found, blobs, row.inbox, "inbox"))
+            inbox = read_inbox(await in_thread(found, blobs, row.inbox, "inbox"))
             if tail:
-                rows, inbox = await self._tail(restoring, snapshot.seq)
+                inbox = await until_now(self._queries, snapshot.seq, restoring.tail, self._queries.undelivered)
             restoring.fill_inbox(inbox)
             await store.add_world_snapshot(msgspec.structs.replace(row, base=True))
         finally:
             store.release()
-        return Restored(name_of(row.hash), row.seq, restoring.instances, rows, len(inbox))
+        return Restored(name_of(row.hash), row.seq, restoring.instances, restoring.entries, len(inbox))
 
     async def _copy_blobs(
         self, store: Queries, blobs: StoredBlobs, row: WorldSnapshotRow, snapshot: WorldSnapshot
@@ -217,17 +214,6 @@ class Snapshots:
                 if body is None and digest not in named:
                     raise Corrupt(f"there is no blob {name_of(digest)}, which the snapshot {name_of(row.hash)} needs")
             await store.put_blobs([body for _, body in bodies if body is not None], time.time_ns())
-
-    async def _tail(self, restoring: Restoring, seq: int) -> tuple[int, list[InboxRow]]:
-        count = 0
-        for _ in range(TRIES):
-            async for rows in pages(self._queries, seq):
-                await restoring.tail(rows)
-                seq, count = rows[-1].seq, count + len(rows)
-            inbox = await self._queries.undelivered()
-            if not await self._queries.journal(seq, 1):
-                return count, inbox
-        raise StoreFailed("the journal grows faster than it can be copied; try again when there is less to do")
 
     # ---- freeing -----------------------------------------------------------------------------------------------
 
@@ -312,12 +298,6 @@ class NoLocations(Patterns):
 
     def learn(self, patterns: Iterable[str]) -> None:
         pass
-
-
-async def pages(queries: Queries, seq: int) -> Any:
-    while rows := await queries.journal(seq, PAGE):
-        yield rows
-        seq = rows[-1].seq
 
 
 def _new_file(path: str | os.PathLike[str]) -> str:

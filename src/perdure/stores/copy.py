@@ -1,34 +1,32 @@
 """A copy of a database in memory, made from its journal: what is tried there happens nowhere else."""
 
 from bisect import insort
+from typing import Final
 
-from perdure.errors import StoreFailed
+from perdure.kernel.batch import InboxRow, JournalRow
 from perdure.kernel.events import Address
 from perdure.kernel.replay import fold
 from perdure.kernel.rows import Record, work_row
 from perdure.ports.store import Filter, Queries
 
+from .journal import until_now
 from .memory import MemoryDatabase
 from .rebuild import rebuild
 
-PAGE = 5000
-TRIES = 20
+PAGE: Final = 5000
 
 
 async def copied(queries: Queries) -> MemoryDatabase:
     """Everything that is durable at one moment. Cost and memory are those of reading the whole journal."""
     database = MemoryDatabase()
-    seq = 0
-    for _ in range(TRIES):
-        while rows := await queries.journal(seq, PAGE):
-            database.journal += rows
-            seq = rows[-1].seq
-        earlier = await _before(queries)
-        inbox = await queries.undelivered()
-        if not await queries.journal(seq, 1):  # else an event may be in both, or in neither
-            break
-    else:
-        raise StoreFailed("the journal grows faster than it can be copied; try again when there is less to do")
+
+    async def take(rows: list[JournalRow]) -> None:
+        database.journal += rows
+
+    async def beside() -> tuple[list[Record], list[InboxRow]]:
+        return await _before(queries), await queries.undelivered()
+
+    earlier, inbox = await until_now(queries, 0, take, beside)
     for row in database.journal:
         database.histories.setdefault(row.instance, []).append(row)
     base = next((row for row in await queries.world_snapshots() if row.base), None)

@@ -26,7 +26,7 @@ from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Workflow
 from perdure.kernel.moment import Moment, when
 from perdure.kernel.replay import deliveries, fold, rebuild
-from perdure.runtime.client import unknown
+from perdure.runtime.arguments import unknown
 from perdure.runtime.history import Line, Reader
 from perdure.worlds import gather
 

@@ -36,9 +36,13 @@ from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
-from perdure.runtime.client import Client, Handle, Reuse, Startable, refusal, unknown
+from perdure.runtime.arguments import unknown
+from perdure.runtime.client import Client, Reuse
+from perdure.runtime.door import refusal
 from perdure.runtime.doors import look
+from perdure.runtime.handle import Handle
 from perdure.runtime.history import Line, Reader, Waiting
+from perdure.runtime.startable import Startable
 from perdure.runtime.streams import Streams
 from perdure.stores.memory import MemoryStore
 
@@ -379,7 +383,7 @@ class WorldHandle(Generic[R]):
 
 
 class WorldDoor:
-    """The way into a world (`perdure.runtime.client.Door`). The world goes on until an event is answered."""
+    """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

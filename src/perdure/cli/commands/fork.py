@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from perdure.runtime.client import Client, Handle
+from perdure.runtime.client import Client
+from perdure.runtime.handle import Handle
 
 from ..console import Console
 from ..console import command as define

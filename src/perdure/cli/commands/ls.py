@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import click
 
 from perdure.kernel.status import Status
-from perdure.runtime.client import Client, unknown
+from perdure.runtime.arguments import unknown
+from perdure.runtime.client import Client
 from perdure.runtime.history import Summary
 
 from ..console import Console

@@ -19,7 +19,8 @@ from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck
 from perdure.kernel.instance import Instance
 from perdure.kernel.moment import when
 from perdure.kernel.status import Status
-from perdure.runtime.client import Client, Handle, Reuse
+from perdure.runtime.client import Client, Reuse
+from perdure.runtime.handle import Handle
 from perdure.runtime.history import Reader
 
 from ..console import Console

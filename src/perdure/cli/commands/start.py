@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from perdure.runtime.client import Client, Handle, Reuse
+from perdure.runtime.client import Client, Reuse
+from perdure.runtime.handle import Handle
 
 from ..console import Console
 from ..console import command as define

@@ -9,7 +9,8 @@ import click
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, Queries
-from perdure.runtime.client import Client, unknown
+from perdure.runtime.arguments import unknown
+from perdure.runtime.client import Client
 from perdure.runtime.history import Summary, summary
 
 from ...console import Console

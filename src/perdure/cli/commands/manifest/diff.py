@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from perdure.cells.compare import Change, changes
+from perdure.cells.compare import Contrast, contrasts
 
 from ...console import Console
 from ...console import command as define
@@ -26,7 +26,7 @@ def command(console: Console, a: str, b: str) -> None:
     if they differ.
     """
     before, after = manifest_of(a), manifest_of(b)
-    found = changes(before, after)
+    found = contrasts(before, after)
     document: dict[str, Any] = {
         "a": {"target": a, "hash": before.hash},
         "b": {"target": b, "hash": after.hash},
@@ -37,7 +37,7 @@ def command(console: Console, a: str, b: str) -> None:
     sys.exit(Exit.FAILED if found else Exit.OK)
 
 
-def _told(change: Change) -> str:
-    sign, colour = SIGNS[change.kind]
-    values = [short(value, 80) for value in (change.before, change.after) if value is not None]
-    return f"{click.style(sign, fg=colour)} {change.path}: {' → '.join(values)}"
+def _told(contrast: Contrast) -> str:
+    sign, colour = SIGNS[contrast.kind]
+    values = [short(value, 80) for value in (contrast.before, contrast.after) if value is not None]
+    return f"{click.style(sign, fg=colour)} {contrast.path}: {' → '.join(values)}"

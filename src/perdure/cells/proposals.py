@@ -32,8 +32,8 @@ MAY_FOLLOW: Final[dict[str, frozenset[str]]] = {
 """What a proposal must be before it can become something else."""
 
 
-class Proposal(msgspec.Struct, array_like=True):
-    """`manifest` is what the patch made of the manifest with the hash `base`."""
+class KeptProposal(msgspec.Struct, array_like=True):
+    """A proposal as the world keeps it. `manifest` is what the patch made of the manifest with the hash `base`."""
 
     number: int
     patch: bytes
@@ -54,28 +54,28 @@ class Refusal(Exception):
         self.text = text
 
 
-class Governance:
+class Proposals:
     """The proposals of a world, by number."""
 
-    def __init__(self, proposals: list[Proposal] | None = None) -> None:
-        self.proposals = {proposal.number: proposal for proposal in proposals or ()}
+    def __init__(self, proposals: list[KeptProposal] | None = None) -> None:
+        self.by_number = {proposal.number: proposal for proposal in proposals or ()}
 
-    def propose(self, manifest: Manifest, body: Any) -> Proposal:
+    def propose(self, manifest: Manifest, body: Any) -> KeptProposal:
         """A new proposal. The same patch twice is two proposals."""
         patch = body.get("patch")
         result = _patched(manifest, patch)
-        number = len(self.proposals) + 1
-        proposal = Proposal(number, encode(patch), manifest.hash, result.bytes)
-        self.proposals[number] = proposal
+        number = len(self.by_number) + 1
+        proposal = KeptProposal(number, encode(patch), manifest.hash, result.bytes)
+        self.by_number[number] = proposal
         return proposal
 
-    def shadow(self, body: Any) -> Proposal:
+    def shadow(self, body: Any) -> KeptProposal:
         """A shadow run was made; its report is kept with the proposal."""
         proposal = self._moved(body, "shadowed")
         proposal.report = encode(body.get("report"))
         return proposal
 
-    def approve(self, body: Any) -> Proposal:
+    def approve(self, body: Any) -> KeptProposal:
         proposal = self._find(body)
         report = decode(proposal.report) if proposal.report else {}
         if proposal.status == "shadowed" and report.get("failures"):
@@ -83,12 +83,12 @@ class Governance:
             raise Refusal("shadow-failed", f"the shadow run of proposal {proposal.number} failed: {first}")
         return self._moved(body, "approved")
 
-    def reject(self, body: Any) -> Proposal:
+    def reject(self, body: Any) -> KeptProposal:
         proposal = self._moved(body, "rejected")
         proposal.reason = str(body.get("reason", ""))
         return proposal
 
-    def approved(self, manifest: Manifest, body: Any) -> tuple[Proposal, Manifest]:
+    def approved(self, manifest: Manifest, body: Any) -> tuple[KeptProposal, Manifest]:
         """A proposal that may be applied, and the manifest that is to be in force then.
 
         The patch is made again: others may have changed something since.
@@ -102,24 +102,24 @@ class Governance:
         result = _patched(manifest, decode(proposal.patch))
         return proposal, result
 
-    def _moved(self, body: Any, status: ProposalStatus) -> Proposal:
+    def _moved(self, body: Any, status: ProposalStatus) -> KeptProposal:
         proposal = self._find(body)
         self._check(proposal, status)
         proposal.status = status
         return proposal
 
-    def _check(self, proposal: Proposal, status: str) -> None:
+    def _check(self, proposal: KeptProposal, status: str) -> None:
         allowed = MAY_FOLLOW[status]
         if proposal.status not in allowed:
             before = " or ".join(sorted(allowed))
             text = f"proposal {proposal.number} is {proposal.status}; to be {status} it must be {before}"
             raise Refusal("wrong-state", text)
 
-    def _find(self, body: Any) -> Proposal:
+    def _find(self, body: Any) -> KeptProposal:
         number = body.get("proposal")
-        if number not in self.proposals:
-            raise Refusal("unknown-proposal", f"there is no proposal {number!r}; there are {len(self.proposals)}")
-        return self.proposals[number]
+        if number not in self.by_number:
+            raise Refusal("unknown-proposal", f"there is no proposal {number!r}; there are {len(self.by_number)}")
+        return self.by_number[number]
 
 
 def _patched(manifest: Manifest, patch: Any) -> Manifest:

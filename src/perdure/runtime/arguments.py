@@ -1,0 +1,95 @@
+"""What callers pass is checked here, before it is recorded: texts, keys, tags, times, sizes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import time
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from perdure.errors import CallerError, TooLarge
+from perdure.kernel.limits import VALUE_MAX
+
+TEXT_MAX: Final = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
+
+
+def checked_text(value: str, what: str) -> str:
+    """The text, if it is one that can be recorded. What gets past here is encoded where nobody could refuse it."""
+    try:
+        if isinstance(value, str) and 0 < len(value) <= TEXT_MAX and value.encode():  # type: ignore[redundant-expr]
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise CallerError(f"{what} is a text of valid Unicode with 1 to {TEXT_MAX:,} characters, found {value!a:.80}")
+
+
+def checked_key(key: str | None) -> str:
+    if key is None:
+        return os.urandom(16).hex()
+    usable = isinstance(key, str) and 0 < len(key) <= 512 and "\x00" not in key  # type: ignore[redundant-expr]
+    if not usable:
+        raise CallerError(f"a key is a text of 1 to 512 characters, found {key!r:.80}")
+    return checked_text(key, "a key")
+
+
+def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    if not tags:
+        return {}
+    if not isinstance(tags, Mapping):
+        raise CallerError(f"tags are texts by name, found {tags!r}")
+    found = dict(tags)
+    for name, value in found.items():
+        if not (isinstance(name, str) and isinstance(value, str)):  # type: ignore[redundant-expr]
+            raise CallerError(f"tags are texts by name, found {name!r}: {value!r}")
+        checked_text(name + value, "a tag")
+    return found
+
+
+def checked_entry(seq: int, what: str) -> int:
+    if type(seq) is not int or seq < 0:
+        raise CallerError(f"{what}={seq!r}: an entry of the journal is a number from 0")
+    return seq
+
+
+def limited(value: bytes, what: str) -> bytes:
+    if len(value) > VALUE_MAX:
+        raise TooLarge(what, len(value), VALUE_MAX)
+    return value
+
+
+def start_due(at: datetime | None, delay: float | timedelta | None) -> int:
+    """When a delayed start is due, in nanoseconds."""
+    if at is not None and delay is not None:
+        raise CallerError("a start is delayed with `at` or with `delay`, not with both")
+    if at is not None:
+        if not isinstance(at, datetime) or at.tzinfo is None:  # type: ignore[redundant-expr]
+            raise CallerError(f"at={at!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
+        seconds = at.timestamp()
+    else:
+        try:
+            wait = delay.total_seconds() if isinstance(delay, timedelta) else float(delay or 0)
+        except (TypeError, ValueError):
+            raise CallerError(f"delay={delay!r}: a delay is a number of seconds or a timedelta") from None
+        if not wait >= 0:
+            raise CallerError(f"delay={delay!r}: a start is delayed by no time or more")
+        seconds = time.time() + wait
+    if not 0 <= seconds < 9.2e9:
+        raise CallerError(f"a start can be delayed until the year 2261, found {at or delay}")
+    return round(seconds * 1e9)
+
+
+def seconds_of(timeout: float | timedelta | None) -> float | None:
+    if timeout is None or isinstance(timeout, timedelta):
+        return None if timeout is None else timeout.total_seconds()
+    if not isinstance(timeout, int | float):
+        raise CallerError(f"a timeout is a number of seconds or a timedelta, found {timeout!r}")
+    return timeout
+
+
+def unknown(kind: str, name: str, names: Collection[str], advice: str) -> str:
+    """What a caller is told whose name nobody has."""
+    near = difflib.get_close_matches(name, names, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"no {kind} is named {name!r}{meant} (there are: {', '.join(sorted(names)) or 'none'}); {advice}"

@@ -1,0 +1,103 @@
+"""Cells, as callers meet them: what a world gives to them, the state of a cell, and what is not done with one."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol, runtime_checkable
+
+from perdure.errors import CallerError, UnknownVersion
+from perdure.kernel.events import Address
+from perdure.kernel.machine import Machine, Workflow
+from perdure.kernel.manifest import MANIFEST, WORLD, decode_manifest
+from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rows import Record
+from perdure.kernel.workflows import Workflows
+from perdure.ports.store import Filter, Queries
+
+from .startable import Startable
+
+MADE_BY_EVENTS: Final = "the first event that is routed to it makes it: client.send(event), or `perdure cells send`"
+NEVER_BACK: Final = "its state is what its events made of it; it does not go back"
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """A cell: its instances are made by events that are routed to them. `workflow` names what the kernel runs."""
+
+    @property
+    def workflow(self) -> str: ...
+
+    def definition(self) -> Any: ...
+
+
+@runtime_checkable
+class Stateful(Workflow, Protocol):
+    """A workflow whose state is a value, which callers may read."""
+
+    def read_state(self, machine: Machine) -> Any: ...
+
+
+class Catalog(Protocol):
+    """The events that a world of cells takes, by the manifest with this hash."""
+
+    @property
+    def hash(self) -> str: ...
+
+    def encode(self, event: Any, key: str | None = None) -> tuple[str, bytes]: ...
+
+    def encode_json(self, name: str, data: Any) -> tuple[str, bytes]: ...
+
+
+async def record_at(queries: Queries, address: Address, at: int) -> Record | None:
+    """What was known of an instance when the journal ended with an entry: of the generation that there was."""
+    before = at + 1  # the id of an instance is that of its first entry
+    heads = await queries.heads(Filter(address.workflow, key=address.key, before=before, limit=1))
+    if not heads:
+        return None
+    record = await queries.record(heads[0].id)
+    if record is None or record.snapshot is None or record.snapshot.seq > at:
+        rows = await queries.history(heads[0].id)
+        if not rows or rows[0].seq != heads[0].id:
+            text = f"at={at}: this database was restored, and has nothing from then of {address}"
+            raise CallerError(f"{text}; ask the one that it was restored from")
+        record = Record(heads[0], None, tuple(rows))
+    return Record(heads[0], record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
+
+
+def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> Any:
+    """The state that a cell is in by its record; None: there is none."""
+    if record is None or (not record.rows and record.snapshot is None):
+        return None
+    head = record.head
+    instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
+    if instance.ended:
+        return None
+    workflow = workflows.exactly(head.workflow, instance.definition)
+    if workflow is None:
+        known = ", ".join(workflows.versions(head.workflow)) or "none"
+        raise UnknownVersion(
+            f"the state of {instance.address} can be read with its code, version {instance.definition}; "
+            f"here is {known}: register it, workflows=[...]"
+        )
+    if not isinstance(workflow, Stateful):
+        raise CallerError(f"{instance.address} is not a cell: it has a history, and no state to read")
+    machine = rebuild(instance, workflow)
+    try:
+        return workflow.read_state(machine)
+    finally:
+        machine.dispose()
+
+
+def refuse_world(workflow: str) -> None:
+    if workflow == WORLD.workflow:
+        raise CallerError(f"{WORLD} is the world of this database: it takes the events of cells, and lasts as long")
+
+
+async def refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
+    """For what is done with other instances only. The name of a cell has a namespace."""
+    if "/" not in workflow:
+        return
+    refuse_world(workflow)
+    world = await queries.head(WORLD)
+    data = None if world is None else await queries.published(world.id, MANIFEST)
+    if workflow in decode_manifest(data).versions:
+        raise CallerError(f"{workflow} is a cell: {advice}")

@@ -1,0 +1,90 @@
+"""How events get to an engine and outcomes come back, for all that callers hold. `doors.py` has the two there are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Final, Protocol
+
+from perdure.errors import (
+    CallerError,
+    InstanceEnded,
+    KeyInUse,
+    NotStuck,
+    ReceiptRefused,
+    StillRunning,
+    UnknownInstance,
+    UnknownVersion,
+    UnknownWorkflow,
+)
+from perdure.kernel.decision import Outcome
+from perdure.kernel.events import Address, Event, Ref
+from perdure.kernel.mailbox import Refused
+from perdure.ports.frame import Frame
+from perdure.ports.store import Queries
+
+from .streams import Streams
+
+AFTER_THE_END: Final = '; start another instance, or this key again with reuse="always"'
+
+
+class Door(Protocol):
+    """How events get to an engine and outcomes come back. Refusals are raised as typed errors."""
+
+    @property
+    def queries(self) -> Queries: ...
+
+    async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
+        """Deliver an event durably; the answer is the id of the instance, or 0 when that is not known yet.
+
+        `new`: the name was made up for this event.
+        """
+        ...
+
+    async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome: ...
+
+    async def reached(self, seq: int) -> None:
+        """Wait until the journal has this entry."""
+        ...
+
+    def changes(self, instance: int) -> AsyncGenerator[None, None]:
+        """Yields at once, and again whenever the instance may have published something or ended."""
+        ...
+
+    @property
+    def streams(self) -> Streams:
+        """Raises `NotInThisProcess` where frames are not seen."""
+        ...
+
+    def progress(self, instance: int) -> list[Frame]:
+        """The newest progress of each running step; nothing where frames are not seen."""
+        ...
+
+    def in_force(self) -> str:
+        """The hash of the manifest in force, where that is known without asking the database; else empty."""
+        ...
+
+    def entropy(self) -> bytes: ...
+
+
+def refusal(refused: Refused) -> CallerError:
+    """The typed error of a refusal."""
+    kinds: dict[str, type[CallerError]] = {
+        "unknown-workflow": UnknownWorkflow,
+        "unknown-version": UnknownVersion,
+        "unknown-instance": UnknownInstance,
+        "key-in-use": KeyInUse,
+        "ended": InstanceEnded,
+        "not-stuck": NotStuck,
+        "running": StillRunning,
+    }
+    advice = {
+        "key-in-use": '; use another key, or reuse="failed" if it failed, reuse="always" if it has ended in any way',
+        "running": "; wait for it, or drop it with force=True",
+        "not-stuck": "; a retry is for what is stuck or has failed: rewind goes back, fork goes on in another one",
+        "unknown-instance": "; `perdure ls` lists what exists",
+        "unknown-version": "; register it too, or start the workflow by its name: that takes the newest",
+        "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,
+    }
+    if refused.code in ("no-identity", "not-outside", "wrong-executor", "bad-signature"):
+        return ReceiptRefused(refused.code, refused.reason)
+    return kinds.get(refused.code, CallerError)(refused.reason + advice.get(refused.code, ""))

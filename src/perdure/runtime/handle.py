@@ -1,0 +1,404 @@
+"""One instance, as callers hold it: its result, its messages, its values, its past, and what is done to it.
+
+It speaks through a `Door` (`door.py`), and reads what is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from perdure.codec import decode, encode, to_plain
+from perdure.errors import (
+    AskTimeout,
+    CallerError,
+    InstanceCancelled,
+    InstanceEnded,
+    InstanceFailed,
+    InstanceStuck,
+    KeyInUse,
+    NotAnswered,
+    NotStuck,
+    TooLarge,
+    UnknownInstance,
+    UnknownLocation,
+)
+from perdure.kernel.decision import Outcome
+from perdure.kernel.events import Address, CancelAsked, Message, Ref, Retried, Rewound, Settled, Started, Woken
+from perdure.kernel.limits import VALUE_MAX
+from perdure.kernel.location import is_sleep
+from perdure.kernel.manifest import WORLD
+from perdure.kernel.past import Behind, Point, still_running
+from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.rows import response_name
+from perdure.kernel.status import TERMINAL, Status, ended
+from perdure.kernel.workflows import Workflows
+from perdure.ports.frame import Frame
+
+from .arguments import checked_key, checked_text, limited, seconds_of
+from .cells import NEVER_BACK, refuse_cell, refuse_world
+from .door import AFTER_THE_END, Door, refusal
+from .history import Line, Reader, Summary, Waiting, read_history, summary
+from .startable import Startable
+from .streams import Streams
+
+R = TypeVar("R")
+NEAR_MAX: Final = 3  # so many locations are proposed
+
+
+class Handle(Generic[R]):
+    """One instance, seen from outside. All methods are awaitable, and none of them holds anything back from others."""
+
+    def __init__(
+        self,
+        door: Door,
+        address: Address,
+        workflow: Startable[Any],
+        instance: int | None,
+        workflows: Workflows[Startable[Any]],
+    ) -> None:
+        self._door = door
+        self._workflow = workflow
+        self._workflows = workflows
+        self._instance = instance  # None: find it by name; 0: it is on its way to an engine
+        self.address = address
+
+    @property
+    def workflow(self) -> str:
+        return self.address.workflow
+
+    @property
+    def key(self) -> str:
+        return self.address.key
+
+    def __repr__(self) -> str:
+        return f"<handle {self.address}>"
+
+    async def result(self, timeout: float | timedelta | None = None) -> R:
+        """Wait for the end. Raises `InstanceFailed`, `InstanceCancelled`, `InstanceStuck`, or `ResultTimeout`."""
+        if self._instance is None:
+            await self._id()
+        seconds = seconds_of(timeout)
+        outcome = await self._door.outcome(self.address, self._instance or 0, seconds)
+        match outcome.status:
+            case Status.COMPLETED:
+                return await self._decoded(outcome.value)
+            case Status.CANCELLED:
+                reason = outcome.error.message if outcome.error is not None else ""
+                raise InstanceCancelled(str(self.address), reason)
+            case _:
+                raise _with_recorded(InstanceFailed(str(self.address), outcome.error), outcome.error)
+
+    async def _decoded(self, value: bytes | None) -> R:
+        if value is None:
+            return None  # type: ignore[return-value]
+        workflow = self._workflow
+        if self._workflows.several(workflow.name):  # whoever has the key need not know the version
+            workflow = self._workflows.of(workflow.name, (await self.summary()).version) or workflow
+        return workflow.decode_result(value)  # type: ignore[no-any-return]
+
+    async def status(self) -> Status:
+        head = await self._door.queries.head(await self._id())
+        assert head is not None
+        return Status(head.status)
+
+    async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
+        """Send a message; durable when this returns. The same `id` twice is delivered once."""
+        if "/" in self.address.workflow and self.address != WORLD:
+            await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
+        value = limited(encode(to_plain(body)), f"message {name!r}")
+        if id is not None:
+            checked_text(id, "the id of a message")
+        message = Message(checked_text(name, "the name of a message"), value, id or os.urandom(16).hex())
+        await self._door.put(self._to(), message)
+
+    async def ask(
+        self, name: str, body: object = None, timeout: float | timedelta | None = None, *, id: str | None = None
+    ) -> Any:
+        """Send a message and wait for its response: what the flow passes to `message.complete(response)`.
+
+        The message is durable like any other. Who asks again with the same `id` hears the same response. Raises
+        `AskTimeout`, or `NotAnswered` when the instance ended without an answer.
+        """
+        seconds = seconds_of(timeout)
+        if id is None:
+            id = os.urandom(16).hex()
+        else:
+            name_of_response = response_name(checked_text(id, "the id of a message"))
+            known = await self._door.queries.published(await self._id_soon(), name_of_response)
+            if known is not None:
+                return decode(known)
+        await self.send(name, body, id=id)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._response(name, id)
+        except TimeoutError:
+            raise AskTimeout(
+                f"{self.address} had not answered {name!r} after {seconds} s; it may yet: ask again with id={id!r}"
+            ) from None
+
+    async def _response(self, name: str, id: str) -> Any:
+        async with aclosing(self._values(response_name(id), until_stuck=True)) as values:
+            async for value in values:
+                return decode(value)
+        raise NotAnswered(f"{self.address} has ended without an answer to {name!r}; nobody completed the message")
+
+    async def watch(self, name: str) -> AsyncGenerator[Any, None]:
+        """The value published under a name, and every new one, until the instance has ended.
+
+        Whoever looks away for a while finds the newest value, not each that there was.
+        """
+        async with aclosing(self._values(name)) as values:
+            async for value in values:
+                yield decode(value)
+
+    async def _values(self, name: str, until_stuck: bool = False) -> AsyncGenerator[bytes, None]:
+        queries, seen = self._door.queries, None
+        instance = await self._id_soon()
+        async with aclosing(self._door.changes(instance)) as changes:
+            async for _ in changes:
+                head = await queries.head(instance)  # before the value: what is published last is not missed
+                value = await queries.published(instance, name)
+                if value is not None and value != seen:
+                    seen = value
+                    yield value
+                if head is not None and head.status in TERMINAL:
+                    return
+                if until_stuck and head is not None and head.status == Status.STUCK:
+                    stuck = (await self._read()).state.stuck
+                    if stuck is not None:
+                        raise InstanceStuck(str(self.address), stuck.error, stuck.location)
+
+    async def wake(self, location: str = "") -> None:
+        """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
+        await self._refuse_cell("what it asked for is answered when it is due, and not before")
+        reader = await self._read()
+        if reader.state.ended:
+            raise InstanceEnded(f"{self.address} {ended(reader.state.status)} and takes no more events{AFTER_THE_END}")
+        sleeps = [open.location for open in reader.waiting() if open.kind == "timer" and is_sleep(open.location)]
+        if not sleeps or (location and location not in sleeps):
+            where = f" at {location!r}" if location else ""
+            known = (
+                f", but at {', '.join(sleeps)}; name one, or none to wake all"
+                if sleeps
+                else "; there is nothing to wake"
+            )
+            raise UnknownLocation(f"{self.address} does not sleep{where}{known}")
+        await self._door.put(self._to(), Woken(location))
+
+    async def cancel(self, reason: str = "", undo: bool = False) -> None:
+        """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled.
+
+        `undo`: completed steps that have an `undo` are undone, the last one first.
+        """
+        refuse_world(self.workflow)
+        await self._door.put(self._to(), CancelAsked(checked_text(reason or " ", "a reason").strip(), undo=undo))
+
+    async def retry(self) -> None:
+        """Try again, after whatever was wrong has been put right.
+
+        A stuck instance goes on where it stopped. One that has failed does again what failed, in all branches, and what
+        was undone; all else stays done.
+        """
+        head = await self._door.queries.head(self._to())
+        if head is None or head.status != Status.FAILED:
+            await self._door.put(self._to(), Retried())
+        else:
+            await self._refuse_cell("one that has failed is made anew by the next event that is routed to it")
+            event = (await self._behind()).retry() or (await self._behind(whole=True)).retry()
+            assert event is not None, "the whole past has all that was done"
+            await self._rewind(event)
+
+    async def rewind(self, to: str, *, force: bool = False) -> None:
+        """Go back to the operation at a location: it and all that came after it did not happen, and are done anew.
+
+        What came before is kept: answers, messages, sleeps, versions. Raises `StillRunning` while a step runs that
+        would be dropped; `force` cancels it. Values that were published stay readable.
+        """
+        await self._refuse_cell(NEVER_BACK)
+        behind = await self._behind()
+        if behind.point_of(checked_text(to, "a location")) is None:
+            behind = await self._behind(whole=True)
+        event = behind.rewind(to, self._point(behind, to), force)
+        running = still_running(behind.instance, event)
+        if running is not None:  # an engine in another process would refuse it, and nobody would hear that
+            raise refusal(running)
+        await self._rewind(event)
+
+    async def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> Handle[R]:
+        """Start another instance that has the same behind it, up to the operation at a location, and goes on there.
+
+        `edit` has other values for steps that were answered before, by location. This instance goes on as it was.
+        """
+        await self._refuse_cell(NEVER_BACK)
+        behind = await self._behind(whole=True)
+        point = self._point(behind, at)
+        if behind.cancelled(point):
+            raise CallerError(f"{self.address} was cancelled before {at!r}: a fork there would be cancelled too")
+        answered, values = behind.answered(point), dict(edit or {})
+        for location in values.keys() - answered:
+            names = ", ".join(sorted(answered)) or "nothing"
+            raise UnknownLocation(f"{self.address} had no answer at {location!r} before {at!r}; it had: {names}")
+        address = Address(self.workflow, checked_key(key))
+        if key is not None and await self._door.queries.head(address) is not None:
+            raise KeyInUse(f"{address} exists already; a fork needs a key of its own")
+        seed, state = self._door.entropy(), behind.instance
+        forked = _bounded(
+            behind.fork(address.key, at, point, {each: encode(to_plain(values[each])) for each in values})
+        )
+        event = Started(
+            self.workflow, address.key, behind.input, seed, state.definition, tags=state.tags, forked=forked
+        )
+        instance = await self._door.put(address, event, new=key is None)
+        return Handle(self._door, address, self._workflow, instance, self._workflows)
+
+    def _point(self, behind: Behind, location: str) -> Point:
+        point = behind.point_of(checked_text(location, "a location"))
+        if point is None:
+            known = sorted(behind.locations())
+            near = [each for each in known if each.endswith(f"/{location}")][:NEAR_MAX]
+            near = near or difflib.get_close_matches(location, known, n=1)
+            meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "`perdure history` shows where it did"
+            raise UnknownLocation(f"{self.address} did nothing at {location!r}; {meant}")
+        return point
+
+    async def _rewind(self, event: Rewound) -> None:
+        last = await self._door.queries.head(self.address)
+        if last is not None and last.id != await self._id():
+            raise CallerError(f"{self.address} was started again since: only the last one can go back")
+        await self._door.put(self._to(), _bounded(event))
+
+    async def _behind(self, *, whole: bool = False) -> Behind:
+        """From the last snapshot on, or from the beginning."""
+        instance = await self._id()
+        record = None if whole else await self._door.queries.record(instance)
+        if record is None or record.snapshot is None:
+            return Behind(self.address, await self._door.queries.history(instance))
+        return Behind(self.address, record.rows, record.snapshot)
+
+    async def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
+        """Answer for a step whose outcome is unknown, and at which the instance is stuck: its value, or its error.
+
+        `retry()` instead says: it had no effect, run it again.
+        """
+        if error is not None and value is not None:
+            raise CallerError("settle takes the value of a step, or its error, not both")
+        stuck = (await self._read()).state.stuck
+        if stuck is None:
+            raise NotStuck(f"{self.address} is {await self.status()}, not stuck: there is nothing to answer for")
+        if stuck.kept:
+            raise UnknownLocation(f"{self.address} is not stuck at {location!r}: its code stopped; retry or cancel it")
+        if stuck.location != location:
+            raise UnknownLocation(f"{self.address} is not stuck at {location!r} but at {stuck.location!r}; settle that")
+        receipt = Receipt("ok", limited(encode(to_plain(value)), f"the value for {location!r}"))
+        if error is not None:
+            receipt = Receipt("error", error=Failure("Settled", checked_text(error, "an error"), retry=False))
+        await self._door.put(self._to(), Settled(checked_text(location, "a location"), receipt))
+
+    async def read(self, name: str) -> Any:
+        """The last value that the instance published under a name, or None."""
+        value = await self._door.queries.published(await self._id(), name)
+        return None if value is None else decode(value)
+
+    async def history(self) -> list[Line]:
+        """Every entry so far, in words."""
+        _, lines = await read_history(self._door.queries, await self._id())
+        return lines
+
+    async def waiting(self) -> list[Waiting]:
+        """What the instance has open now, with the newest progress of its steps if they run in this process."""
+        reader = await self._read()
+        return reader.waiting(self._door.progress(await self._id()))
+
+    async def progress(self) -> list[Frame]:
+        """The newest progress of each step that runs now in this process; the others are not seen."""
+        return self._door.progress(await self._id())
+
+    def stream(self) -> AsyncGenerator[Frame]:
+        """The frames of the instance, live: from the first `async for` on, each once and in order.
+
+        First comes the newest progress of steps that run already. The stream ends when the instance ends or is stuck,
+        or when the engine is closed: `result()` says which. Who takes frames slowly loses some, and never holds up a
+        step: progress that was not taken is replaced by newer progress of the same step, and of more than 1000 frames
+        that wait the oldest are dropped. Raises `NotInThisProcess` where the engine runs in another process.
+        """
+        return self._stream(self._door.streams)
+
+    async def _stream(self, streams: Streams) -> AsyncGenerator[Frame]:
+        instance = await self._id()
+        stream = streams.open(instance, self._door.progress(instance))
+        end = asyncio.ensure_future(self._door.outcome(self.address, instance, None))
+
+        def ended(end: asyncio.Future[Outcome]) -> None:
+            if not end.cancelled():
+                end.exception()  # for `result()` to raise
+            stream.end()
+
+        end.add_done_callback(ended)
+        try:
+            while (frame := await stream.take()) is not None:
+                yield frame
+        finally:
+            end.cancel()
+            streams.close(instance, stream)
+
+    async def summary(self) -> Summary:
+        head = await self._door.queries.head(await self._id())
+        assert head is not None
+        return summary(head)
+
+    async def error(self) -> object:
+        """Why the instance is stuck or how it failed; None when neither."""
+        state = (await self._read()).state
+        if state.stuck is not None:
+            return state.stuck.error
+        return state.outcome.error if state.outcome is not None else None
+
+    async def _read(self) -> Reader:
+        reader, _ = await read_history(self._door.queries, await self._id())
+        return reader
+
+    async def _id_soon(self) -> int:
+        """The id, also of what is on its way to an engine."""
+        if self._instance == 0:
+            async with aclosing(self._door.changes(0)) as changes:
+                async for _ in changes:
+                    head = await self._door.queries.head(self.address)
+                    if head is not None:
+                        break
+        return await self._id()
+
+    async def _refuse_cell(self, advice: str) -> None:
+        await refuse_cell(self._door.queries, self.workflow, advice)
+
+    def _to(self) -> Ref:
+        return self._instance or self.address
+
+    async def _id(self) -> int:
+        if not self._instance:
+            head = await self._door.queries.head(self.address)
+            if head is None:
+                if self._instance == 0:
+                    raise UnknownInstance(f"{self.address} is recorded, but no engine has taken it up yet")
+                raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
+            self._instance = head.id
+        return self._instance
+
+
+def _bounded(event: Rewound) -> Rewound:
+    if len(event.past) > VALUE_MAX:
+        raise TooLarge("what the instance has behind it", len(event.past), VALUE_MAX)
+    return event
+
+
+def _with_recorded(error: InstanceFailed, failure: Failure | None) -> InstanceFailed:
+    """The error with the recorded tracebacks as notes: where in the author's code it went wrong."""
+    for recorded in [] if failure is None else [failure, *failure.causes[-1:]]:
+        if recorded.traceback:
+            error.add_note(f"recorded:\n{recorded.traceback.rstrip()}")
+    return error

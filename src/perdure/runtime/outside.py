@@ -1,0 +1,63 @@
+"""The effects that wait for executors outside, as callers see and name them."""
+
+from __future__ import annotations
+
+from perdure.codec import digest, encode
+from perdure.errors import CallerError
+from perdure.kernel.effects import due_of
+from perdure.kernel.events import Address
+from perdure.kernel.instance import Instance, Intent
+from perdure.kernel.moment import when
+from perdure.kernel.outside import outside_of
+from perdure.kernel.replay import fold
+from perdure.ports.outside import OpenEffect
+from perdure.ports.store import Queries
+
+
+async def open_effects(queries: Queries, executor: str, after: bytes, limit: int) -> list[OpenEffect]:
+    """What waits for executors outside, or for one of them, in the order of the intents."""
+    rows = await queries.outside(executor, after, limit)
+    found: dict[int, Instance | None] = {}
+    effects = []
+    for row in rows:
+        if row.instance not in found:
+            found[row.instance] = await _folded(queries, row.instance)
+        instance = found[row.instance]
+        if instance is not None and row.intent in instance.open:  # else it was answered since
+            effects.append(_open_effect(instance, instance.open[row.intent]))
+    return effects
+
+
+async def _folded(queries: Queries, instance: int) -> Instance | None:
+    record = await queries.record(instance)
+    if record is None:
+        return None
+    return fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
+
+
+def _open_effect(instance: Instance, intent: Intent) -> OpenEffect:
+    outside = outside_of(intent.effect)
+    assert outside is not None, "its row says that it is for somebody outside"
+    due = due_of(intent.effect)
+    return OpenEffect(
+        intent=intent.id.hex(),
+        effect=outside.effect,
+        executor=outside.executor,
+        params=outside.params,
+        params_hash=digest(encode(outside.params)),
+        workflow=instance.address.workflow,
+        key=instance.address.key,
+        entry=outside.entry,
+        issuer=outside.issuer,
+        idempotency_key=outside.key or instance.identity.idempotency_key(intent.effect.location),
+        due=None if due is None else when(due),
+    )
+
+
+def intent_id(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except (ValueError, TypeError):
+        raise CallerError(
+            f"an intent is named by hex digits, as open_effects() shows them, found {text!a:.80}"
+        ) from None

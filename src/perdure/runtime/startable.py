@@ -1,0 +1,54 @@
+"""What callers start: a workflow whose code is here, or one that is known by its name only."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+from perdure.codec import decode, encode, to_plain
+from perdure.errors import CallerError
+
+from .arguments import limited
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Startable(Protocol[R_co]):
+    """What a dialect's definition gives to callers."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes: ...
+
+    def encode_plain_input(self, value: Any) -> bytes: ...
+
+    def decode_result(self, value: bytes) -> R_co: ...
+
+
+class Named:
+    """A workflow that is known here by its name only: its code, and so its types, are in another process."""
+
+    version = ""  # the newest
+
+    def __init__(self, name: str, defaults: bytes | None = None) -> None:
+        self.name = name
+        self._defaults = defaults
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        if args:
+            raise CallerError(
+                f"{self.name!r} is known here by its name only: pass keyword arguments, or the workflow itself"
+            )
+        defaults = decode(self._defaults) if self._defaults else {}
+        return limited(encode({**defaults, **to_plain(kwargs)}), f"the input of {self.name}")
+
+    def encode_plain_input(self, value: Any) -> bytes:
+        if not isinstance(value, dict):
+            raise CallerError(f"the input of {self.name!r} must be a JSON object of its parameters, found {value!r}")
+        return self.encode_input((), value)
+
+    def decode_result(self, value: bytes) -> Any:
+        return decode(value)

@@ -1,0 +1,114 @@
+"""Damage is found; what the journal can tell is told by it alone; and every story reads as in the model."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from perdure.errors import Corrupt
+from perdure.kernel.batch import Batch
+from perdure.kernel.events import Address, CancelAsked, Message, Started
+from perdure.kernel.mailbox import Offer
+from perdure.kernel.replay import fold
+from perdure.kernel.rows import offer_of
+from perdure.kernel.status import TERMINAL
+from perdure.ports.store import Filter
+from perdure.stores.rebuild import rebuild
+
+from .harness import BIG, FullStore, Harness, MemoryHarness, OneStore, ask, commit, everything
+from .puppets import Player
+from .rows import batch
+from .stories import STORIES, perform
+
+
+class Checks(OneStore):
+    @pytest.mark.parametrize("size", [10, BIG * 2])
+    def test_a_flipped_bit_is_noticed(self, harness: Harness, size: int) -> None:
+        player = Player(harness)
+        player.start("a")
+        player.tell("a", "note", b"x" * size)
+
+        harness.damage(2)
+
+        assert any("2" in problem for problem in ask(player.store.check()))
+        with pytest.raises(Corrupt):
+            fold(Address("puppet", "a"), None, ask(player.store.history(1)))
+        player.store.close()
+
+    def test_check_finds_an_index_that_lies(self, harness: Harness) -> None:
+        player = Player(harness)
+        player.start("a")
+        player.tell("a", "timer 5")
+        assert ask(player.store.check()) == []
+        (work,) = player.store.due(100, 1)
+
+        commit(harness, player.store, batch(removed=[b"none"], closed=[work.intent]))
+
+        (problem,) = ask(player.store.check())
+        assert "open work" in problem
+        player.store.close()
+
+    def test_check_finds_a_gap_in_a_history(self, harness: Harness) -> None:
+        player = Player(harness)
+        player.start("a")
+        other = Player(MemoryHarness())
+        other.start("a")
+        for _ in range(3):
+            other.tell("a", "note")
+        later = ask(other.store.journal(3, 1))
+
+        commit(harness, player.store, batch(journal=later))
+
+        (problem,) = ask(player.store.check())
+        assert "entry 4 cannot follow entry 1" in problem
+        player.store.close()
+
+    def test_check_finds_a_lost_start(self, harness: Harness) -> None:
+        player = Player(harness)
+        player.start("a")
+        player.kernel.offer(Offer(Address("puppet", "a"), Message("child b", b"")))
+        made = Batch()
+        player.kernel.advance(made, 1)
+        player.kernel.close(made)  # the child was caused and not delivered: it is in the inbox
+        assert len(made.inbox_added) == 1
+        commit(harness, player.store, made)
+        assert ask(player.store.check()) == []
+
+        commit(harness, player.store, batch(removed=list(made.inbox_added)))
+
+        (problem,) = ask(player.store.check())
+        assert "puppet/b: Started was caused" in problem
+        player.store.close()
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(story=STORIES)
+    def test_any_story_reads_as_in_the_model_and_is_rebuilt_from_its_journal(
+        self, harness: Harness, story: list[tuple[str, str, str]]
+    ) -> None:
+        model = Player(MemoryHarness())
+        perform(model, story)
+        with self.fresh(harness) as database:
+            player = Player(database)
+            perform(player, story)
+
+            assert everything(database, player.store) == everything(MemoryHarness(), model.store)
+            assert ask(player.store.check()) == []
+            self.compare_with_rebuilt(player.store)
+            player.reopen()
+            assert everything(database, player.store)["journal"] == ask(model.store.journal(0, 10_000))
+            player.store.close()
+
+    @staticmethod
+    def compare_with_rebuilt(store: FullStore) -> None:
+        rebuilt = rebuild(ask(store.journal(0, 10_000)))
+        heads = {row.id: row for row in ask(store.heads(Filter(limit=1000)))}
+        assert rebuilt.problems == []
+        assert rebuilt.heads == heads
+        assert rebuilt.work == {row.intent: row for row in store.due(2**62, 10_000)}
+        for (instance, name), value in rebuilt.published.items():
+            assert ask(store.published(instance, name)) == value
+        store.position()
+        caused = {(caused.to, caused.event) for caused in rebuilt.caused if type(caused.event) is not Message}
+        ended = {id for id, row in heads.items() if row.status in TERMINAL}
+        for row in store.inbox(10_000):
+            offer = offer_of(row)
+            if isinstance(offer.event, Started | CancelAsked) and offer.to not in ended:
+                assert isinstance(offer.event, CancelAsked) or (offer.to, offer.event) in caused

@@ -1,0 +1,139 @@
+"""What the suite is bound to: one database, empty at first, and what is asked of it."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from perdure.kernel.batch import Batch, WorkflowRow
+from perdure.kernel.events import Address, Ref
+from perdure.kernel.rows import Record
+from perdure.ports.store import Filter, Queries, Store
+from perdure.stores.memory import MemoryDatabase, MemoryStore
+
+T = TypeVar("T")
+
+BIG = 64 * 1024
+"""Bodies beyond this size may be kept apart from their rows. Readers must not notice."""
+
+
+class FullStore(Store, Queries, Protocol):
+    """Both faces of a store."""
+
+
+class Harness(Protocol):
+    """One database, empty at first."""
+
+    def open(self) -> FullStore:
+        """A new connection to the same data."""
+        ...
+
+    def usurp(self) -> None:
+        """Another engine takes over behind the back of the one that holds the lease: a new epoch."""
+        ...
+
+    def damage(self, seq: int) -> None:
+        """Flip one bit in the stored body of a journal entry."""
+        ...
+
+    def damage_blob(self, digest: bytes) -> None:
+        """Flip one bit in the stored body of a blob."""
+        ...
+
+    def settle(self) -> None:
+        """Return when every callback that is due has been called."""
+        ...
+
+
+class MemoryHarness:
+    def __init__(self) -> None:
+        self.database = MemoryDatabase()
+
+    def open(self) -> MemoryStore:
+        return MemoryStore(self.database)
+
+    def usurp(self) -> None:
+        MemoryStore(self.database).acquire("usurper")
+
+    def damage(self, seq: int) -> None:
+        database = self.database
+        place = next(n for n, row in enumerate(database.journal) if row.seq == seq)
+        row = database.journal[place]
+        broken = row._replace(body=flipped(row.body))
+        database.journal[place] = broken
+        history = database.histories[row.instance]
+        history[history.index(row)] = broken
+
+    def damage_blob(self, digest: bytes) -> None:
+        at, body = self.database.blobs[digest]
+        self.database.blobs[digest] = (at, flipped(body))
+
+    def settle(self) -> None:
+        pass
+
+
+def flipped(body: bytes) -> bytes:
+    middle = len(body) // 2
+    return body[:middle] + bytes([body[middle] ^ 1]) + body[middle + 1 :]
+
+
+class OneStore:
+    """What every part of the suite stands on: a harness, and a store of it that has the lease."""
+
+    @pytest.fixture
+    def harness(self) -> Harness:
+        raise NotImplementedError("derive a class and give it a harness")
+
+    @contextmanager
+    def fresh(self, harness: Harness) -> Iterator[Harness]:
+        """Another empty database of the same kind, for tests that need many; override this too."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def store(self, harness: Harness) -> Iterator[FullStore]:
+        store = harness.open()
+        store.acquire("first")
+        store.register([WorkflowRow("puppet", "1", b"")])
+        yield store
+        store.close()
+
+
+def ask(question: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(question)
+
+
+def load(harness: Harness, store: Store, refs: list[Ref]) -> dict[Ref, Record | None]:
+    found: dict[Ref, Record | None] = {}
+    store.load(refs, found.__setitem__)
+    harness.settle()
+    assert found.keys() == set(refs), "`done` is called once for each reference"
+    return found
+
+
+def commit(harness: Harness, store: Store, batch: Batch) -> Exception | None:
+    answers: list[Exception | None] = []
+    store.commit(batch, answers.append)
+    harness.settle()
+    assert len(answers) == 1, "`done` is called exactly once"
+    return answers[0]
+
+
+def everything(harness: Harness, store: FullStore) -> dict[str, object]:
+    """All that readers can see, comparable between stores."""
+    heads = ask(store.heads(Filter(limit=1000)))
+    refs: list[Ref] = [row.id for row in heads]
+    refs += [Address(row.workflow, row.key) for row in heads]
+    position = store.position()
+    return {
+        "position": position,
+        "journal": ask(store.journal(0, 10_000)),
+        "heads": heads,
+        "records": load(harness, store, refs),
+        "histories": [ask(store.history(row.id)) for row in heads],
+        "due": store.due(2**62, 10_000),
+        "inbox": store.inbox(10_000),
+        "published": [ask(store.published(row.id, "value")) for row in heads],
+        "workflows": ask(store.workflows()),
+    }

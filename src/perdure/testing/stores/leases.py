@@ -1,0 +1,62 @@
+"""One engine writes: epochs, fencing, the lease."""
+
+import pytest
+
+from perdure.errors import EngineRunning, Fenced
+from perdure.kernel.batch import WorkflowRow
+
+from .harness import FullStore, Harness, OneStore, ask, commit, everything
+from .rows import batch, entry, head
+
+
+class Leases(OneStore):
+    def test_every_lease_has_a_later_epoch(self, harness: Harness) -> None:
+        epochs = []
+        for _ in range(3):
+            store = harness.open()
+            epochs.append(store.acquire("one of three").epoch)
+            store.release()
+            store.close()
+
+        assert epochs == sorted(set(epochs))
+
+    def test_a_fenced_owner_writes_nothing(self, harness: Harness, store: FullStore) -> None:
+        commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)]))
+        harness.usurp()
+        before = everything(harness, store)
+
+        assert isinstance(commit(harness, store, batch(journal=[entry(2, 1)], heads=[head(2)])), Fenced)
+        assert isinstance(commit(harness, store, batch(journal=[entry(2, 1)])), Fenced)
+        assert isinstance(commit(harness, store, batch(removed=[b"m"])), Fenced)
+        with pytest.raises(Fenced):
+            store.register([WorkflowRow("other", "1", b"")])
+
+        assert everything(harness, store) == before
+
+    def test_without_a_lease_nothing_is_written(self, harness: Harness, store: FullStore) -> None:
+        store.release()
+
+        assert isinstance(commit(harness, store, batch(journal=[entry(1, 1)])), Fenced)
+        assert ask(store.journal(0, 10)) == []
+
+    def test_of_two_engines_only_one_can_write(self, harness: Harness, store: FullStore) -> None:
+        second = harness.open()
+        try:
+            second.acquire("second")
+        except EngineRunning as error:
+            assert "first" in str(error)  # the text names who runs
+            assert commit(harness, store, batch(journal=[entry(1, 1)])) is None
+        else:
+            assert isinstance(commit(harness, store, batch(journal=[entry(1, 1)])), Fenced)
+            assert commit(harness, second, batch(journal=[entry(1, 1)])) is None
+        finally:
+            second.close()
+
+    def test_a_released_lease_is_free_at_once(self, harness: Harness, store: FullStore) -> None:
+        store.release()
+        second = harness.open()
+
+        second.acquire("second")
+
+        assert commit(harness, second, batch(journal=[entry(1, 1)])) is None
+        second.close()

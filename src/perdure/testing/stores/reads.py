@@ -1,0 +1,80 @@
+"""What callers read: heads, histories, the journal, published values, workflows; bodies of any size."""
+
+from typing import Any
+
+from perdure.kernel.batch import PublishedRow, WorkflowRow
+from perdure.ports.store import Filter
+
+from .harness import BIG, FullStore, Harness, OneStore, ask, commit, load
+from .rows import batch, entry, head
+
+
+class Reads(OneStore):
+    def test_heads_are_filtered_and_paged_newest_first(self, harness: Harness, store: FullStore) -> None:
+        rows = [
+            head(1, tags='{"team":"red"}'),
+            head(2, workflow="other", status="completed", tags='{"team":"red","x":"\\"1\\""}'),
+            head(3, status="completed", parent=1),
+            head(4, parent=1, tags='{"team":"blue"}'),
+        ]
+        commit(harness, store, batch(journal=[entry(n, n) for n in range(1, 5)], heads=rows))
+
+        def ids(**fields: Any) -> list[int]:
+            return [row.id for row in ask(store.heads(Filter(**fields)))]
+
+        assert ids() == [4, 3, 2, 1]
+        assert ids(workflow="puppet") == [4, 3, 1]
+        assert ids(key="key-3") == [3]
+        assert ids(workflow="other", key="key-3") == []
+        assert ids(status="completed") == [3, 2]
+        assert ids(parent=1) == [4, 3]
+        assert ids(tags={"team": "red"}) == [2, 1]
+        assert ids(tags={"team": "red", "x": '"1"'}) == [2]
+        assert ids(tags={"x": "1"}) == []
+        assert ids(limit=2) == [4, 3]
+        assert ids(limit=2, before=3) == [2, 1]
+        assert ids(workflow="puppet", status="completed", parent=1, before=4) == [3]
+
+    def test_histories_and_the_journal_are_read_in_parts(self, harness: Harness, store: FullStore) -> None:
+        rows = [entry(n, 1 + n % 2) for n in range(1, 7)]
+        commit(harness, store, batch(journal=rows))
+
+        assert ask(store.journal(0, 100)) == rows
+        assert ask(store.height()) == rows[-1].seq
+        assert ask(store.journal(2, 3)) == rows[2:5]
+        assert ask(store.history(1)) == rows[1::2]
+        assert ask(store.history(1, after=2, limit=1)) == [rows[3]]
+        assert ask(store.history(9)) == []
+
+    def test_the_last_published_value_counts(self, harness: Harness, store: FullStore) -> None:
+        for n, value in enumerate([b"one", b"", b"three"], start=1):
+            commit(harness, store, batch(journal=[entry(n, 1)], published=[PublishedRow(1, "p", value)]))
+            assert ask(store.published(1, "p")) == value
+
+        assert ask(store.published(1, "other")) is None
+        assert ask(store.published(2, "p")) is None
+
+    def test_the_registered_workflows_are_those_of_the_last_engine(self, store: FullStore) -> None:
+        a, b = WorkflowRow("a", "1", b"defaults of a"), WorkflowRow("b", "2", b"")
+        newer = WorkflowRow("a", "2", b"other defaults")
+        store.register([b, newer, a])
+        assert ask(store.workflows()) == [a, newer, b]
+
+        store.register([WorkflowRow("b", "3", b"")])
+        assert ask(store.workflows()) == [WorkflowRow("b", "3", b"")]
+
+    def test_large_bodies_come_back_as_they_were(self, harness: Harness, store: FullStore) -> None:
+        rows = [
+            entry(1, 1, b"x" * BIG * 3),
+            entry(2, 1),
+            entry(3, 2, b"x" * BIG * 3),
+            entry(4, 1, b"y" * BIG),
+        ]
+        commit(harness, store, batch(journal=rows, heads=[head(1), head(2)]))
+
+        record = load(harness, store, [1])[1]
+
+        assert ask(store.journal(0, 10)) == rows
+        assert ask(store.history(2)) == [rows[2]]
+        assert record is not None
+        assert record.rows == (rows[0], rows[1], rows[3])

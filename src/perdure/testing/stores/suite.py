@@ -1,0 +1,15 @@
+"""The whole suite. Each part has its file; they stand on `harness.py`, `rows.py`, `puppets.py` and `stories.py`."""
+
+from .blobs import Blobs
+from .checks import Checks
+from .commits import Commits
+from .inbox import Inbox
+from .leases import Leases
+from .loading import Loading
+from .reads import Reads
+from .work import Work
+from .world_snapshots import WorldSnapshots
+
+
+class StoreConformance(Commits, Leases, Loading, Work, Inbox, Reads, Blobs, WorldSnapshots, Checks):
+    """What every store keeps."""
