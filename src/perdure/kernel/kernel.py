@@ -144,6 +144,9 @@ class Kernel:
         self._caused: list[Offer] = []
         self.slots = Slots(gate)
         self._judge_again = False
+        self.closing = False
+        """From now on what is caused here is left to the next life, as inbox rows: even a world whose cells answer each
+        other for ever comes to rest."""
 
     # ---- in: offers and loaded instances ----------------------------------------------------------------------
 
@@ -792,7 +795,8 @@ class Kernel:
     def _cause(self, to: Ref, event: Event) -> None:
         offer = Offer(to, event, caused=True)
         self._caused.append(offer)
-        self.offer(offer)
+        if not self.closing:
+            self.offer(offer)
 
     def _maybe_snapshot(self, instance: Instance, batch: Batch) -> None:
         if not snapshot.due(instance):

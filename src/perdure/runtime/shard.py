@@ -214,6 +214,7 @@ class Shard:
         self._life += 1
         self.kernel.dispose()
         self.kernel = self._new_kernel(position)
+        self.kernel.closing = self._closing
         self._building = Batch()
         self._committing = None
         self._durable_seq = position.seq
@@ -647,8 +648,11 @@ class Shard:
     # ---- stopping ------------------------------------------------------------------------------------------------
 
     def drain(self, idle: Callable[[], None]) -> None:
-        """Take nothing new and begin no call; call `idle` when those that ran have ended and everything is durable."""
-        self._closing = True
+        """Take nothing new and begin no call; call `idle` when those that ran have ended and everything is durable.
+
+        What instances tell each other from now on waits in the inbox for the next engine.
+        """
+        self._closing = self.kernel.closing = True
         self._stop_alarm()
         self._suspects.clear()
         self._idle = idle
