@@ -7,7 +7,7 @@ import pytest
 import perdure
 from perdure import Next, ReceiptOf
 from perdure.cells.effects import Spawn
-from perdure.kernel.events import Message, Retried, Started
+from perdure.kernel.events import Address, Message, Retried, Started
 from tests.cells.shop import Charge, Dropped, Order, Placed, book, order
 
 
@@ -216,3 +216,30 @@ async def test_an_open_does_not_wait_for_cells_that_never_come_to_rest(disk, mon
         await live.rest()
 
         assert await live.status(again, "o-1") == "waiting"
+
+
+class Ball(perdure.Record, name="game/Ball@1"):
+    to: str
+    hits: perdure.Nat = 0
+
+
+class Player(perdure.Record, name="game/Player@1"):
+    hits: perdure.Nat
+
+
+@perdure.cell("game/player@1", key="to", effects=[])
+def player(state: Player | None, event: Ball) -> Next:
+    return Next(Player(event.hits), events=[Ball("b" if event.to == "a" else "a", event.hits + 1)])
+
+
+async def test_a_world_that_never_rests_is_closed_at_once_and_loses_nothing(tmp_path):
+    url = tmp_path / "game.db"
+    async with asyncio.timeout(20), perdure.open(url, workflows=[player], drain=600) as engine:
+        await engine.send(Ball("a"))
+
+    async with perdure.connect(url, workflows=[player]) as client:
+        (ball,) = await client.queries.undelivered()
+        hits = [state.hits for key in "ab" if (state := await client.state(player, key)) is not None]
+
+        assert Address(ball.workflow, ball.key) == Address("game/player", "ab"[(max(hits, default=-1) + 1) % 2])
+        assert await client.queries.check() == []

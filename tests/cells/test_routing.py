@@ -6,6 +6,7 @@ import pytest
 
 import perdure
 from perdure import Next
+from perdure.cells.effects import Spawn
 from perdure.cells.manifest import Subscription
 from perdure.kernel.events import Message, Started
 from tests.cells.shop import Book, Order, Paid, Placed, book, order
@@ -223,3 +224,39 @@ async def test_two_subscriptions_that_lead_to_one_cell_are_two_deliveries(stage,
 
         assert await live.state(account, "a") == Heard(["a", "a", "b"] if id else ["a", "a", "b", "a", "a"])
         assert await live.state(account, "b") == Heard(["b"])
+
+
+class Named(perdure.Record, name="com.acme/Named@1"):
+    id: str
+    times: perdure.Nat = 1
+
+
+@perdure.flow
+async def errand(ctx: perdure.Context) -> None:
+    pass
+
+
+@perdure.cell("com.acme/namer@1", effects=[Spawn])
+def namer(state: Heard | None, event: Named | perdure.ReceiptOf[Spawn]) -> Next:
+    if isinstance(event, Named) and event.id == "child":
+        return Next(Heard([]), effects=[Spawn.of(errand, key="k" * event.times)])
+    return Next(Heard([]), events=[Poked(event.id * event.times)])
+
+
+@pytest.mark.parametrize(
+    "event", [Named("k", 513), Named("\x00"), Named("child", 513)], ids=["long", "NUL", "of a child"]
+)
+async def test_a_key_that_no_handle_can_name_is_a_bad_decision(stage, event):
+    async with stage.open(namer, first) as live:
+        await live.send(Named("k", 512))
+        await live.send(event)
+
+        assert await live.state(first, "k" * 512) == Heard(["first"])
+        error = await live.engine.handle("com.acme/namer", "").error()
+        assert error.type == "BadDecision"
+        assert "a key is a text of at most 512 characters without NUL" in error.message
+        assert [head.workflow for head in await live.engine.instances()] == [
+            "com.acme/first",
+            "com.acme/namer",
+            "sys/world",
+        ]

@@ -7,7 +7,7 @@ import importlib
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -31,9 +31,6 @@ from .check import check
 from .compare import contrasts
 from .machine import CellMachine
 from .manifest import CellDef, EffectDef, Manifest, Subscription, read
-
-KEY_MAX: Final = 512
-"""Characters of a key: what a handle can name."""
 
 LIMITS = Limits(effects=64, messages=256, bytes=MEBIBYTE)
 
@@ -197,14 +194,13 @@ class Catalog:
 
     def _checked(self, name: str, body: bytes, key: str | None) -> tuple[str, bytes]:
         """The event, if it is meant for this key, and if its keys can name instances."""
-        if key is None and len(body) <= KEY_MAX and b"\x00" not in body:
-            return name, body  # no key in it can be too long
-        for address in self._router.route(Fact(name, body)):
-            if key is not None and address.key != key:
+        fact = Fact(name, body)
+        for address in self._router.route(fact) if key is not None else ():
+            if address.key != key:
                 raise KeyMismatch(name, key, address.key)
-            if len(address.key) > KEY_MAX or "\x00" in address.key:
-                text = f"a key is a text of at most {KEY_MAX} characters without NUL, found {address.key!r:.80}"
-                raise CallerError(f"{name}: {text}")
+        objection = self._router.objection(fact)
+        if objection:
+            raise CallerError(objection)
         return name, body
 
 

@@ -22,6 +22,7 @@ from perdure.kernel.location import escape
 from perdure.kernel.moment import TIME_MAX, Moment
 from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.routing import key_objection
 from perdure.kernel.status import Status
 
 from . import effects as system
@@ -293,6 +294,9 @@ class Emission:
         if name == system.TIMER:
             return Timer(location, plain["at"] if plain["at"] is not None else _after(at, plain["after"] or 0))
         if name == system.CHILD:
+            objection = key_objection(plain["key"])
+            if objection:
+                raise BadDecision(self._definition.cell.name, f"it asked for {plain['workflow']}: {objection}")
             return Child(location, plain["workflow"], plain["key"], plain["input"], plain["detached"])
         if effect.definition.outside:
             asked = Outside(name, effect.definition.outside, plain, request.key, request.issuer, self._moment.number)

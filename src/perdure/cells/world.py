@@ -23,7 +23,7 @@ from perdure.kernel.machine import Machine
 from perdure.kernel.manifest import AUDIT, DEFINITIONS, MANIFEST, RULES, WORLD
 from perdure.kernel.manifest import Manifest as InForce
 from perdure.kernel.moment import Moment
-from perdure.kernel.routing import Subscription
+from perdure.kernel.routing import Router, Subscription
 
 from .bind import in_force
 from .manifest import Manifest
@@ -74,12 +74,14 @@ class WorldMachine:
     def __init__(self, snapshot: bytes | None) -> None:
         self._manifest = Manifest()
         self._in_force = InForce()
+        self._router = Router()
         self._proposals = Proposals()
         self._forms: dict[str, Form] = {}
         if snapshot is not None:
             kept = _snapshot_decoder.decode(snapshot)
             self._manifest = read_manifest(kept.manifest)
             self._in_force = kept.in_force
+            self._router.enforce(kept.in_force)
             self._proposals = Proposals(kept.proposals)
 
     @property
@@ -114,12 +116,16 @@ class WorldMachine:
 
     def _take(self, event: Message) -> Decision:
         """An event from outside. Its sender has checked it by a manifest, whose hash it names; perhaps an older one."""
+        fact = Fact(event.name, event.body, event.id, event.correlation)
         if event.sender != self._manifest.hash:
             try:
                 self._form(event.name).decode(event.body)
             except PerdureError as error:
                 return Decision(reply=Reply(refused=f"{event.name}: {error}"))
-        return Decision(announce=(Fact(event.name, event.body, event.id, event.correlation),))
+            objection = self._router.objection(fact)
+            if objection:
+                return Decision(reply=Reply(refused=objection))
+        return Decision(announce=(fact,))
 
     def _form(self, name: str) -> Form:
         form = self._forms.get(name)
@@ -193,6 +199,7 @@ class WorldMachine:
         if mode == "migrate":
             force = msgspec.structs.replace(force, migrating=self._migrating(manifest, force))
         self._manifest, self._in_force, self._forms = manifest, force, {}
+        self._router.enforce(force)
         return ((MANIFEST, force.encode()), (DEFINITIONS, manifest.bytes))
 
     def _migrating(self, manifest: Manifest, force: InForce) -> dict[str, tuple[str, ...]]:

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from perdure.codec import encode as encode_value
-from perdure.errors import Divergence, UnknownVersion
+from perdure.errors import BadDecision, Divergence, UnknownVersion
 
 from . import snapshot
 from .apply import Changed, apply, input_hash
@@ -148,6 +148,9 @@ class Kernel:
         self._caused: list[Offer] = []
         self.slots = Slots(gate)
         self._judge_again = False
+        self.closing = False
+        """From now on what is caused here is left to the next life, as inbox rows: even a world whose cells answer each
+        other for ever comes to rest."""
 
     # ---- in: offers and loaded instances ----------------------------------------------------------------------
 
@@ -589,12 +592,20 @@ class Kernel:
         intents: tuple[bytes, ...] = ()
         try:
             intents = check(instance, taken.heard, decision)
+            if decision.announce and instance.address != WORLD:  # it has judged what it hands on
+                self._refuse_bad_keys(instance, decision)
             return self._record(instance, taken.event, decision, intents)
         except Exception as error:
             if intents:  # else it was no decision, or an unsound one: nothing was admitted
                 for id, effect in zip(intents, decision.open, strict=True):
                     self.slots.stop(id, effect)
             return self._record(instance, taken.event, self._spoil(instance, error), ())
+
+    def _refuse_bad_keys(self, instance: Instance, decision: Decision) -> None:
+        for fact in decision.announce:
+            objection = self.router.objection(fact)
+            if objection:
+                raise BadDecision(instance.address.workflow, f"it emitted {objection}")
 
     def _record(self, instance: Instance, event: Event, decision: Decision, intents: tuple[bytes, ...]) -> Written:
         held: tuple[bytes, ...] = ()
@@ -788,7 +799,8 @@ class Kernel:
     def _cause(self, to: Ref, event: Event) -> None:
         offer = Offer(to, event, caused=True)
         self._caused.append(offer)
-        self.offer(offer)
+        if not self.closing:
+            self.offer(offer)
 
     def _maybe_snapshot(self, instance: Instance, batch: Batch) -> None:
         if not snapshot.due(instance):

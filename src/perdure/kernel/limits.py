@@ -8,6 +8,9 @@ MEBIBYTE = 1024 * 1024
 VALUE_MAX = 16 * MEBIBYTE
 """Bytes of one recorded value: an input, a message, a result."""
 
+KEY_MAX = 512
+"""Characters of a key: what a handle can name."""
+
 
 class Limits(msgspec.Struct, frozen=True):
     effects: int = 10_000

@@ -12,6 +12,7 @@ from perdure.errors import PerdureError
 
 from .decision import Fact
 from .events import Address
+from .limits import KEY_MAX
 from .manifest import NO_MANIFEST, Manifest, key_text
 
 
@@ -50,6 +51,20 @@ class Router:
             return []
         keys = [(workflow, key_text(_at(body, path)) if path else "") for workflow, path in subscribers]
         return [Address(workflow, key) for workflow, key in keys if key is not None]
+
+    def objection(self, fact: Fact) -> str:
+        """What is wrong with a key in a fact: no handle could name the instance that it goes to. Empty: nothing."""
+        if len(fact.body) <= KEY_MAX and b"\x00" not in fact.body:
+            return ""  # no key in it can be too long
+        wrong = (text for address in self.route(fact) if (text := key_objection(address.key)))
+        return next((f"{fact.name}: {text}" for text in wrong), "")
+
+
+def key_objection(key: str) -> str:
+    """Why a text cannot be a key; empty: it can."""
+    if len(key) <= KEY_MAX and "\x00" not in key:
+        return ""
+    return f"a key is a text of at most {KEY_MAX} characters without NUL, found {key!r:.80}"
 
 
 def _at(value: object, path: str) -> object:

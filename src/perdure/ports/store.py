@@ -11,13 +11,18 @@ Rules that every implementation keeps, and that the conformance suite checks:
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Record
+
+Place = tuple[int, bytes]
+"""Where work stands in the order in which it is due: its time, then its intent."""
+
+BEGINNING: Final[Place] = (-(2**63), b"")
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -130,8 +135,8 @@ class Store(Protocol):
         """Count what is durable. It reads every head that has not ended."""
         ...
 
-    def due(self, before: int, limit: int) -> list[WorkRow]:
-        """Open work with `due` <= `before`, the earliest first."""
+    def due(self, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
+        """Open work with `due` <= `before`, the earliest first: what comes after a place in that order."""
         ...
 
     def inbox(self, limit: int) -> list[InboxRow]:

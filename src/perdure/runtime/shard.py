@@ -52,6 +52,9 @@ POLL: Final = 25_000_000
 LIGHT_WAIT: Final = 50_000_000
 """How long the results of ephemeral calls may wait for something that is worth a commit."""
 
+TIMERS_WAITING_MAX: Final = 10_000
+"""While so many instances are being loaded, timers wait in their rows: after a long pause a million may be due."""
+
 MEMORY: Final = 256 * 1024 * 1024
 """Bytes of states of cells that stay in memory."""
 
@@ -211,6 +214,7 @@ class Shard:
         self._life += 1
         self.kernel.dispose()
         self.kernel = self._new_kernel(position)
+        self.kernel.closing = self._closing
         self._building = Batch()
         self._committing = None
         self._durable_seq = position.seq
@@ -372,7 +376,9 @@ class Shard:
                 self._build()
             if self._building.early:
                 self._begin_early()
-            if self._committing is None and self._building and not self._may_wait():
+            if self._committing is None and not self._building:
+                self.kernel.evict(self._cache, self._durable_seq)  # what was refused leaves nothing to commit
+            elif self._committing is None and not self._may_wait():
                 self._commit()
         if self._settled or self._idle is not None:
             self._tell_if_settled()
@@ -565,7 +571,9 @@ class Shard:
     def _watch(self) -> None:
         """Set the alarm for whatever comes first: a timer, or the next look into the inbox."""
         now = self._clock.now()
-        when = min(self._timers.next(), now + POLL)
+        when = now + POLL
+        if len(self.kernel.wanted) < TIMERS_WAITING_MAX:
+            when = min(when, self._timers.next())
         if self._alarm is None or when < self._alarm_at:
             self._stop_alarm()
             self._alarm_at = when
@@ -589,9 +597,10 @@ class Shard:
         try:
             now = self._clock.now()
             self._read_inbox()  # first: a message that came before a deadline wins over the deadline
-            for row in self._timers.due(now):
-                self.kernel.offer(Offer(row.instance, _fired(row)))
-                self._schedule()
+            if len(self.kernel.wanted) < TIMERS_WAITING_MAX:
+                for row in self._timers.due(now):
+                    self.kernel.offer(Offer(row.instance, _fired(row)))
+                    self._schedule()
         except StoreError as error:
             self._crash(error)
             return
@@ -639,8 +648,11 @@ class Shard:
     # ---- stopping ------------------------------------------------------------------------------------------------
 
     def drain(self, idle: Callable[[], None]) -> None:
-        """Take nothing new and begin no call; call `idle` when those that ran have ended and everything is durable."""
-        self._closing = True
+        """Take nothing new and begin no call; call `idle` when those that ran have ended and everything is durable.
+
+        What instances tell each other from now on waits in the inbox for the next engine.
+        """
+        self._closing = self.kernel.closing = True
         self._stop_alarm()
         self._suspects.clear()
         self._idle = idle

@@ -1,7 +1,8 @@
 """Timers: which open work is due next. Rows are the truth; memory holds only what is due soon.
 
 A million sleeping instances cost a million rows and nothing here: only work due before the horizon is kept in the
-heap, and the next window is read when the horizon is reached.
+heap, and what comes next is read when the horizon is reached. Rows are read in their order, and each is given once: one
+that nothing became of, because its instance is stuck or its code is not here, waits until memory is loaded again.
 """
 
 from __future__ import annotations
@@ -11,21 +12,22 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from perdure.kernel.batch import WorkRow
+from perdure.ports.store import BEGINNING, Place
 
 WINDOW: Final = 60_000_000_000
 ROWS_MAX: Final = 10_000
 
 
 class Timers:
-    def __init__(self, read: Callable[[int, int], list[WorkRow]]) -> None:
+    def __init__(self, read: Callable[[int, int, Place], list[WorkRow]]) -> None:
         self._read = read
-        self._heap: list[tuple[int, bytes]] = []
+        self._heap: list[Place] = []
         self._rows: dict[bytes, WorkRow] = {}
-        self._horizon = 0
+        self._horizon = BEGINNING  # what stands before this place was read
 
     def opened(self, rows: Iterable[WorkRow]) -> None:
         for row in rows:
-            if row.due <= self._horizon:
+            if (row.due, row.intent) <= self._horizon:
                 self._push(row)
 
     def closed(self, intents: Iterable[bytes]) -> None:
@@ -33,8 +35,8 @@ class Timers:
             self._rows.pop(intent, None)
 
     def due(self, now: int) -> list[WorkRow]:
-        """What is due, earliest first; each row is given once."""
-        if now >= self._horizon:
+        """What is due, earliest first; each row is given once. There may be more: see `next`."""
+        if now >= self._horizon[0]:
             self._refill(now)
         rows = []
         while self._heap and self._heap[0][0] <= now:
@@ -48,14 +50,13 @@ class Timers:
         """When to ask again."""
         while self._heap and self._heap[0][1] not in self._rows:
             heapq.heappop(self._heap)
-        return min(self._heap[0][0], self._horizon) if self._heap else self._horizon
+        horizon = max(0, self._horizon[0])
+        return min(self._heap[0][0], horizon) if self._heap else horizon
 
     def _refill(self, now: int) -> None:
-        rows = self._read(now + WINDOW, ROWS_MAX)
+        rows = self._read(now + WINDOW, ROWS_MAX, self._horizon)
         full = len(rows) == ROWS_MAX
-        self._horizon = rows[-1].due if full else now + WINDOW
-        if full and self._horizon <= now:
-            self._horizon = now  # more is due than fits: ask again at once when these are through
+        self._horizon = (rows[-1].due, rows[-1].intent) if full else (now + WINDOW + 1, b"")
         for row in rows:
             self._push(row)
 

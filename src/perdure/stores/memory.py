@@ -10,7 +10,7 @@ commits are `Fenced`.
 """
 
 import heapq
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -26,7 +26,18 @@ from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL, TERMINAL, Status
-from perdure.ports.store import BlobRow, Census, Filter, Lease, Owner, Position, Posted, WorldSnapshotRow
+from perdure.ports.store import (
+    BEGINNING,
+    BlobRow,
+    Census,
+    Filter,
+    Lease,
+    Owner,
+    Place,
+    Position,
+    Posted,
+    WorldSnapshotRow,
+)
 
 from .content import checked, digest_of, problem_of
 from .posting import TAKEN, judge
@@ -129,10 +140,11 @@ class MemoryStore:
         rows = sorted((*place, count) for place, count in counts.items())
         return Census(tuple(rows), len(self.database.work), len(self.database.inbox))
 
-    def due(self, before: int, limit: int) -> list[WorkRow]:
+    def due(self, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
         database = self.database
+        begin = bisect_right(database.work_order, after)
         end = bisect_left(database.work_order, (before + 1, b""))
-        return [database.work[intent] for _, intent in database.work_order[: min(end, limit)]]
+        return [database.work[intent] for _, intent in database.work_order[begin : min(end, begin + limit)]]
 
     def inbox(self, limit: int) -> list[InboxRow]:
         database = self.database

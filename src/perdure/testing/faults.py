@@ -18,7 +18,7 @@ from perdure.errors import Fenced, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
-from perdure.ports.store import Census, Lease, Position, Store
+from perdure.ports.store import BEGINNING, Census, Lease, Place, Position, Store
 
 from .clock import Life, VirtualClock
 
@@ -210,9 +210,9 @@ class FaultyStore:
         self._maybe_unreadable()
         return self._inner.census()
 
-    def due(self, before: int, limit: int) -> list[WorkRow]:
+    def due(self, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
         self._maybe_unreadable()
-        return self._inner.due(before, limit)
+        return self._inner.due(before, limit, after)
 
     def inbox(self, limit: int) -> list[InboxRow]:
         self._maybe_unreadable()

@@ -7,6 +7,7 @@ import apsw
 from perdure.codec import unseal
 from perdure.errors import Corrupt, PerdureError
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
+from perdure.ports.store import BEGINNING
 from perdure.stores.rebuild import Indexes, differences, rebuild
 
 from . import blobs, large_bodies
@@ -45,7 +46,7 @@ def _readable(
 
 def _stored(connection: apsw.Connection) -> Indexes:
     heads = connection.execute(SQL.heads.format(conditions="true"), (NO_LIMIT,))
-    work = connection.execute(SQL.due, (2**63 - 1, NO_LIMIT))
+    work = connection.execute(SQL.due, (2**63 - 1, *BEGINNING, NO_LIMIT))
     published = connection.execute(SQL.all_published)
     return Indexes(
         {row[0]: HeadRow(*row) for row in heads},

@@ -148,7 +148,7 @@ SELECT seq, instance, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?
 
 -- name: due
 -- Earliest first; equal times in the order of the intent, so that every store gives the same order.
-SELECT intent, instance, kind, due FROM open_work WHERE due <= ? ORDER BY due, intent LIMIT ?
+SELECT intent, instance, kind, due FROM open_work WHERE due <= ? AND (due, intent) > (?, ?) ORDER BY due, intent LIMIT ?
 
 -- name: work
 SELECT intent, instance, kind, due FROM open_work WHERE intent = ?

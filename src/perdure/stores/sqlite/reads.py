@@ -14,7 +14,7 @@ from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
-from perdure.ports.store import Census, Filter, Owner, Position, WorldSnapshotRow
+from perdure.ports.store import BEGINNING, Census, Filter, Owner, Place, Position, WorldSnapshotRow
 
 from . import large_bodies, schema
 from .statements import SQL
@@ -107,8 +107,8 @@ def height(connection: apsw.Connection) -> int:
     return int(seq)
 
 
-def due(connection: apsw.Connection, before: int, limit: int) -> list[WorkRow]:
-    return list(starmap(WorkRow, connection.execute(SQL.due, (min(before, LARGEST), limit))))
+def due(connection: apsw.Connection, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
+    return list(starmap(WorkRow, connection.execute(SQL.due, (min(before, LARGEST), *after, limit))))
 
 
 def work(connection: apsw.Connection, intent: bytes) -> WorkRow | None:

@@ -24,7 +24,7 @@ from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
-from perdure.ports.store import Census, Lease, Position
+from perdure.ports.store import BEGINNING, Census, Lease, Place, Position
 
 from . import large_bodies, reads, schema
 from .connection import connect, enter_wal, open_error
@@ -315,8 +315,8 @@ class SqliteStore(SqliteQueries):
     def census(self) -> Census:
         return self._ask(reads.census)
 
-    def due(self, before: int, limit: int) -> list[WorkRow]:
-        return self._ask(reads.due, before, limit)
+    def due(self, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
+        return self._ask(reads.due, before, limit, after)
 
     def inbox(self, limit: int) -> list[InboxRow]:
         """Each row once after `position`: a row that is handed out is in the hands of the shard."""

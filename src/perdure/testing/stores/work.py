@@ -15,6 +15,9 @@ class Work(OneStore):
         assert store.due(20, 10) == [rows[1], rows[3], rows[2]]
         assert store.due(30, 2) == [rows[1], rows[3]]
         assert store.due(2**63, 10)[-1] == rows[4]
+        assert store.due(2**63, 2, (10, b"1")) == [rows[3], rows[2]]
+        assert store.due(20, 10, (10, b"3")) == [rows[2]]
+        assert store.due(20, 10, (20, b"2")) == []
 
         commit(harness, store, batch(journal=[entry(2, 1)], closed=[b"1", b"2", b"unknown"]))
 
