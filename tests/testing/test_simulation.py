@@ -9,6 +9,7 @@ from perdure import emit, progress, step_info
 from perdure.errors import Fatal
 from perdure.flows.author import flow, step
 from perdure.flows.context import Context
+from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore
 from perdure.testing.auditor import Violation
 from perdure.testing.clock import Life
@@ -262,14 +263,14 @@ def test_a_process_that_dies_leaves_a_file_that_the_next_one_recovers():
     with sqlite_disk() as disk:
         life = Life()
         first = disk.connect(life)
-        first.acquire("first")
+        now(first.acquire, "first")
         first.commit(batch(journal=[entry(1, 1)]), lambda error: None)
         life.alive = False
 
         second = disk.connect(Life())
         assert os.path.getsize(f"{disk.path}-wal") > 0
-        assert second.acquire("second").epoch == 2
-        assert second.position().seq == 1
+        assert now(second.acquire, "second").epoch == 2
+        assert now(second.position).seq == 1
 
 
 def test_a_zombie_on_a_file_can_write_nothing():

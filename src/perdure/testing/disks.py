@@ -127,10 +127,12 @@ class ReadBack(SqliteStore):
         super().__init__(path)
         self._read = read
 
-    def acquire(self, owner: str) -> Lease:
-        lease = super().acquire(owner)
-        self._read()
-        return lease
+    def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
+        def heard(lease: Lease | Exception) -> None:
+            self._read()
+            done(lease)
+
+        super().acquire(owner, heard)
 
     def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
         def heard(error: Exception | None) -> None:

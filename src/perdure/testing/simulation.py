@@ -23,7 +23,6 @@ from typing import Any, Final
 from perdure.cells.bind import Bound, Catalog
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode, to_plain
-from perdure.errors import StoreError
 from perdure.executors.effects import EffectsExecutor
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
@@ -94,14 +93,19 @@ class Process:
             self.world.tell(f"process {self.number} {text}")
 
     def open(self) -> bool:
-        try:
-            self.shard.open()
-        except StoreError as error:
-            self.tell(f"cannot open: {error}")
-            self.die()
-            return False
-        self.tell("opens")
-        return True
+        failed = False
+
+        def opened(error: Exception | None) -> None:
+            nonlocal failed
+            if error is None:
+                self.tell("opens")
+            else:
+                self.tell(f"cannot open: {error}")
+                self.die()
+                failed = True
+
+        self.shard.open(opened)
+        return not failed
 
     def crash(self, where: str) -> None:
         """The end without a goodbye."""
