@@ -22,9 +22,8 @@ from perdure.cells.effects import Alarm, BlobGet, BlobPut, Publish, Spawn
 from perdure.codec import encode
 from perdure.errors import NotStuck, ReceiptRefused, UnknownIntent
 from perdure.executors.builtin import Blobs
-from perdure.kernel.events import Address, Message, Received
+from perdure.kernel.events import Message, Received
 from perdure.kernel.manifest import RULES, WORLD
-from perdure.kernel.receipt import Receipt
 from perdure.testing import World
 from perdure.testing.crashes import CALM, Ending, Schedule, Search, WorldTrial, points_of, take_overs_of
 from perdure.testing.disks import Disk, at_once
@@ -417,16 +416,13 @@ def strict(world: World) -> None:
 
 
 def snapshots(world: World) -> None:
-    """Two of the world: one with effects open and one with a cell gone."""
-    world.send(Placed("a", 7), id="a1")
-    world.advance(0.5)
-    world.send(Placed("b", 4), id="b1")
+    """Two of the world: one with an effect open and one with a cell gone."""
+    world.send(Placed("a", 2), id="a1")
     world.snapshot()
     world.run()
-    world.send(Dropped("b"), id="b2")
-    world.run()
+    world.send(Dropped("a"), id="a2")
     world.snapshot()
-    world.send(Placed("b", 6), id="b3")
+    world.send(Placed("a", 3), id="a3")
     world.run()
 
 
@@ -491,23 +487,19 @@ SCENES = [
     Scene(
         snapshots,
         [order, day],
-        {
-            "c/order/a": paid(7, "a", 3),
-            "c/order/b": paid(6, "b"),
-            "c/day/monday": Sum(7, ["a"]),
-            "c/day/tuesday": Sum(10, ["b", "b"]),
-        },
+        {"c/order/a": paid(3, "a"), "c/day/monday": Sum(3, ["a"]), "c/day/tuesday": Sum(2, ["a"])},
     ),
 ]
 
 
-def trial(scene: Scene, cache: int) -> WorldTrial:
+def trial(scene: Scene, cache: int, *, thorough: bool = True) -> WorldTrial:
     return WorldTrial(
         scene.story,
         scene.workflows,
         handlers=[charge],
         verify=KEYS.judge,
         may_break=scene.may_break,
+        thorough=thorough,
         cache=cache,
         reset=reset,
         observe=lambda: sorted(OUTSIDE.values()),
@@ -553,7 +545,7 @@ def test_another_owner_at_any_commit_makes_no_difference(scene: Scene, cache: in
 @every_scene
 def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(scene: Scene, cache: int) -> None:
     """What is right in memory, which the tests before show, is right on SQLite: each row is the same, byte for byte."""
-    runs = trial(scene, cache)
+    runs = trial(scene, cache, thorough=False)
 
     def same_on_both(schedule: Schedule) -> Ending:
         in_memory = Disk()
@@ -566,7 +558,7 @@ def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(scene: Sce
 
     with quiet_log():
         calm = same_on_both(CALM)
-        points = [*points_of(calm), *take_overs_of(calm)]
+        points = [*points_of(calm), *(take_overs_of(calm) if cache else [])]
         deaths = [same_on_both(Schedule((point,))).deaths for point in points]
         same_on_both(Schedule(random=cache))
 

@@ -420,13 +420,11 @@ class Auditor(_Fold):
         instances = [id for id, head in self._database.heads.items() if to in (id, Address(head.workflow, head.key))]
         if not instances:
             raise Violation(f"{type(event).__name__} to {to} was acknowledged and is gone")
-        if (
-            isinstance(event, Message)
-            and event.id
-            and not any(self._messages_recorded[id, event.id] for id in instances)
-        ):
-            if any(self._database.heads[id].status not in TERMINAL for id in instances):
-                raise Violation(f"the message {event.id!r} to {to} was acknowledged and never delivered")
+        if not isinstance(event, Message) or not event.id:
+            return
+        lives = any(self._database.heads[id].status not in TERMINAL for id in instances)
+        if lives and not any(self._messages_recorded[id, event.id] for id in instances):
+            raise Violation(f"the message {event.id!r} to {to} was acknowledged and never delivered")
 
     def _check_routed(self) -> None:
         """Every domain event was heard once by each cell that it is routed to."""
