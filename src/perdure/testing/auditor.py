@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -51,6 +51,9 @@ from perdure.stores.memory import MemoryDatabase
 from perdure.stores.rebuild import Indexes, Rebuilt, _Fold, differences
 
 from .executor import Execution
+
+AUDITED: Final = ("no-identity", "not-outside", "wrong-executor", "bad-signature")
+"""Refusals that the world records."""
 
 
 class Violation(AssertionError):
@@ -304,7 +307,7 @@ class Auditor(_Fold):
         if isinstance(answer, Accepted):
             self._check_durable(to, event, answer)
             self.acknowledged.append((to, event))
-        elif isinstance(answer, Refused) and isinstance(event, Received):
+        elif isinstance(answer, Refused) and answer.code in AUDITED and isinstance(event, Received):
             self.refusals[event.intent] += 1
 
     def posted(self, to: Ref, event: Event) -> None:

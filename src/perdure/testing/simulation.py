@@ -317,6 +317,8 @@ class Simulation:
         while not self.quiet and self._step(until):
             pass
         self.auditor.finish()
+        if self.auditor.audits:
+            self.counts["receipts refused and recorded"] = self.auditor.audits.total()
         unsettled = [request for request in self.requests if request.settled is None]
         if unsettled:
             raise Violation(f"never answered: {unsettled[0].name} to {unsettled[0].to}")
@@ -520,6 +522,7 @@ class Simulation:
 
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
         row = inbox_row(self.clock.entropy(16), instance, Received(intent, receipt), self.clock.now())
+        self.auditor.offered[intent] += 1
         self.disk.post(row)
 
     def send(self, to: Address, name: str, body: object, id: str) -> None:
