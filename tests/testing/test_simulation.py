@@ -117,7 +117,7 @@ def test_the_same_seed_tells_the_same_story():
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_every_workload_ends_as_it_should_in_a_calm_world(workload):
     for seed in range(3):
-        world = Simulation(workload.workflows(), seed=seed, handlers=workload.handlers)
+        world = Simulation(workload.workflows(), seed=seed, handlers=workload.handlers, verify=workload.verify)
         expected = workload.begin(world)
         world.advance(1)
         world.run()

@@ -37,7 +37,7 @@ class Faults(msgspec.Struct):
     late_commit: float = 0.0  # of each commit: the answer comes later
     late_load: float = 0.0  # of each load: the answers come later
     late_read: float = 0.0  # of every other read: the answer comes later
-    commits: dict[int, str] = {}  # what befalls certain commits of the world, counted from 1: one of FATES
+    commits: dict[int, str] = {}  # what befalls certain commits, counted from 1: one of FATES, or TAKE_OVER
     executions: frozenset[int] = frozenset()  # after which side effects, counted from 1, the process dies
     kill: float = 0.0  # of each moment of mischief: the process dies, whatever it does
     zombie: float = 0.0  # ... a second owner comes while the first goes on
@@ -60,6 +60,7 @@ class Faults(msgspec.Struct):
 CHANCES = tuple(
     name for name in Faults.__struct_fields__ if name not in ("commits", "executions", "cache", "snapshots")
 )
+TAKE_OVER = "take_over"  # right before the commit another process takes the lease; the old owner writes all the same
 FATES = ("crash_before", "crash_after", "crash_inside", "false_error", "true_error", "late_commit")
 
 
@@ -72,7 +73,8 @@ class Watcher(Protocol):
 
 
 class FaultyStore:
-    """One connection of one process. `crash` ends the process; nothing here calls back after that."""
+    """One connection of one process. `crash` ends the process; nothing here calls back after that. `rival`: the next
+    owner comes while this one lives."""
 
     def __init__(
         self,
@@ -87,8 +89,10 @@ class FaultyStore:
         watcher: Watcher,
         crash: Callable[[str], None],
         tell: Callable[[str], None],
+        rival: Callable[[], None],
     ) -> None:
         self._inner = inner
+        self._rival = rival
         self._process = process
         self._clock = clock
         self._life = life
@@ -119,6 +123,11 @@ class FaultyStore:
                 self._write(batch, lambda error: self._after(delay, lambda: done(error)))
             else:
                 self._after(delay, lambda: self._write(batch, done))
+        elif fate == TAKE_OVER:
+            self._counts["take-overs before a commit"] += 1
+            self._tell(f"has lost its lease, and does not know it, before the commit of {_entries(batch)}")
+            self._rival()
+            self._write(batch, done)
         else:
             self._write(batch, lambda error: self._written(fate, batch, error, done))
 

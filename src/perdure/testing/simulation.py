@@ -29,6 +29,7 @@ from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.manifest import WORLD
+from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.past import Behind
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
@@ -75,7 +76,8 @@ class Process:
             "crash": self.crash,
             "tell": tell,
         }
-        self.store = FaultyStore(world.disk.connect(self.life), watcher=world.auditor, **common)
+        watcher, rival = world.auditor, world.spawn
+        self.store = FaultyStore(world.disk.connect(self.life), watcher=watcher, rival=rival, **common)
         steps = {name: world.make_executor(name, slots, **common) for name, slots in world.slots.items()}
         self.effects = world.make_effects(number, steps)
         self.shard = Shard(
@@ -86,6 +88,7 @@ class Process:
             owner=f"process {number}",
             listener=self,
             cache=world.faults.cache,
+            verify=world.verify,
         )
 
     def tell(self, text: str) -> None:
@@ -229,8 +232,8 @@ class Handle:
 class Simulation:
     """See the module. Without `faults` it is calm: the same code, on a clock that you advance.
 
-    `workflows` may have cells among them: their world begins by itself. `handlers` perform their effects. `ours`: see
-    `Auditor`. `disk` is closed by whoever made it.
+    `workflows` may have cells among them: their world begins by itself. `handlers` perform their effects, `verify` has
+    the keys of those who answer from outside. `ours`: see `Auditor`. `disk` is closed by whoever made it.
     """
 
     steps_max = STEPS_MAX
@@ -246,8 +249,10 @@ class Simulation:
         ours: bool = True,
         disk: Disk | None = None,
         handlers: Iterable[Any] = (),
+        verify: Verify = unsigned,
     ) -> None:
         self.seed = seed
+        self.verify = verify
         self.dice = random.Random(seed)
         self.faults = faults if faults is not None else Faults()
         self.slots = slots if slots is not None else {"inline": None, "thread": None}
@@ -258,7 +263,7 @@ class Simulation:
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
         self.disk = disk if disk is not None else Disk()
         self.database = self.disk.rows
-        self.auditor = Auditor(self.database, self.workflows, self.slots, ours=ours)
+        self.auditor = Auditor(self.database, self.workflows, self.slots, ours=ours, verify=verify)
         self.counts: Counter[str] = Counter()
         self.steps = 0
         self._steps_before = 0
@@ -316,6 +321,8 @@ class Simulation:
         while not self.quiet and self._step(until):
             pass
         self.auditor.finish()
+        if self.auditor.audits:
+            self.counts["receipts refused and recorded"] = self.auditor.audits.total()
         unsettled = [request for request in self.requests if request.settled is None]
         if unsettled:
             raise Violation(f"never answered: {unsettled[0].name} to {unsettled[0].to}")
@@ -453,6 +460,8 @@ class Simulation:
             self._offer(request)
 
     def _offer(self, request: Request) -> None:
+        if isinstance(request.event, Received):
+            self.auditor.offered[request.event.intent] += 1
         if self.faults.remote and self.dice.random() < self.faults.remote:
             self._post(request)
             return
@@ -517,6 +526,7 @@ class Simulation:
 
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
         row = inbox_row(self.clock.entropy(16), instance, Received(intent, receipt), self.clock.now())
+        self.auditor.offered[intent] += 1
         self.disk.post(row)
 
     def send(self, to: Address, name: str, body: object, id: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from perdure.cells.bind import Bound
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
+from perdure.kernel.outside import Verify, unsigned
 from perdure.worlds import gather
 
 from .disks import Disk
@@ -44,6 +45,8 @@ class Stage(Simulation):
         story: Callable[[str], None] | None = None,
         disk: Disk | None = None,
         handlers: Iterable[Any] = (),
+        ours: bool = False,
+        verify: Verify = unsigned,
     ) -> None:
         self.scripts: dict[str, Script] = {}
         self.runs: list[Run] = []
@@ -56,9 +59,10 @@ class Stage(Simulation):
             faults=faults,
             slots=slots,
             story=story,
-            ours=False,
+            ours=ours,
             disk=disk,
             handlers=handlers,
+            verify=verify,
         )
         self._alone()
 
