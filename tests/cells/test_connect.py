@@ -6,7 +6,7 @@ import pytest
 
 import perdure
 from perdure.codec import encode
-from perdure.kernel.events import Address, CancelAsked, Message, Rewound, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Rewound, Started, Woken
 from perdure.kernel.manifest import WORLD
 from perdure.kernel.rows import inbox_row
 from tests.cells.shop import Order, Placed, book, order
@@ -63,7 +63,7 @@ async def test_a_cell_is_cancelled_and_retried_from_another_process(disk):
 
 async def test_what_is_none_for_a_cell_is_refused_by_the_engine_too(disk):
     o_1 = Address("com.acme/order", "o-1")
-    posts = [
+    posts: list[tuple[Address, Event]] = [
         (o_1, Message("com.acme/Dropped@1", encode({"order": "o-1"}), "m-1")),
         (o_1, Started(o_1.workflow, o_1.key, b"", b"", reuse="always")),
         (o_1, Rewound(b"", "charge/~1#1")),

@@ -10,7 +10,7 @@ import pytest
 from perdure.codec import encode
 from perdure.errors import Divergence
 from perdure.kernel.decision import Fact
-from perdure.kernel.events import Address, CancelAsked, Message, Received, Rewound, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started, Woken
 from perdure.kernel.kernel import ROUND
 from perdure.kernel.mailbox import Accepted, Offer, Refused
 from perdure.kernel.manifest import NO_MANIFEST, WORLD, Manifest, Route, decode_manifest, key_text
@@ -43,7 +43,7 @@ def route(world, to, *orders, **options):
 
 # ---- what is none for a cell -------------------------------------------------------------------------------
 
-NOT_FOR_A_CELL = {
+NOT_FOR_A_CELL: dict[str, tuple[Event, str]] = {
     "a message": (Message("m", encode([["note"]]), "m-1"), "events are routed to it"),
     "a start": (Started("cell", "k", b"", b""), "the first event that is routed to it makes it"),
     "a rewind": (Rewound(b"", "a"), "it does not go back"),

@@ -195,9 +195,10 @@ class Catalog:
     def _checked(self, name: str, body: bytes, key: str | None) -> tuple[str, bytes]:
         """The event, if it is meant for this key, and if its keys can name instances."""
         fact = Fact(name, body)
-        for address in self._router.route(fact) if key is not None else ():
-            if address.key != key:
-                raise KeyMismatch(name, key, address.key)
+        if key is not None:
+            for address in self._router.route(fact):
+                if address.key != key:
+                    raise KeyMismatch(name, key, address.key)
         objection = self._router.objection(fact)
         if objection:
             raise CallerError(objection)
