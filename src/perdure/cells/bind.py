@@ -334,7 +334,8 @@ def _agreed(manifest: Manifest, name: str, reducer: Any) -> Any:
     )
     found = changes(described, msgspec.structs.replace(own, routing=()))
     words = [f"{each.path} is {each.before!r:.80} here and {each.after!r:.80} in the code" for each in found]
-    raise BadManifest("code-mismatch", path, "; ".join(words[:3]) + ("; and more" if words[3:] else ""))
+    place = found[0].path if found else path
+    raise BadManifest("code-mismatch", place, "; ".join(words[:3]) + ("; and more" if words[3:] else ""))
 
 
 def _data(manifest: Manifest, schema: Schema) -> Data:
