@@ -9,7 +9,6 @@ import click
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, Queries
-from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client
 from perdure.runtime.history import Summary, summary
 
@@ -17,7 +16,7 @@ from ...console import Console
 from ...console import command as define
 from ...look import head_document
 from ...text import ago, styled, table
-from ...world import cell_names, without_version
+from ...world import cell_names, refuse_unknown_cell, without_version
 
 PAGE = 500
 
@@ -35,8 +34,7 @@ def command(console: Console, cell: str | None, limit: int, before: int | None) 
         names = await cell_names(client.queries)
         if cell is not None:
             wanted = without_version(cell)
-            if wanted not in names:
-                console.note(unknown("cell", wanted, names, "names are exact"))
+            await refuse_unknown_cell(client.queries, wanted)
             names = [wanted]
         return [summary(head) for head in await _living(client.queries, names, before or 0, limit + 1)]
 
