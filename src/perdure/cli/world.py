@@ -12,7 +12,7 @@ from perdure.errors import UnknownWorkflow
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
 from perdure.kernel.manifest import Manifest as InForce
 from perdure.ports.store import Filter, Queries
-from perdure.runtime.client import unknown
+from perdure.runtime.arguments import unknown
 
 from .exits import Exit, Stopped
 from .load import flows_of, load_all, module_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -64,6 +64,19 @@ TAKE_OVER = "take_over"  # right before the commit another process takes the lea
 FATES = ("crash_before", "crash_after", "crash_inside", "false_error", "true_error", "late_commit")
 
 
+class Surroundings(NamedTuple):
+    """What a process's store and executors have of their world. `crash` ends the process."""
+
+    process: int
+    clock: VirtualClock
+    life: Life
+    dice: random.Random
+    faults: Faults
+    counts: Counter[str]
+    crash: Callable[[str], None]
+    tell: Callable[[str], None]
+
+
 class Watcher(Protocol):
     """Who is told what a store does. The auditor."""
 
@@ -73,35 +86,14 @@ class Watcher(Protocol):
 
 
 class FaultyStore:
-    """One connection of one process. `crash` ends the process; nothing here calls back after that. `rival`: the next
-    owner comes while this one lives."""
+    """One connection of one process. Nothing here calls back after the process has crashed. `rival`: the next owner
+    comes while this one lives."""
 
-    def __init__(
-        self,
-        inner: Store,
-        *,
-        process: int,
-        clock: VirtualClock,
-        life: Life,
-        dice: random.Random,
-        faults: Faults,
-        counts: Counter[str],
-        watcher: Watcher,
-        crash: Callable[[str], None],
-        tell: Callable[[str], None],
-        rival: Callable[[], None],
-    ) -> None:
+    def __init__(self, inner: Store, around: Surroundings, watcher: Watcher, rival: Callable[[], None]) -> None:
         self._inner = inner
         self._rival = rival
-        self._process = process
-        self._clock = clock
-        self._life = life
-        self._dice = dice
-        self._faults = faults
-        self._counts = counts
         self._watcher = watcher
-        self._crash = crash
-        self._tell = tell
+        self._process, self._clock, self._life, self._dice, self._faults, self._counts, self._crash, self._tell = around
         self._epoch = 0
 
     # ---- commits ---------------------------------------------------------------------------------------

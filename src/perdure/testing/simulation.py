@@ -44,7 +44,7 @@ from .auditor import Auditor, Violation
 from .clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
 from .disks import Disk
 from .executor import FakeExecutor
-from .faults import MILLISECOND, Faults, FaultyStore
+from .faults import MILLISECOND, Faults, FaultyStore, Surroundings
 
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
@@ -65,20 +65,11 @@ class Process:
         self.number = number
         self.life = Life()
         self.closing = False
-        tell = self.tell
-        common: dict[str, Any] = {
-            "process": number,
-            "clock": world.clock,
-            "life": self.life,
-            "dice": world.dice,
-            "faults": world.faults,
-            "counts": world.counts,
-            "crash": self.crash,
-            "tell": tell,
-        }
-        watcher, rival = world.auditor, world.spawn
-        self.store = FaultyStore(world.disk.connect(self.life), watcher=watcher, rival=rival, **common)
-        steps = {name: world.make_executor(name, slots, **common) for name, slots in world.slots.items()}
+        around = Surroundings(
+            number, world.clock, self.life, world.dice, world.faults, world.counts, self.crash, self.tell
+        )
+        self.store = FaultyStore(world.disk.connect(self.life), around, world.auditor, world.spawn)
+        steps = {name: world.make_executor(name, slots, around) for name, slots in world.slots.items()}
         self.effects = world.make_effects(number, steps)
         self.shard = Shard(
             self.store,
@@ -391,8 +382,8 @@ class Simulation:
         """How long nobody runs after a death."""
         return self.dice.randrange(1, 60) * MILLISECOND
 
-    def make_executor(self, name: str, slots: int | None, **common: Any) -> FakeExecutor:
-        return FakeExecutor(name, slots, site=self, **common)
+    def make_executor(self, name: str, slots: int | None, around: Surroundings) -> FakeExecutor:
+        return FakeExecutor(name, slots, around, self)
 
     def make_effects(self, process: int, steps: dict[str, FakeExecutor]) -> EffectsExecutor:
         """What performs the effects of cells: the real one, with handlers that run where steps do."""

@@ -22,7 +22,7 @@ from perdure.worlds import gather
 
 from .disks import Disk
 from .executor import FakeExecutor
-from .faults import MILLISECOND, Faults
+from .faults import MILLISECOND, Faults, Surroundings
 from .simulation import Process, Request, Simulation
 from .steps import OpenEffects, Run, Script, StepExecutor, StepLoop
 
@@ -142,15 +142,15 @@ class Stage(Simulation):
 
     # ---- processes -------------------------------------------------------------------------------------
 
-    def make_executor(self, name: str, slots: int | None, **common: Any) -> FakeExecutor:
-        number, life = common["process"], common["life"]
+    def make_executor(self, name: str, slots: int | None, around: Surroundings) -> FakeExecutor:
+        number, life = around.process, around.life
 
         def loop() -> StepLoop:
             if number not in self._loops:
                 self._loops[number] = StepLoop(self.clock, life)
             return self._loops[number]
 
-        return StepExecutor(name, loop=loop, scripts=self.scripts, runs=self.runs, site=self, **common)
+        return StepExecutor(name, around, self, loop=loop, scripts=self.scripts, runs=self.runs)
 
     def make_effects(self, process: int, steps: dict[str, FakeExecutor]) -> OpenEffects:
         return OpenEffects(self.handlers, steps["inline"], steps["thread"], partial(self.executing, process))

@@ -14,7 +14,7 @@ from perdure.runtime.history import Summary, summary
 
 from ...console import Console
 from ...console import command as define
-from ...look import head_document
+from ...page import tell_page
 from ...text import ago, styled, table
 from ...world import cell_names, refuse_unknown_cell, without_version
 
@@ -38,16 +38,7 @@ def command(console: Console, cell: str | None, limit: int, before: int | None) 
             names = [wanted]
         return [summary(head) for head in await _living(client.queries, names, before or 0, limit + 1)]
 
-    found = console.ask(read)
-    shown, more = found[:limit], len(found) > limit
-    after = shown[-1].id if more else None
-    console.answer({"cells": [head_document(each) for each in shown], "next_before": after}, _table(shown))
-    if console.json:
-        return
-    if not shown:
-        console.note("no cells")
-    if more:
-        console.note(f"there are more: add --before {after}")
+    tell_page(console, "cells", console.ask(read), limit, _table)
 
 
 async def _living(queries: Queries, names: list[str], before: int, limit: int) -> list[HeadRow]:
@@ -64,8 +55,6 @@ async def _living(queries: Queries, names: list[str], before: int, limit: int) -
 
 
 def _table(found: list[Summary]) -> str:
-    if not found:
-        return ""
     now = datetime.now(UTC)
     rows = [[click.style(name, bold=True) for name in ("ID", "STATUS", "VERSION", "MADE", "CHANGED")]]
     for each in found:
