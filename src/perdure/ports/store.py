@@ -8,6 +8,8 @@ Rules that every implementation keeps, and that the conformance suite checks:
 - a commit is one transaction: all rows of the batch or none, and none unless the epoch is still the owner's;
 - after a commit whose outcome is not known the store reports an error: the shard then loads everything again;
 - callbacks run on the thread of the engine's loop, one at a time, and never after `close`.
+
+A store that can answer at once does so before the call returns; others answer later, in any order.
 """
 
 from collections.abc import Callable, Sequence
@@ -104,19 +106,24 @@ class WorldSnapshotRow(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    def acquire(self, owner: str) -> Lease:
-        """Become the one writer: a new epoch, durable. Raises `EngineRunning` when another engine lives."""
+    """One shard of a database. Every question is answered by a callback, with what was found or with the error."""
+
+    def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
+        """Become the one writer: a new epoch, durable. `EngineRunning` when another engine lives."""
         ...
 
     def release(self) -> None:
         """Give the lease back, so that the next engine need not wait."""
         ...
 
-    def position(self) -> Position:
-        """Asked by a shard that begins with empty memory: from here on the inbox is given from its start."""
+    def position(self, done: Callable[[Position | Exception], None]) -> None:
+        """Asked by a shard that begins with empty memory: from here on the inbox is given from its start.
+
+        It waits until a commit of this store that is under way has come to its end, whatever that is.
+        """
         ...
 
-    def register(self, workflows: Sequence[WorkflowRow]) -> None:
+    def register(self, workflows: Sequence[WorkflowRow], done: Callable[[Exception | None], None]) -> None:
         """Note what this engine runs, so that clients can check names."""
         ...
 
@@ -124,30 +131,35 @@ class Store(Protocol):
         """Write the batch, then call `done`: None when it is durable. At most one commit is under way."""
         ...
 
-    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
         """Find instances by id or by name (the last generation) as they are durable now; `done` for each.
 
         Of an instance that has ended for good the record is the head alone. One that failed may be retried.
         """
         ...
 
-    def census(self) -> Census:
+    def census(self, done: Callable[[Census | Exception], None]) -> None:
         """Count what is durable. It reads every head that has not ended."""
         ...
 
-    def due(self, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
+    def due(
+        self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]
+    ) -> None:
         """Open work with `due` <= `before`, the earliest first: what comes after a place in that order."""
         ...
 
-    def inbox(self, limit: int) -> list[InboxRow]:
+    def inbox(self, limit: int, done: Callable[[list[InboxRow] | Exception], None]) -> None:
         """Undelivered events in the order of their arrival, if anything may have arrived since the last call.
 
-        Each row is given once after `position`, and stays until a batch removes it. Rows that the shard itself
-        added may come too: the shard knows which ones it holds already.
+        Each row is given at least once after `position`, and stays until a batch removes it. A row may come again, and
+        rows that the shard itself added may come too: the shard knows which ones it holds already, and asks for so many
+        more.
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """No callback is called any more."""
+        ...
 
 
 class Queries(Protocol):
