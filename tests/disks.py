@@ -1,5 +1,6 @@
 """Disks for simulated worlds, and all that they hold, for tests that hold one store against the other."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,19 @@ def held(disk: Disk) -> dict[str, object]:
         "published": rows.published,
         "workflows": rows.workflows,
         "epoch": rows.epoch,
+        **_beside(disk),
     }
+
+
+def _beside(disk: Disk) -> dict[str, object]:
+    """What is written past the journal, without the time at which it was."""
+
+    async def read() -> dict[str, object]:
+        with disk.queries() as queries:
+            snapshots = [(row.seq, row.at, row.hash, row.inbox) for row in await queries.world_snapshots()]
+            return {"world snapshots": snapshots, "blobs": [row.digest for row in await queries.blobs()]}
+
+    return asyncio.run(read())
 
 
 def _read_anew(disk: SqliteDisk) -> MemoryDatabase:

@@ -28,6 +28,7 @@ from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor, RemoteDoor
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
+from perdure.stores.answers import asked
 
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound, Catalog
@@ -115,7 +116,7 @@ async def open(
             verify=unsigned if keys is None else keys.judge,
         )
         door.lead_to(shard)
-        shard.open()
+        await asked(shard.open)
         settled = loop.create_future()
         shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
         await asyncio.wait([settled], timeout=SETTLE)  # cells that answer each other for ever never come to rest

@@ -212,8 +212,8 @@ class BadManifest(AuthorError):
 
     `code` says what is wrong: missing-reference, unknown-module, unknown-schema, unknown-effect, unknown-cell,
     key-missing, key-unexpected, key-type, routing-mismatch, event-family, unsupported-runtime, code-mismatch,
-    two-versions. `path` says where, `where` the line and column if it is a YAML file. Nothing was registered or
-    changed.
+    two-versions. `path` says where, `where` the file, line and column if it is one (of JSON if ruamel.yaml is
+    installed). Nothing was registered or changed.
     """
 
     def __init__(self, code: str, path: str, text: str, where: str = "") -> None:

@@ -100,7 +100,7 @@ class Shadow:
 
     def run(self, before: Manifest, after: Manifest, mode: str, horizon: int) -> ShadowReport:
         self._post_apply(after, mode)
-        self._shard.open()
+        self._shard.open(_raised)
         self._settle()
         failures = [*self._apply_failures(), *self._without_code()]
         for id, head in list(self._database.heads.items()):
@@ -316,3 +316,8 @@ def _allowlists(before: Manifest, after: Manifest) -> dict[str, dict[str, list[s
         for cell in sorted(then.keys() | now.keys())
         if then.get(cell) != now.get(cell)
     }  # fmt: skip
+
+
+def _raised(error: Exception | None) -> None:
+    if error is not None:
+        raise error

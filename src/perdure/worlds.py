@@ -19,7 +19,7 @@ from perdure.cells.handlers import EffectHandler
 from perdure.cells.manifest import Manifest
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import digest
-from perdure.errors import CallerError, ManifestChanged, NoHandler
+from perdure.errors import BadDefinition, BadManifest, CallerError, ManifestChanged, NoHandler
 from perdure.executors.builtin import Blobs, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.secrets import MappingSecrets
@@ -123,11 +123,20 @@ def load_manifest(path: str | os.PathLike[str]) -> Bound:
     Each cell names its reducer, `impl: module:function`, which is imported: a cell that agrees with the manifest, or a
     plain function that takes and returns `perdure.Datum`s.
     """
-    return Bound(read_manifest(path))
+    text, manifest = _read(path)
+    try:
+        return Bound(manifest)
+    except (BadDefinition, BadManifest) as error:  # it disagrees with its code
+        load.locate(error, text, os.fspath(path))
+        raise
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     """What a manifest file says, checked; no code is imported."""
+    return _read(path)[1]
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[str, Manifest]:
     source = os.fspath(path)
     forms = {".json": load.from_json, ".yaml": load.from_yaml, ".yml": load.from_yaml}
     read = forms.get(Path(source).suffix.lower())
@@ -139,4 +148,4 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         raise CallerError(f"{source} is not UTF-8 text: {error.reason} at byte {error.start}") from None
     except OSError as error:
         raise CallerError(f"{source} cannot be read: {error.strerror}") from None
-    return read(text, source)
+    return text, read(text, source)

@@ -1,8 +1,14 @@
 """Cells from another process: events go through the inbox, and are checked before they are posted."""
 
+import os
+
 import pytest
 
 import perdure
+from perdure.codec import encode
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Rewound, Started, Woken
+from perdure.kernel.manifest import WORLD
+from perdure.kernel.rows import inbox_row
 from tests.cells.shop import Order, Placed, book, order
 
 
@@ -53,3 +59,39 @@ async def test_a_cell_is_cancelled_and_retried_from_another_process(disk):
         await live.until(order, "o-1", None)
 
         assert await client.handle("com.acme/order", "o-1").status() == "cancelled"
+
+
+async def test_what_is_none_for_a_cell_is_refused_by_the_engine_too(disk):
+    o_1 = Address("com.acme/order", "o-1")
+    posts: list[tuple[Address, Event]] = [
+        (o_1, Message("com.acme/Dropped@1", encode({"order": "o-1"}), "m-1")),
+        (o_1, Started(o_1.workflow, o_1.key, b"", b"", reuse="always")),
+        (o_1, Rewound(b"", "charge/~1#1")),
+        (o_1, Woken()),
+        (WORLD, CancelAsked("why not")),
+    ]
+    async with disk.open(order, book) as live, perdure.connect(disk.url) as client:
+        await live.send(Placed("o-1"))
+        for to, event in posts:  # as a client would post it that does not know what cells are
+            await client.queries.post(inbox_row(os.urandom(16), to, event, 1))
+        await client.send(Placed("o-2"))
+        await live.until(order, "o-2", Order("charging"))
+
+        assert len(await live.entries(order, "o-1")) == 1
+        assert live.engine.counts["refused"] == len(posts)
+        assert await live.head(book) is None
+
+
+async def test_who_asks_a_cell_for_what_it_does_not_do_hears_it_at_once(disk):
+    async with disk.open(order, book) as live, perdure.connect(disk.url) as client:
+        await live.send(Placed("o-1"))
+        handle = client.handle("com.acme/order", "o-1")
+        before = await live.journal()
+
+        with pytest.raises(perdure.CallerError, match=r"is a cell: the first event .* makes it"):
+            await client.start("com.acme/order", key="o-3")
+        for ask in (handle.send("x"), handle.rewind("y"), handle.wake()):
+            with pytest.raises(perdure.CallerError, match="is a cell"):
+                await ask
+        assert await live.journal() == before
+        assert await client.queries.undelivered() == []

@@ -9,6 +9,7 @@ import pytest
 from perdure.cells.index import CellIndex, Entry, diff, reachable
 from perdure.codec import encode
 from perdure.errors import Corrupt
+from perdure.stores.answers import now
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
 from perdure.testing.stores import FullStore, ask
@@ -33,7 +34,7 @@ class StoredBlobs:
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request, tmp_path: Path) -> Iterator[FullStore]:
     store: FullStore = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "test.db")
-    store.acquire("test")
+    now(store.acquire, "test")
     yield store
     store.close()
 

@@ -238,7 +238,9 @@ async def errand(ctx: perdure.Context) -> None:
 
 @perdure.cell("com.acme/namer@1", effects=[Spawn])
 def namer(state: Heard | None, event: Named | perdure.ReceiptOf[Spawn]) -> Next:
-    if isinstance(event, Named) and event.id == "child":
+    if not isinstance(event, Named):
+        return Next(state)
+    if event.id == "child":
         return Next(Heard([]), effects=[Spawn.of(errand, key="k" * event.times)])
     return Next(Heard([]), events=[Poked(event.id * event.times)])
 

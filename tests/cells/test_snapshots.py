@@ -15,6 +15,7 @@ from perdure.codec import decode
 from perdure.errors import CallerError, Corrupt, NotEmpty, UnknownSnapshot
 from perdure.kernel.events import Address
 from perdure.snapshots import Snapshots
+from perdure.stores.answers import now
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
 from tests.cells.worlds import CELLS, Closed, Keep, Put, Spoil, Wait, account, busy, keeping, print_it, settled, total
@@ -166,7 +167,7 @@ async def test_without_its_tail_a_world_is_as_it_was_at_the_snapshot(kind: str, 
 
         async with client_of(store) as copy:
             assert (await copy.take()).hash == taken.hash
-            assert store.position().seq == taken.entry
+            assert now(store.position).seq == taken.entry
         store.close()
 
 

@@ -45,9 +45,12 @@ def test_cells_ls_is_paged_and_knows_cells_by_name(shop):
 
 
 def test_cells_ls_of_an_unknown_cell_says_what_there_is(shop):
-    result = shop.perdure("cells", "ls", "com.acme/ordr")
+    for words in (("ls", "com.acme/ordr"), ("show", "com.acme/ordr@1", "o-1"), ("tail", "com.acme/ordr", "o-1")):
+        result = shop.perdure("cells", *words)
 
-    assert "did you mean 'com.acme/order'?" in result.stderr
+        assert result.exit_code == 3
+        assert "no cell is named 'com.acme/ordr'; did you mean 'com.acme/order'?" in result.stderr
+        assert result.stdout == ""
 
 
 def test_cells_show_is_the_state_now_or_at_an_entry(shop):
@@ -233,6 +236,19 @@ def test_what_is_wrong_with_a_manifest_is_told_with_its_place(shop):
     assert result.exit_code == 1
     assert re.match(r"shop\.yaml:\d+:3: \$\.routing\[2\]\.cell: there is no cell", result.stdout)
     assert document["problem"]["code"] == "unknown-cell"
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_what_is_not_as_in_the_code_is_told_with_its_place(shop, form):
+    shop.perdure("manifest", "build", "shop", "-o", f"shop.{form}", db=False)
+    text = Path(f"shop.{form}").read_text()
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if '"auth"' in line or "auth:" in line)
+    Path(f"shop.{form}").write_text(text.replace("auth", "auht", 1))
+
+    result = shop.perdure("manifest", "check", f"shop.{form}", db=False)
+
+    assert result.exit_code == 1
+    assert re.match(rf"shop\.{form}:{line}:\d+: .*auht.*\(code-mismatch\)", result.stdout), result.stdout
 
 
 def test_manifests_that_differ_are_told_apart(shop):

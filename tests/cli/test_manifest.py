@@ -103,3 +103,33 @@ def test_without_an_engine_nobody_answers(world, running):
     running(test)
 
     assert "no engine runs on" in asyncio.run(typed(world, "apply", "till_2:order_2", exit=4))
+
+
+def test_a_cell_that_has_not_gone_over_yet_says_so_by_itself(world, running):
+    async def test(engine, code):
+        await typed(world, "apply", "till_2:order_2", "--mode", "migrate")
+
+    running(test)
+    bare = world.perdure("cells", "show", "shop/order", "o-1")
+    with_code = world.perdure("cells", "show", "shop/order", "o-1", "--against", "till_2")
+
+    assert bare.exit_code == 2 and "shop/order/o-1 is still of version 1-" in bare.stderr
+    assert "--against MODULE" in bare.stderr and "perdure manifest migrate" in bare.stderr
+    assert "is still of version 1-" in with_code.stderr and '"cents": 5' in with_code.stdout
+
+
+def test_why_of_a_cell_whose_code_the_engine_lacks_says_just_that(world, running):
+    async def test(engine, code):
+        pass
+
+    async def lacking():
+        async with perdure.open(world.db, workflows=[]):
+            return await asyncio.to_thread(world.call, "why", "shop/order/o-1", PERDURE_DB=world.db)
+
+    running(test)
+    code, out, _ = asyncio.run(lacking())
+
+    assert code == 0
+    assert out.splitlines()[0] == "shop/order/o-1 is waiting."
+    assert "does not have the code of shop/order in version 1-" in out and "workflows=[...]" in out
+    assert "routed to it" not in out

@@ -10,6 +10,7 @@ from perdure.kernel.events import Address, Message, Started
 from perdure.kernel.rows import inbox_row
 from perdure.ports.store import Filter
 from perdure.runtime.history import undelivered
+from perdure.stores.answers import now
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
 
@@ -57,8 +58,8 @@ async def test_instances_are_found_by_key_alone(url):
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_what_is_on_its_way_is_told(kind, tmp_path):
     store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "a.db")
-    store.acquire("test")
-    store.register([WorkflowRow("waiting", "1", b"")])
+    now(store.acquire, "test")
+    now(store.register, [WorkflowRow("waiting", "1", b"")])
     to = Address("waiting", "k")
     start = Started("waiting", "k", b"\xd9\xd9\xf7\xa0", b"seed")
     await store.post(inbox_row(b"1" * 16, to, start, 1), start=b"h")

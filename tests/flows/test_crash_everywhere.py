@@ -15,7 +15,7 @@ import pytest
 import perdure
 from perdure import Backoff, Break, Context, Continue, Failed, Fatal, Ok, RollBack, step_info
 from perdure.testing import World, crash_test
-from perdure.testing.crashes import CALM, Ending, Schedule, Trial, points_of
+from perdure.testing.crashes import CALM, Ending, Schedule, WorkflowTrial, points_of
 from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
 from perdure.testing.sim import check
@@ -415,7 +415,7 @@ def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(
     flow: perdure.Flow[..., Any], sent: list[Any], cache: int
 ) -> None:
     """What is right in memory, which the test before shows, is right on SQLite: each row is the same, byte for byte."""
-    trial = Trial(
+    trial = WorkflowTrial(
         flow,
         (),
         {},

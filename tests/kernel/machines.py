@@ -276,8 +276,8 @@ class World:
         event = Started(workflow, key, encode(list(orders)), seed=b"seed of " + key.encode(), reuse=reuse)
         return self.offer(Address(workflow, key), event)
 
-    def tell(self, to: Ref | str, *orders: Order, id: str = "", name: str = "m") -> object:
-        return self.offer(self._ref(to), Message(name, encode(list(orders)), id))
+    def tell(self, to: Ref | str, *orders: Order, id: str = "", name: str = "m", sender: str = "") -> object:
+        return self.offer(self._ref(to), Message(name, encode(list(orders)), id, sender))
 
     def cancel(self, to: Ref | str, reason: str = "told so") -> object:
         return self.offer(self._ref(to), CancelAsked(reason))

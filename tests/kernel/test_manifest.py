@@ -10,14 +10,18 @@ import pytest
 from perdure.codec import encode
 from perdure.errors import Divergence
 from perdure.kernel.decision import Fact
-from perdure.kernel.events import Address, Message, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started, Woken
 from perdure.kernel.kernel import ROUND
 from perdure.kernel.mailbox import Accepted, Offer, Refused
 from perdure.kernel.manifest import NO_MANIFEST, WORLD, Manifest, Route, decode_manifest, key_text
 from perdure.kernel.receipt import DONE
 from perdure.kernel.replay import rebuild
 from perdure.kernel.routing import Router, Subscription
+from perdure.kernel.rows import inbox_row, offer_of
 from tests.kernel.machines import Told, World
+
+ROUTED = "sys/world/main"
+"""What is routed to a cell names who announced it."""
 
 GOVERNED = ["enforce", {"cell": "1"}, [["made", "cell", "key"]]]
 
@@ -33,18 +37,72 @@ def cell(key="k"):
     return Address("cell", key)
 
 
+def route(world, to, *orders, **options):
+    return world.tell(to, *orders, sender=ROUTED, **options)
+
+
+# ---- what is none for a cell -------------------------------------------------------------------------------
+
+NOT_FOR_A_CELL: dict[str, tuple[Event, str]] = {
+    "a message": (Message("m", encode([["note"]]), "m-1"), "events are routed to it"),
+    "a start": (Started("cell", "k", b"", b""), "the first event that is routed to it makes it"),
+    "a rewind": (Rewound(b"", "a"), "it does not go back"),
+    "a wake": (Woken(""), "answered when it is due"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_FOR_A_CELL)
+@pytest.mark.parametrize("posted", [False, True], ids=["offered", "posted"])
+def test_what_is_none_for_a_cell_is_refused_through_every_door(kind, posted):
+    event, why = NOT_FOR_A_CELL[kind]
+    world = governed()
+    route(world, cell(), ["note"])
+    world.run()
+    journal = list(world.journal)
+
+    if posted:
+        world.inbox[b"post"] = row = inbox_row(b"post", cell(), event, 1)
+        world.kernel.offer(offer_of(row))
+        world.run()
+        assert world.kernel.counts["refused"] == 1 and not world.inbox
+    else:
+        ticket = world.offer(cell(), event)
+        world.run()
+        answer = world.answers[ticket]
+        assert isinstance(answer, Refused) and why in answer.reason
+    assert world.journal == journal
+
+
+def test_the_first_message_to_a_cell_is_one_that_was_routed():
+    world = governed()
+    ticket = world.tell(cell(), ["note"])
+    world.run()
+
+    assert isinstance(world.answers[ticket], Refused)
+    assert {head.workflow for head in world.heads.values()} == {"sys/world"}
+
+
+@pytest.mark.parametrize("event", [CancelAsked("why not"), Rewound(b"", "a"), Woken("")])
+def test_the_world_is_not_cancelled_nor_taken_back(event):
+    world = governed()
+    ticket = world.offer(WORLD, event)
+    world.run()
+
+    assert isinstance(world.answers[ticket], Refused)
+
+
 # ---- made by their first message ---------------------------------------------------------------------------
 
 
 def test_a_message_to_a_governed_name_makes_its_instance():
     world = governed()
-    ticket = world.tell(cell(), ["call", "a"], id="m-1")
+    ticket = route(world, cell(), ["call", "a"], id="m-1")
     world.run()
 
     (entry,) = world.entries("k", "cell")
     assert isinstance(entry.event, Started)
     assert (entry.event.version, entry.event.input, entry.event.generation) == ("1", b"of a test", 1)
-    assert entry.event.first == Message("m", encode([["call", "a"]]), "m-1")
+    assert entry.event.first == Message("m", encode([["call", "a"]]), "m-1", ROUTED)
     assert world.open("k", "cell") == ["a"]
     assert isinstance(world.answers[ticket], Accepted)
 
@@ -60,7 +118,7 @@ def test_a_message_to_any_other_name_is_refused():
 
 def test_without_a_manifest_no_message_makes_anything():
     world = World(Told("cell"))
-    ticket = world.tell(cell(), ["note"])
+    ticket = route(world, cell(), ["note"])
     world.run()
 
     assert isinstance(world.answers[ticket], Refused)
@@ -70,7 +128,7 @@ def test_without_a_manifest_no_message_makes_anything():
 def test_messages_that_come_together_make_one_instance_and_stay_in_order():
     world = governed()
     for n in range(5):
-        world.tell(cell(), ["note"], name=f"m{n}")
+        route(world, cell(), ["note"], name=f"m{n}")
     world.run()
 
     assert world.heard("k", "cell") == ["Started", "Message m1", "Message m2", "Message m3", "Message m4"]
@@ -81,12 +139,12 @@ def test_messages_that_come_together_make_one_instance_and_stay_in_order():
 @pytest.mark.parametrize("restarted", [False, True], ids=["live", "restarted"])
 def test_the_id_of_the_first_message_is_remembered(restarted):
     world = governed()
-    world.tell(cell(), ["note"], id="m-1")
+    route(world, cell(), ["note"], id="m-1")
     world.run()
     if restarted:
         world.restart().run()
 
-    ticket = world.tell(cell(), ["note"], id="m-1")
+    ticket = route(world, cell(), ["note"], id="m-1")
     world.run()
 
     answer = world.answers[ticket]
@@ -98,13 +156,13 @@ def test_the_id_of_the_first_message_is_remembered(restarted):
 @pytest.mark.parametrize("restarted", [False, True], ids=["live", "restarted"])
 def test_a_message_to_one_that_has_ended_makes_the_next_generation(status, restarted):
     world = governed()
-    world.tell(cell(), ["call", "a"], id="m-1")
-    world.tell(cell(), ["end", status])
+    route(world, cell(), ["call", "a"], id="m-1")
+    route(world, cell(), ["end", status])
     world.run()
     if restarted:
         world.restart().run()
 
-    world.tell(cell(), ["note"], id="m-1")  # another life has heard nothing yet
+    route(world, cell(), ["note"], id="m-1")  # another life has heard nothing yet
     world.run()
 
     instance = world.instance("k", "cell")
@@ -115,7 +173,7 @@ def test_a_message_to_one_that_has_ended_makes_the_next_generation(status, resta
 def test_an_end_and_the_messages_behind_it_are_one_life_after_the_other():
     world = governed()
     for orders in (["note"], ["end", "completed"], ["note"], ["end", "completed"], ["note"]):
-        world.tell(cell(), orders)
+        route(world, cell(), orders)
     world.run()
 
     lives = [head for head in world.heads.values() if head.workflow == "cell"]
@@ -125,8 +183,8 @@ def test_an_end_and_the_messages_behind_it_are_one_life_after_the_other():
 def test_each_life_has_a_seed_of_its_own():
     world = governed()
     for key in ("k", "l"):
-        world.tell(cell(key), ["end", "completed"])
-        world.tell(cell(key), ["note"])
+        route(world, cell(key), ["end", "completed"])
+        route(world, cell(key), ["note"])
     world.run()
 
     seeds = {world.folded(head.id).seed for head in world.heads.values() if head.workflow == "cell"}
@@ -139,8 +197,8 @@ def test_a_first_message_that_raises_is_kept_and_retried():
     world = World(Told(), Told("sys/world"), told)
     world.start("main", GOVERNED, workflow="sys/world")
     world.run()
-    world.tell(cell(), ["break", "it"], ["call", "a"])
-    world.tell(cell(), ["call", "b"])
+    route(world, cell(), ["break", "it"], ["call", "a"])
+    route(world, cell(), ["call", "b"])
     world.run()
     assert world.status("k", "cell") == "stuck"
 
@@ -197,7 +255,7 @@ def test_another_manifest_takes_the_place_of_the_one_before():
     world.tell(WORLD, ["enforce", {"later": "1"}, [["made", "later", "key"]]], name="sys/apply")
     world.run()
     world.start("a", ["announce", "made", {"key": "x"}])
-    ticket = world.tell(cell("new"), ["note"])
+    ticket = route(world, cell("new"), ["note"])
     world.run()
 
     assert world.heard("x", "later") == ["Started"]
@@ -227,7 +285,8 @@ def test_a_rule_is_a_barrier_nothing_is_decided_beside_it():
     world = governed(Told("cell", version="2"))
     keys = [f"k{n}" for n in range(ROUND // 2)]
     rule = Message("sys/apply", encode([["enforce", {"cell": "2"}, []]]))
-    new = [Offer(cell(key), Message("m", encode([["note"]])), new=True) for key in keys]  # so that all are at hand
+    # New, so that all are at hand.
+    new = [Offer(cell(key), Message("m", encode([["note"]]), "", ROUTED), new=True) for key in keys]
     for offer in [*new[:5], Offer(WORLD, rule), *new[5:]]:
         world.kernel.offer(offer)
     world.run()
@@ -243,7 +302,7 @@ def test_events_for_the_world_that_are_no_rules_hold_nobody_up():
     world = governed()
     world.tell(WORLD, ["note"], name="placed")
     for n in range(5):
-        world.tell(cell(f"k{n}"), ["note"])
+        route(world, cell(f"k{n}"), ["note"])
     batch = world.build()
 
     assert len(batch.journal) == 6
@@ -254,7 +313,7 @@ def test_events_for_the_world_that_are_no_rules_hold_nobody_up():
 
 def test_an_instance_is_made_on_the_version_in_force_not_on_the_newest():
     world = governed(Told("cell", version="2"))
-    world.tell(cell(), ["note"])
+    route(world, cell(), ["note"])
     world.run()
 
     assert world.instance("k", "cell").definition == "1"
@@ -262,11 +321,11 @@ def test_an_instance_is_made_on_the_version_in_force_not_on_the_newest():
 
 def test_a_governed_instance_stays_on_its_version_when_another_is_in_force():
     world = governed(Told("cell", version="2"))
-    world.tell(cell(), ["note"])
+    route(world, cell(), ["note"])
     world.run()
     world.tell(WORLD, ["enforce", {"cell": "2"}, []], name="sys/apply")
-    world.tell(cell(), ["note"])
-    world.tell(cell("new"), ["note"])
+    route(world, cell(), ["note"])
+    route(world, cell("new"), ["note"])
     world.run()
 
     assert world.instance("k", "cell").definition == "1"
@@ -277,12 +336,12 @@ def test_a_governed_instance_stays_on_its_version_when_another_is_in_force():
 @pytest.mark.parametrize("version", ["0", "2"])
 def test_a_governed_instance_whose_version_is_not_here_is_not_run_on_another(version):
     world = governed()
-    world.tell(cell(), ["note"])
+    route(world, cell(), ["note"])
     world.run()
     world.workflows = (Told(), Told("sys/world"), Told("cell", version=version))
     world.restart()
 
-    ticket = world.tell(cell(), ["note"])
+    ticket = route(world, cell(), ["note"])
     world.run()
 
     answer = world.answers[ticket]
@@ -292,7 +351,7 @@ def test_a_governed_instance_whose_version_is_not_here_is_not_run_on_another(ver
 
 def test_what_others_caused_waits_for_an_engine_that_has_the_version():
     world = governed()
-    world.tell(cell(), ["note"])
+    route(world, cell(), ["note"])
     world.run()
     known, world.workflows = world.workflows, (Told(), Told("sys/world"), Told("cell", version="2"))
     world.restart()

@@ -317,7 +317,9 @@ def shard_on(
         listener=door,
     )
     door.lead_to(shard)
-    shard.open()
+    opened: list[Exception | None] = []
+    shard.open(opened.append)
+    assert opened == [None]
     return shard, door
 
 

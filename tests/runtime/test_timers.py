@@ -14,20 +14,21 @@ def rows_of(count: int, due: int = 10) -> list[WorkRow]:
     return [WorkRow(n.to_bytes(4, "big"), n, "timer", due) for n in range(count)]
 
 
-def timers_on(rows: list[WorkRow], reads: list[Place]) -> Timers:
-    def read(before: int, limit: int, after: Place) -> list[WorkRow]:
+def due(timers: Timers, now: int, rows: list[WorkRow], reads: list[Place]) -> list[WorkRow]:
+    """What is due, after a read if one is needed."""
+    if timers.exhausted(now):
+        before, limit, after = timers.window(now)
         reads.append(after)
-        return [row for row in rows if row.due <= before and (row.due, row.intent) > after][:limit]
-
-    return Timers(read)
+        timers.fill(now, [row for row in rows if row.due <= before and (row.due, row.intent) > after][:limit])
+    return timers.due(now)
 
 
 def test_rows_that_nothing_becomes_of_are_given_once_and_hold_up_nobody() -> None:
     rows, reads = [*rows_of(2 * ROWS_MAX + 5), WorkRow(b"late", 1, "timer", 20)], list[Place]()
-    timers, now, given = timers_on(rows, reads), 1_000, list[WorkRow]()
+    timers, now, given = Timers(), 1_000, list[WorkRow]()
 
     while timers.next() <= now:
-        given += timers.due(now)
+        given += due(timers, now, rows, reads)
 
     assert given == rows
     assert len(reads) == 3
@@ -35,13 +36,38 @@ def test_rows_that_nothing_becomes_of_are_given_once_and_hold_up_nobody() -> Non
 
 def test_work_that_is_opened_behind_what_was_read_is_given() -> None:
     reads = list[Place]()
-    timers, now = timers_on(rows_of(ROWS_MAX), reads), 1_000
-    timers.due(now)
+    rows, timers, now = rows_of(ROWS_MAX), Timers(), 1_000
+    due(timers, now, rows, reads)
     early, late = WorkRow(b"\x00", 1, "timer", 10), WorkRow(b"\xff", 2, "timer", 10)
 
     timers.opened([early, late])
 
     assert timers.due(now) == [early]  # the other one stands in the table, behind what was read
+
+
+def test_what_happens_while_rows_are_read_is_not_forgotten() -> None:
+    timers, now = Timers(), 1_000
+    gone, kept, opened, far = (WorkRow(name, 1, "timer", 10) for name in (b"gone", b"kept", b"opened", b"far"))
+    far = far._replace(due=10**18)
+    timers.window(now)
+
+    timers.closed([b"gone"])
+    timers.opened([opened, far])
+    timers.fill(now, [gone, kept])
+
+    assert timers.due(now) == [kept, opened]
+    assert timers.next() < far.due  # it stands in the table, beyond what was read
+
+
+def test_an_intent_that_is_closed_and_opened_again_while_rows_are_read_has_its_new_time() -> None:
+    timers, now = Timers(), 1_000
+    timers.window(now)
+
+    timers.closed([b"again"])
+    timers.opened([WorkRow(b"again", 1, "timer", 20)])
+    timers.fill(now, [WorkRow(b"again", 1, "timer", 10)])
+
+    assert timers.due(now) == [WorkRow(b"again", 1, "timer", 20)]
 
 
 class Wound(perdure.Record, name="clock/Wound@1"):

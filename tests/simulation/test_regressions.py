@@ -18,6 +18,7 @@ from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Offer
 from perdure.kernel.receipt import DONE
+from perdure.stores.answers import now
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.testing.faults import Faults
 from perdure.testing.sim import simulate, small_snapshots
@@ -33,8 +34,8 @@ class Desk:
 
     def __init__(self, *workflows, database=None, salt=b""):
         self.store = MemoryStore(database or MemoryDatabase())
-        self.store.acquire("desk")
-        position = self.store.position()
+        now(self.store.acquire, "desk")
+        position = now(self.store.position)
         gate = Executors({"inline": None, "thread": None})
         self.kernel = Kernel(workflows, gate, seq=position.seq, at=position.at, salt=salt)
         self.answers = []
@@ -45,7 +46,7 @@ class Desk:
     def turn(self):
         batch = Batch()
         while True:
-            self.store.load(list(self.kernel.wanted), self.kernel.adopt)
+            self.store.load(list(self.kernel.wanted), self.kernel.adopt)  # type: ignore[arg-type]
             if not self.kernel.ready:
                 break
             self.kernel.advance(batch, 1)

@@ -17,6 +17,8 @@ import apsw
 from perdure.codec import seal
 from perdure.kernel.batch import Batch, JournalRow
 from perdure.kernel.events import Address
+from perdure.ports.store import BEGINNING
+from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore
 from perdure.stores.sqlite.connection import connect
 from perdure.testing.stores import head
@@ -44,7 +46,7 @@ def raw_commits(directory: Path) -> Callable[[int], None]:
 
 
 def store_commits(store: SqliteStore, size: int) -> Callable[[int], None]:
-    numbers = count(store.position().seq + 1)
+    numbers = count(now(store.position).seq + 1)
 
     def run(times: int) -> None:
         for _ in range(times):
@@ -97,7 +99,7 @@ def stalls(store: SqliteStore) -> None:
 
 
 def loads(store: SqliteStore) -> None:
-    first = store.position().seq + 1
+    first = now(store.position).seq + 1
     batch = Batch()
     for n in range(2000):
         id = first + 5 * n
@@ -120,15 +122,15 @@ def loads(store: SqliteStore) -> None:
     print(f"load by name, 5 entries, µs     {microseconds(by_name):10.1f}")
     print(f"load by id, 5 entries, µs       {microseconds(by_id):10.1f}")
     print(f"load of a new name, µs          {microseconds(missing):10.1f}")
-    print(f"look into a quiet inbox, µs     {microseconds(lambda n: store.inbox(100)):10.1f}")
-    print(f"ask for due work, none, µs      {microseconds(lambda n: store.due(0, 100)):10.1f}")
+    print(f"look into a quiet inbox, µs     {microseconds(lambda n: now(store.inbox, 100)):10.1f}")
+    print(f"ask for due work, none, µs      {microseconds(lambda n: now(store.due, 0, 100, BEGINNING)):10.1f}")
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as name:
         directory = Path(name)
         store = SqliteStore(directory / "store.db")
-        store.acquire("measure")
+        now(store.acquire, "measure")
         print(f"SQLite {apsw.sqlite_lib_version()} in {directory}")
         commits(directory, store)
         stalls(store)

@@ -33,6 +33,7 @@ from perdure.kernel.batch import Batch
 from perdure.kernel.events import Address
 from perdure.kernel.rows import Record
 from perdure.ports.store import Filter, Posted
+from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore
 from perdure.stores.sqlite.pace import Pace
 from perdure.testing.stores import ask, batch, entry, head, message
@@ -48,7 +49,7 @@ ENGINE = (
     COMMON
     + """
 store = SqliteStore(path)
-store.acquire("the child")
+store.acquire("the child", lambda lease: None)
 store.commit(batch(journal=[entry(1, 1)], heads=[head(1)]), print)
 print("ready", flush=True)
 sys.stdin.read()
@@ -64,7 +65,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
     store = SqliteStore(path)
-    store.acquire("first")
+    now(store.acquire, "first")
     yield store
     store.close()
 
@@ -99,10 +100,10 @@ def test_after_a_kill_the_next_engine_enters_at_once(path):
     first.communicate()
 
     store = SqliteStore(path)
-    lease = store.acquire("second")
+    lease = now(store.acquire, "second")
 
     assert lease.epoch == 2
-    assert store.position().seq == 1
+    assert now(store.position).seq == 1
     assert commit(store, batch(journal=[entry(2, 1)])) is None
     store.close()
 
@@ -113,12 +114,12 @@ def test_a_second_engine_is_told_who_runs(path):
     second = SqliteStore(path)
 
     with pytest.raises(EngineRunning) as caught:
-        second.acquire("second")
+        now(second.acquire, "second")
 
     assert f"the child (pid {first.pid} on " in str(caught.value)
     assert f"perdure.connect({str(path)!r})" in str(caught.value)
     first.communicate()
-    assert second.acquire("second").epoch == 2
+    assert now(second.acquire, "second").epoch == 2
     second.close()
 
 
@@ -129,7 +130,7 @@ def test_a_second_engine_in_the_same_process_is_refused_under_any_name(path, sto
     for name in (path, link, f"{path.parent}/./test.db"):
         second = SqliteStore(name)
         with pytest.raises(EngineRunning, match="first"):
-            second.acquire("second")
+            now(second.acquire, "second")
         second.close()
 
 
@@ -137,11 +138,11 @@ def test_the_lease_outlives_clients_that_come_and_go(path, store):
     SqliteStore.open_client(path).close()
 
     with pytest.raises(EngineRunning):
-        SqliteStore(path).acquire("second")
+        now(SqliteStore(path).acquire, "second")
 
 
 def test_an_owner_can_begin_a_new_epoch(store):
-    assert store.acquire("first").epoch == 2
+    assert now(store.acquire, "first").epoch == 2
     assert commit(store, batch(journal=[entry(1, 1)])) is None
 
 
@@ -166,7 +167,7 @@ def test_a_client_posts_while_the_engine_commits(path, in_thread):
     async def run() -> list[bytes]:
         call_soon = asyncio.get_running_loop().call_soon_threadsafe if in_thread else None
         store = SqliteStore(path, call_soon_threadsafe=call_soon)
-        store.acquire("engine")
+        now(store.acquire, "engine")
         await committed(store, batch(journal=[entry(1, 1)], heads=[head(1)]))
         seen: list[bytes] = []
         seq = 1
@@ -175,13 +176,13 @@ def test_a_client_posts_while_the_engine_commits(path, in_thread):
         running = True
         while running:
             running = client.poll() is None  # looked at before the inbox: the last look sees the last post
-            removed = [row.id for row in store.inbox(1000)]
+            removed = [row.id for row in now(store.inbox, 1000)]
             seen += removed
             seq += 1
             assert await committed(store, batch(journal=[entry(seq, 1)], removed=removed)) is None
         assert client.returncode == 0
         assert await store.check() != []  # these entries are no real ones; the file itself is sound
-        assert store.position().seq == seq
+        assert now(store.position).seq == seq
         store.close()
         return seen
 
@@ -203,7 +204,7 @@ def test_a_client_reads_what_the_engine_has_committed(path, store):
     assert ask(client.changed()) != before
     assert ask(client.heads(Filter())) == [head(1)]
     assert ask(client.post(message(b"m", 1))) == Posted()
-    assert store.inbox(10) == [message(b"m", 1)]
+    assert now(store.inbox, 10) == [message(b"m", 1)]
     client.close()
 
 
@@ -216,8 +217,8 @@ def test_a_client_can_post_while_no_engine_runs(path, store):
     client.close()
 
     later = SqliteStore(path)
-    later.acquire("later")
-    assert later.inbox(10) == [message(b"m", 1)]
+    now(later.acquire, "later")
+    assert now(later.inbox, 10) == [message(b"m", 1)]
     later.close()
 
 
@@ -226,7 +227,7 @@ def test_a_client_can_post_while_no_engine_runs(path, store):
 
 def slow(path: Path) -> SqliteStore:
     store = SqliteStore(path, call_soon_threadsafe=asyncio.get_running_loop().call_soon_threadsafe)
-    store.acquire("slow")
+    now(store.acquire, "slow")
     store._pace.slow = True
     return store
 
@@ -253,16 +254,16 @@ def test_reads_during_a_commit_see_what_is_durable(path):
         answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         store.commit(batch(journal=[entry(2, 1)], heads=[head(1, status="waiting")]), answer.set_result)
 
-        assert store.position().seq == 1
-        found: list[Record | None] = []
+        assert now(store.position).seq == 1
+        found: list[Record | Exception | None] = []
         store.load([1, Address("puppet", "key-1")], lambda ref, record: found.append(record))
         assert found == [Record(head(1), None, (entry(1, 1),))] * 2
         assert await store.head(1) == head(1)
-        assert store.inbox(10) == []
+        assert now(store.inbox, 10) == []
 
         go_on.set()
         assert await answer is None
-        assert store.position().seq == 2
+        assert now(store.position).seq == 2
         store.close()
 
     asyncio.run(run())
@@ -280,15 +281,15 @@ def test_nobody_hears_of_a_commit_after_close(path):
 
     asyncio.run(run())
     again = SqliteStore(path)
-    again.acquire("again")
-    assert again.position().seq == 1
+    now(again.acquire, "again")
+    assert now(again.position).seq == 1
     again.close()
 
 
 def test_the_loop_does_not_wait_for_a_client_that_is_writing(path):
     async def run() -> None:
         store = SqliteStore(path, call_soon_threadsafe=asyncio.get_running_loop().call_soon_threadsafe)
-        store.acquire("engine")
+        now(store.acquire, "engine")
         client = apsw.Connection(str(path))
         client.execute("BEGIN IMMEDIATE")
         answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -348,7 +349,7 @@ def test_a_full_disk_fails_the_commit_and_leaves_the_store_usable(path, store):
     assert isinstance(error, StoreFailed)
     assert "the disk is full" in str(error)
     assert ask(store.journal(0, 10)) == [entry(1, 1)]
-    assert store.inbox(10) == []
+    assert now(store.inbox, 10) == []
     store._connection.pragma("max_page_count", 1_000_000)
     assert commit(store, batch(journal=[entry(2, 1, b"x" * 60_000)])) is None
     assert ask(store.journal(1, 10)) == [entry(2, 1, b"x" * 60_000)]
@@ -359,7 +360,7 @@ LIMITED = (
     + """
 import os, resource, signal
 store = SqliteStore(path)
-store.acquire("limited")
+store.acquire("limited", lambda lease: None)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path + "-wal") + 50_000, hard))
@@ -369,7 +370,9 @@ while not errors:
     store.commit(one, lambda error: errors.append(error) if error else None)
     written += not errors
 print(type(errors[0]).__name__)
-assert store.position().seq == written
+positions = []
+store.position(positions.append)
+assert positions[0].seq == written
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 store.commit(batch(journal=[entry(written + 1, 1)]), print)
 store.close()
@@ -398,8 +401,8 @@ def test_a_torn_log_loses_only_the_torn_commit(path, store, tmp_path):
         torn = shutil.copy(tmp_path / "copy.db", tmp_path / "torn.db")
         shutil.copy(tmp_path / "copy.db-wal", tmp_path / "torn.db-wal")
         opened = SqliteStore(torn)
-        opened.acquire("after the cut")
-        count = opened.position().seq
+        now(opened.acquire, "after the cut")
+        count = now(opened.position).seq
         assert count == sum(size <= cut for size in sizes)
         assert ask(opened.journal(0, 100)) == [entry(n, n, b"x" * 500 * n) for n in range(1, count + 1)]
         assert [row.id for row in ask(opened.heads(Filter()))] == list(range(count, 0, -1))
@@ -468,7 +471,7 @@ def test_many_blobs_are_many_short_transactions_so_that_the_engine_gets_in_betwe
 
 def test_a_read_of_a_closed_store_says_so(path):
     store = SqliteStore(path)
-    store.acquire("first")
+    now(store.acquire, "first")
     store.close()
     store.close()
 
@@ -500,7 +503,7 @@ def test_missing_permissions_are_named():
     with tempfile.TemporaryDirectory() as directory:  # not `tmp_path`: what is above that is closed to others
         path = Path(directory) / "test.db"
         store = SqliteStore(path)  # here: whoever has no rights may not be able to read our own files either
-        store.acquire("first")
+        now(store.acquire, "first")
         store.close()
 
         def story() -> None:
@@ -586,9 +589,9 @@ def test_a_file_whose_checkpoint_was_cut_is_whole(path, store, tmp_path):
     assert int.from_bytes(first_page[28:32], "big") * 4096 > os.stat(cut).st_size, "this proves nothing"
 
     again = SqliteStore(cut)
-    again.acquire("second")
+    now(again.acquire, "second")
 
-    assert again.position().seq == 399
+    assert now(again.position).seq == 399
     again.close()
 
 
@@ -614,7 +617,7 @@ def test_a_damaged_file_says_so(path, store):
 
     with pytest.raises((Corrupt, NotADatabase, StoreFailed)) as caught:
         broken = SqliteStore(path)
-        broken.acquire("first")
+        now(broken.acquire, "first")
         ask(broken.journal(0, 100))
     assert str(path) in str(caught.value)
 
@@ -622,7 +625,7 @@ def test_a_damaged_file_says_so(path, store):
 def test_an_empty_file_becomes_a_database(path):
     path.touch()
     store = SqliteStore(path)
-    store.acquire("first")
+    now(store.acquire, "first")
 
     assert commit(store, batch(journal=[entry(1, 1)])) is None
     store.close()
@@ -641,13 +644,13 @@ def test_a_client_makes_no_database(path):
 def test_odd_names_are_only_names(tmp_path):
     path = tmp_path / "a b?mode=memory&x=%20#é.db"
     store = SqliteStore(path)
-    store.acquire("first")
+    now(store.acquire, "first")
     commit(store, batch(journal=[entry(1, 1)]))
     store.close()
 
     again = SqliteStore(path)
-    again.acquire("again")
-    assert again.position().seq == 1
+    now(again.acquire, "again")
+    assert now(again.position).seq == 1
     again.close()
     assert path.exists()
 
@@ -655,7 +658,7 @@ def test_odd_names_are_only_names(tmp_path):
 def test_a_zombie_is_fenced_even_when_locks_do_not_work(path, store):
     os.rename(f"{path}-lease", f"{path}-elsewhere")  # as on a file system without locks
     second = SqliteStore(path)
-    second.acquire("second")
+    now(second.acquire, "second")
 
     assert isinstance(commit(store, batch(journal=[entry(1, 1)])), Fenced)
     assert commit(second, batch(journal=[entry(1, 1)])) is None

@@ -9,6 +9,7 @@ from perdure import emit, progress, step_info
 from perdure.errors import Fatal
 from perdure.flows.author import flow, step
 from perdure.flows.context import Context
+from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore
 from perdure.testing.auditor import Violation
 from perdure.testing.clock import Life
@@ -116,7 +117,7 @@ def test_the_same_seed_tells_the_same_story():
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_every_workload_ends_as_it_should_in_a_calm_world(workload):
     for seed in range(3):
-        world = Simulation(workload.workflows(), seed=seed, handlers=workload.handlers)
+        world = Simulation(workload.workflows(), seed=seed, handlers=workload.handlers, verify=workload.verify)
         expected = workload.begin(world)
         world.advance(1)
         world.run()
@@ -262,14 +263,14 @@ def test_a_process_that_dies_leaves_a_file_that_the_next_one_recovers():
     with sqlite_disk() as disk:
         life = Life()
         first = disk.connect(life)
-        first.acquire("first")
+        now(first.acquire, "first")
         first.commit(batch(journal=[entry(1, 1)]), lambda error: None)
         life.alive = False
 
         second = disk.connect(Life())
         assert os.path.getsize(f"{disk.path}-wal") > 0
-        assert second.acquire("second").epoch == 2
-        assert second.position().seq == 1
+        assert now(second.acquire, "second").epoch == 2
+        assert now(second.position).seq == 1
 
 
 def test_a_zombie_on_a_file_can_write_nothing():

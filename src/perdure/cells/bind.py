@@ -195,9 +195,10 @@ class Catalog:
     def _checked(self, name: str, body: bytes, key: str | None) -> tuple[str, bytes]:
         """The event, if it is meant for this key, and if its keys can name instances."""
         fact = Fact(name, body)
-        for address in self._router.route(fact) if key is not None else ():
-            if address.key != key:
-                raise KeyMismatch(name, key, address.key)
+        if key is not None:
+            for address in self._router.route(fact):
+                if address.key != key:
+                    raise KeyMismatch(name, key, address.key)
         objection = self._router.objection(fact)
         if objection:
             raise CallerError(objection)
@@ -333,7 +334,8 @@ def _agreed(manifest: Manifest, name: str, reducer: Any) -> Any:
     )
     found = contrasts(described, msgspec.structs.replace(own, routing=()))
     words = [f"{each.path} is {each.before!r:.80} here and {each.after!r:.80} in the code" for each in found]
-    raise BadManifest("code-mismatch", path, "; ".join(words[:3]) + ("; and more" if words[3:] else ""))
+    place = found[0].path if found else path
+    raise BadManifest("code-mismatch", place, "; ".join(words[:3]) + ("; and more" if words[3:] else ""))
 
 
 def _data(manifest: Manifest, schema: Schema) -> Data:

@@ -27,6 +27,16 @@ class Alarm(Effect, name=TIMER):
     after: Duration | None = None
 
 
+class Result(Record):
+    """What code returned. `result` is canonical bytes; `value` is what they say, as plain data."""
+
+    result: bytes
+
+    @property
+    def value(self) -> Any:
+        return decode(self.result)
+
+
 class Spawn(Effect, name=CHILD):
     """Another workflow, of any dialect: started with this, answered with its result.
 
@@ -39,14 +49,8 @@ class Spawn(Effect, name=CHILD):
     input: bytes
     detached: bool = False
 
-    class Receipt(Record):
-        """`result` is canonical bytes; `value` is what they say, as plain data."""
-
-        result: bytes
-
-        @property
-        def value(self) -> Any:
-            return decode(self.result)
+    class Receipt(Result):
+        """What it returned."""
 
     @classmethod
     def of(cls, workflow: Any, *args: Any, key: str, detached: bool = False, **kwargs: Any) -> Spawn:
@@ -125,14 +129,8 @@ class Step(Effect, name=STEP):
     function: str
     arguments: bytes
 
-    class Receipt(Record):
-        """`result` is canonical bytes; `value` is what they say, as plain data."""
-
-        result: bytes
-
-        @property
-        def value(self) -> Any:
-            return decode(self.result)
+    class Receipt(Result):
+        """What it returned."""
 
     @classmethod
     def of(cls, function: Any, *args: Any, **kwargs: Any) -> Step:

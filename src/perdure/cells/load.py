@@ -27,7 +27,7 @@ def from_json(text: str, source: str = "") -> Manifest:
     try:
         return _checked(data)
     except (BadDefinition, BadManifest) as error:
-        error.where = error.where or source
+        locate(error, text, source)
         raise
 
 
@@ -54,10 +54,23 @@ def from_yaml(text: str, source: str = "") -> Manifest:
     try:
         return _checked(data)
     except (BadDefinition, BadManifest) as error:
-        root = yaml.compose(io.StringIO(text))
-        places = {"$": root.start_mark, **dict(_places(root, ["$"]))} if root is not None else {}
-        error.where = error.where or _place(source, _nearest(places, error.path))
+        locate(error, text, source)
         raise
+
+
+def locate(error: BadDefinition | BadManifest, text: str, source: str) -> None:
+    """Tell where in the text an error is. JSON is YAML too; without ruamel.yaml only the file is told."""
+    try:
+        from ruamel.yaml.error import YAMLError
+
+        yaml = _yaml()
+        root = yaml.compose(io.StringIO(text))
+    except (ImportError, CallerError):
+        root = None
+    except YAMLError:  # tabs, say, which JSON may have
+        root = None
+    places = {"$": root.start_mark, **dict(_places(root, ["$"]))} if root is not None else {}
+    error.where = error.where or _place(source, _nearest(places, error.path))
 
 
 def to_json(manifest: Manifest) -> str:

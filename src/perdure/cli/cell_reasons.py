@@ -10,6 +10,7 @@ from perdure.runtime.history import Waiting
 
 from .reasons import Reason, Reasons
 from .text import ago, first_line, local, until
+from .world import kernel_manifest
 
 ANEW = "the next event that is routed to it makes it anew"
 OPEN = "perdure.open(...) in your program runs one"
@@ -18,6 +19,9 @@ OPEN = "perdure.open(...) in your program runs one"
 class CellReasons(Reasons):
     async def all(self) -> list[Reason]:
         reasons = await super().all()
+        lacking = [reason for reason in reasons if reason.kind == "unknown-workflow"]
+        if lacking:  # whatever else it waits for, it cannot be told
+            return [*lacking, *(reason for reason in reasons if reason.kind == "undelivered")]
         if any(reason.kind not in ("no-engine", "undelivered") for reason in reasons):
             return reasons
         return [self._idle(), *reasons]
@@ -66,10 +70,18 @@ class CellReasons(Reasons):
         owner = await self._queries.owner()
         if owner is None:
             return [Reason("no-engine", f"No engine runs on {self._console.db}: nothing moves until one does.", OPEN)]
-        head = self._look.summary
-        if (head.workflow, head.version) not in {(row.name, row.version) for row in await self._queries.workflows()}:
-            text = f"The engine that runs, {owner}, does not have {head.workflow} in version {head.version}."
-            return [Reason("unknown-workflow", text, "open it with this definition too: workflows=[...]")]
+        head, force = self._look.summary, await kernel_manifest(self._queries)
+        needed = [head.version]
+        if force.outdated(head.workflow, head.version):
+            needed.append(force.versions[head.workflow])  # it goes over to that before anything else
+        has = {row.version for row in await self._queries.workflows() if row.name == head.workflow}
+        for version in needed:
+            if version not in has:
+                text = f"The engine that runs, {owner}, does not have the code of {head.workflow} in version {version}"
+                known = f"it has {', '.join(sorted(has))}" if has else "it has no version of it"
+                todo = "open it with this definition too: perdure.open(url, workflows=[...])"
+                rest = "Nothing is lost: events, receipts and alarms wait until an engine has it."
+                return [Reason("unknown-workflow", f"{text}; {known}. {rest}", todo)]
         return []
 
     def _ended(self) -> Reason:

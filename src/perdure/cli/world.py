@@ -8,8 +8,11 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from perdure.codec import decode
+from perdure.errors import UnknownWorkflow
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
-from perdure.ports.store import Queries
+from perdure.kernel.manifest import Manifest as InForce
+from perdure.ports.store import Filter, Queries
+from perdure.runtime.arguments import unknown
 
 from .exits import Exit, Stopped
 from .load import flows_of, load_all, module_of
@@ -61,11 +64,24 @@ async def in_force(queries: Queries) -> Manifest:
     return read(decode(data))
 
 
+async def kernel_manifest(queries: Queries) -> InForce:
+    """What the kernel knows of the manifest in force."""
+    head = await queries.head(WORLD)
+    return decode_manifest(None if head is None else await queries.published(head.id, MANIFEST))
+
+
 async def cell_names(queries: Queries) -> list[str]:
     """The workflows that are cells by the manifest in force."""
-    head = await queries.head(WORLD)
-    data = None if head is None else await queries.published(head.id, MANIFEST)
-    return list(decode_manifest(data).versions)
+    return list((await kernel_manifest(queries)).versions)
+
+
+async def refuse_unknown_cell(queries: Queries, name: str) -> None:
+    """For a name that is no cell by the manifest in force, and of which there are no cells from before it."""
+    names = await cell_names(queries)
+    if not names:
+        raise Stopped("this database has no cells: no engine was opened on it with any", Exit.NOT_FOUND)
+    if name not in names and not await queries.heads(Filter(name, limit=1)):
+        raise UnknownWorkflow(unknown("cell", name, names, "`perdure cells ls` lists what exists"))
 
 
 def without_version(cell: str) -> str:

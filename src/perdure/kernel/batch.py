@@ -106,6 +106,7 @@ class Batch:
         "inbox_removed",
         "journal",
         "light",
+        "outbox",
         "publications",
         "published",
         "receipts",
@@ -125,6 +126,7 @@ class Batch:
         self.work_closed: list[bytes] = []
         self.inbox_added: dict[bytes, InboxRow] = {}
         self.inbox_removed: list[bytes] = []
+        self.outbox: list[InboxRow] = []  # for instances of other shards
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], PublishedRow] = {}
         self.size = 0
@@ -144,7 +146,7 @@ class Batch:
     @property
     def writes(self) -> bool:
         """Whether there is anything to make durable."""
-        return bool(self.journal or self.inbox_added or self.inbox_removed or self.snapshots)
+        return bool(self.journal or self.inbox_added or self.inbox_removed or self.snapshots or self.outbox)
 
     @property
     def lone(self) -> bool:
@@ -155,6 +157,7 @@ class Batch:
             or self.work_closed
             or self.inbox_added
             or self.inbox_removed
+            or self.outbox
             or self.snapshots
             or self.published
         )

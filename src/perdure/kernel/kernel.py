@@ -50,6 +50,7 @@ from .events import (
     Rewound,
     Settled,
     Started,
+    Woken,
 )
 from .gate import Allow, Deny, Gate
 from .identity import Identity
@@ -92,6 +93,9 @@ FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound})
 NEW_HEAD: Final = frozenset({Started, Rewound, Migrated})
 """Events after which the head of an instance is written, also where its status is the one that it had."""
 
+
+NOT_FOR_CELLS: Final = frozenset({Message, Rewound, Woken, CancelAsked})
+"""What cells, or the world that they are in, do not take from everybody, or not at all."""
 
 NOT_HERE: Final = frozenset({"unknown-workflow", "unknown-version"})
 """Refusals of this engine alone: another may have the code."""
@@ -395,6 +399,8 @@ class Kernel:
 
     def _control_refusal(self, instance: Instance, event: Event) -> Answer | None:
         """The same for what callers and other instances send."""
+        if type(event) in NOT_FOR_CELLS and (against := self._not_for_cells(instance, event)):
+            return Refused("refused", f"{instance.address.workflow} is {against}")
         match event:
             case Message(id=id) if id in instance.seen:
                 self.counts["duplicate"] += 1
@@ -418,6 +424,22 @@ class Kernel:
             case _:
                 return None
 
+    def _not_for_cells(self, instance: Instance, event: Event) -> str:
+        """Why an event that others take is none for a cell, or for the world; empty: it is. Whoever sent it."""
+        if instance.address == WORLD:
+            return "" if type(event) is Message else "the world of this database: it takes events, and lasts as long"
+        if not instance.made and instance.address.workflow not in self.router.manifest.versions:
+            return ""
+        match event:
+            case Message(sender=""):
+                return "a cell: its events are routed to it"
+            case Rewound():
+                return "a cell: its state is what its events made of it; it does not go back"
+            case Woken():
+                return "a cell: what it asked for is answered when it is due, and not before"
+            case _:
+                return ""
+
     def _rewind_refusal(self, instance: Instance, event: Rewound) -> Answer | None:
         if instance.cancelled or instance.status in FINAL:
             word = ended(Status.CANCELLED if instance.cancelled else instance.status)
@@ -440,7 +462,8 @@ class Kernel:
 
     def _start_refusal(self, instance: Instance, event: Started, version: str) -> Answer | None:
         refusal = self.workflows.refusal(event.workflow, version)
-        if event.first is None and event.workflow in self.router.manifest.versions:
+        made_by = "" if event.first is None else event.first.sender
+        if not made_by and event.workflow in self.router.manifest.versions:
             refusal = Refused("refused", f"{event.workflow} is a cell: the first event that is routed to it makes it")
         elif event.workflow == WORLD.workflow and event.key != WORLD.key:
             refusal = Refused("refused", f"there is one world: {WORLD}")
@@ -451,7 +474,7 @@ class Kernel:
         again = instance.ended and (
             event.reuse == "always" or (event.reuse == "failed" and instance.status is not Status.COMPLETED)
         )
-        if again or (refusal is not None and refusal.code == "unknown-workflow"):
+        if again or (refusal is not None and refusal.code in ("unknown-workflow", "refused")):
             return refusal
         if event.parent is not None and event.parent.intent and event.parent != instance.parent:
             return Refused("key-in-use", f"{instance.address} exists already; a child needs a key of its own")

@@ -30,7 +30,7 @@ def place(ref: Ref, shards: int) -> int:
 
 
 def root_of(key: str) -> str:
-    """The key of the first in a family: `o-17` of `o-17/ship` and of `o-17~2/ship`, a child of its second generation."""
+    """The key of the first in a family: `o-17` of `o-17/ship`, and of `o-17~2/ship`, a child of its next generation."""
     return key.partition("/")[0].partition("~")[0]
 
 

@@ -142,9 +142,7 @@ class Store(Protocol):
         """Count what is durable. It reads every head that has not ended."""
         ...
 
-    def due(
-        self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]
-    ) -> None:
+    def due(self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]) -> None:
         """Open work with `due` <= `before`, the earliest first: what comes after a place in that order."""
         ...
 

@@ -93,7 +93,10 @@ def refuse_world(workflow: str) -> None:
 
 
 async def refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
-    """For what is done with other instances only. The name of a cell has a namespace."""
+    """For what is done with other instances only. The name of a cell has a namespace.
+
+    The kernel refuses it too, whoever sent it; but to a client in another process nobody would say so.
+    """
     if "/" not in workflow:
         return
     refuse_world(workflow)

@@ -176,22 +176,24 @@ class LocalDoor:
         return [] if self._shard is None else self._shard.progress(instance)
 
     def reloaded(self) -> None:
+        self._look_again(None)
+
+    def fallen(self, error: Exception) -> None:
+        self._fallen = error
+        self._look_again(error)
+
+    def _look_again(self, error: Exception | None) -> None:
+        """All who wait for anything; those who wait for an end hear of the error, if there is one."""
         self.committed(0)
         for instance in self._watchers:
             self._tell_watchers(instance)
         for waiters in self._waiters.values():
             for _, waiter in waiters:
-                if not waiter.done():
+                if waiter.done():
+                    continue
+                if error is None:
                     waiter.set_result(None)
-
-    def fallen(self, error: Exception) -> None:
-        self._fallen = error
-        self.committed(0)  # for those who wait to look again
-        for instance in self._watchers:
-            self._tell_watchers(instance)
-        for waiters in self._waiters.values():
-            for _, waiter in waiters:
-                if not waiter.done():
+                else:
                     waiter.set_exception(error)
 
     def close(self) -> None:

@@ -21,8 +21,8 @@ from typing import Final, Protocol
 import msgspec
 
 from perdure.codec import decode, encode
-from perdure.errors import EngineClosed, Fenced, PerdureError, StoreError
-from perdure.kernel.batch import Batch, Publication, WorkflowRow, WorkRow
+from perdure.errors import EngineClosed, Fenced, PerdureError
+from perdure.kernel.batch import Batch, InboxRow, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref
@@ -38,7 +38,7 @@ from perdure.kernel.rows import Record, offer_of
 from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import Executor
 from perdure.ports.frame import Frame
-from perdure.ports.store import Position, Store
+from perdure.ports.store import Census, Lease, Position, Store
 
 from . import collector
 from .suspects import Suspects
@@ -148,7 +148,7 @@ class Shard:
         self.running: dict[bytes, Running] = {}
         self._receipts: dict[bytes, Offer] = {}  # answered by an executor, not yet durable
         self._recovering: set[Ref] = set()
-        self._crashed = False
+        self._away = True  # memory is not there: not yet, or not any more
         self._alarm_at = 0
         self._building = Batch()
         self._committing: Batch | None = None
@@ -156,7 +156,8 @@ class Shard:
         self._loading: set[Ref] = set()
         self._to_recover: deque[int] = deque()
         self._suspects = Suspects(clock, self._deliver_again)
-        self._timers = Timers(store.due)
+        self._timers = Timers()
+        self._asking = False  # what the inbox and the timers have
         self._alarm: Alarm | None = None
         self._inbox_held: set[bytes] = set()
         self._scheduled = False
@@ -185,11 +186,22 @@ class Shard:
 
     # ---- opening and starting over -------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Take the lease, then load. Raises what the store raises: nothing runs unless this succeeds."""
-        self._store.acquire(self._owner)
-        self._note_workflows()
-        self._load()
+    def open(self, opened: Callable[[Exception | None], None]) -> None:
+        """Take the lease, then load. `opened` hears the error, if there is one: then nothing runs."""
+
+        def acquired(lease: Lease | Exception) -> None:
+            if isinstance(lease, Exception):
+                opened(lease)
+            else:
+                self._note_workflows(noted)
+
+        def noted(error: Exception | None) -> None:
+            if error is not None:
+                opened(error)
+            else:
+                self._load(opened)
+
+        self._store.acquire(self._owner, acquired)
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once everything that is known by now is recorded: after an open, what others had posted before."""
@@ -201,17 +213,35 @@ class Shard:
         fresh = {(found.name, found.version) for found in workflows}
         kept = [found for found in self._workflows if (found.name, found.version) not in fresh]
         self._workflows = [*kept, *workflows]
-        self._note_workflows()
-        self._stop_alarm()
-        self._load()
+        self._note_workflows(lambda error: self._load(self._reload_failed) if error is None else self._crash(error))
 
-    def _note_workflows(self) -> None:
-        self._store.register([WorkflowRow(found.name, found.version, found.defaults) for found in self._workflows])
+    def _note_workflows(self, noted: Callable[[Exception | None], None]) -> None:
+        rows = [WorkflowRow(found.name, found.version, found.defaults) for found in self._workflows]
+        self._store.register(rows, noted)
 
-    def _load(self) -> None:
+    def _load(self, loaded: Callable[[Exception | None], None]) -> None:
         """Begin from what is durable, with empty memory. The only recovery path: an open and a crash both come here."""
-        position = self._store.position()
         self._life += 1
+        self._away = True
+        self._stop_alarm()
+        life = self._life
+
+        def found(position: Position | Exception) -> None:
+            if life != self._life:
+                return
+            if isinstance(position, Exception):
+                loaded(position)
+            else:
+                self._begin(position)
+                loaded(None)
+
+        self._store.position(found)
+
+    def _reload_failed(self, error: Exception | None) -> None:
+        if error is not None:
+            self._crash(error)
+
+    def _begin(self, position: Position) -> None:
         self.kernel.dispose()
         self.kernel = self._new_kernel(position)
         self.kernel.closing = self._closing
@@ -222,9 +252,9 @@ class Shard:
         self._to_recover = deque(position.running)
         self._recovering = set()
         self._suspects.clear()
-        self._timers = Timers(self._store.due)
+        self._timers = Timers()
         self._inbox_held = set()
-        self._crashed = False
+        self._away = self._asking = False
         going_on = set(position.running)
         self._stop_calls(lambda running, _: running.instance not in going_on)
         early, self._early = self._early, []
@@ -232,8 +262,7 @@ class Shard:
             self.kernel.offer(offer)
         for intent, offer in self._receipts.items():
             self.kernel.offer(Offer(offer.to, offer.event, ticket=intent))
-        self._read_inbox()
-        self._watch()
+        self._look(self._life)
         self._schedule()
         self._listener.reloaded()  # a commit that was reported as failed may have ended instances nobody heard of
 
@@ -244,7 +273,7 @@ class Shard:
             self._fall(error)
             return
         self.counts["crashes"] += 1
-        self._crashed = True
+        self._away = True
         self._life += 1
         log.warning("%s; starting over from what is durable in %.1f s", error, self._restart_delay / 1e9)
         life = self._life
@@ -256,12 +285,8 @@ class Shard:
             callback()
 
     def _start_over(self, life: int) -> None:
-        if life != self._life or self._closed:
-            return
-        try:
-            self._load()
-        except StoreError as error:
-            self._crash(error)
+        if life == self._life and not self._closed:
+            self._load(self._reload_failed)
 
     def _fall(self, error: Exception) -> None:
         """Another owner took over: this one may write nothing any more, and says so to everybody."""
@@ -295,14 +320,14 @@ class Shard:
             if heard is not None:
                 heard(EngineClosed("the engine is closed"))
             return
-        try:
-            offer = Offer(to, event if type(event) is not Message else self._counted(to, event), heard, new=new)
-        except StoreError as error:
-            if heard is not None:
-                heard(error)
-            return
-        if self._crashed:
+        self._admit(Offer(to, event, heard, new=new))
+
+    def _admit(self, offer: Offer, own: int = 0) -> None:
+        """Give an offer to the kernel. `own`: how many inbox rows are the event itself."""
+        if self._away:
             self._early.append(offer)
+        elif type(offer.event) is Message and offer.event.name == APPLY and offer.to == WORLD:
+            self._admit_counted(offer, own)
         else:
             self.kernel.offer(offer)
             self._schedule()
@@ -310,7 +335,7 @@ class Shard:
     def lives(self, instance: int) -> bool:
         """Whether the end of an instance is still to be heard: it is in memory, has not ended, and is not stuck."""
         found = self.kernel.instances().get(instance)
-        return found is not None and not found.ended and found.stuck is None and not self._crashed
+        return found is not None and not found.ended and found.stuck is None and not self._away
 
     def _answered(self, intent: bytes, receipt: Receipt) -> None:
         """An executor's receipt. It is kept here until it is durable, so that a failed commit cannot lose it."""
@@ -369,16 +394,16 @@ class Shard:
 
     def _turn(self) -> None:
         self._scheduled = False
-        if self._closed or self._crashed:
+        if self._closed or self._away:
             return
         with collector.Paused():
             with self._enclosure:
                 self._build()
             if self._building.early:
                 self._begin_early()
-            if self._committing is None and not self._building:
-                self.kernel.evict(self._cache, self._durable_seq)  # what was refused leaves nothing to commit
-            elif self._committing is None and not self._may_wait():
+            if self._committing is None and not self._building:  # what was refused leaves nothing to commit
+                self.kernel.evict(self._cache, self._durable_seq, self._building)
+            if self._committing is None and self._building and not self._may_wait():
                 self._commit()
         if self._settled or self._idle is not None:
             self._tell_if_settled()
@@ -529,8 +554,11 @@ class Shard:
             life, asked = self._life, self._durable_seq
             self._store.load(wanted, lambda ref, record: self._loaded(life, asked, ref, record))
 
-    def _loaded(self, life: int, asked: int, ref: Ref, record: Record | None) -> None:
+    def _loaded(self, life: int, asked: int, ref: Ref, record: Record | Exception | None) -> None:
         if life != self._life:
+            return
+        if isinstance(record, Exception):
+            self._crash(record)
             return
         self._loading.discard(ref)
         if self.kernel.forgotten_seq > asked:  # it may have gone on and been evicted since: this may be its past
@@ -580,6 +608,10 @@ class Shard:
             life = self._life
             self._alarm = self._clock.call_at(when, lambda: self._look(life))
 
+    def look(self) -> None:
+        """Look into the inbox now: somebody says that something came."""
+        self._look(self._life)
+
     @property
     def looking(self) -> Alarm | None:
         """The alarm of the next look. A clock whose owner knows that nothing is due may let it come late."""
@@ -592,22 +624,19 @@ class Shard:
 
     def _look(self, life: int) -> None:
         self._alarm = None
-        if life != self._life or self._closed or self._closing:
+        if life != self._life or self._away or self._closed or self._closing or self._asking:
             return
-        try:
-            now = self._clock.now()
-            self._read_inbox()  # first: a message that came before a deadline wins over the deadline
-            if len(self.kernel.wanted) < TIMERS_WAITING_MAX:
-                for row in self._timers.due(now):
-                    self.kernel.offer(Offer(row.instance, _fired(row)))
-                    self._schedule()
-        except StoreError as error:
-            self._crash(error)
-            return
-        self._watch()
+        self._asking = True
+        self._store.inbox(1000 + len(self._inbox_held), lambda rows: self._found_inbox(life, rows))
 
-    def _read_inbox(self) -> None:
-        for row in self._store.inbox(1000 + len(self._inbox_held)):
+    def _found_inbox(self, life: int, rows: list[InboxRow] | Exception) -> None:
+        """First the inbox, then the timers: a message that came before a deadline wins over the deadline."""
+        if life != self._life or self._closed:
+            return
+        if isinstance(rows, Exception):
+            self._crash(rows)
+            return
+        for row in rows:
             if row.id not in self._inbox_held:
                 self._inbox_held.add(row.id)
                 try:
@@ -615,18 +644,58 @@ class Shard:
                 except (msgspec.ValidationError, PerdureError) as error:  # of a client with other code, say
                     log.error("an event in the inbox cannot be read and is left alone: %s", error)
                     continue
-                offer.event = self._counted(offer.to, offer.event, own=1)
+                self._admit(offer, own=1)
+        now = self._clock.now()
+        if len(self.kernel.wanted) >= TIMERS_WAITING_MAX:
+            self._looked()
+        elif self._timers.exhausted(now):
+            self._store.due(*self._timers.window(now), lambda found: self._found_timers(life, now, found))
+        else:
+            self._fire(now)
+
+    def _found_timers(self, life: int, now: int, rows: list[WorkRow] | Exception) -> None:
+        if life != self._life or self._closed:
+            return
+        if isinstance(rows, Exception):
+            self._crash(rows)
+            return
+        self._timers.fill(now, rows)
+        self._fire(now)
+
+    def _fire(self, now: int) -> None:
+        for row in self._timers.due(now):
+            self.kernel.offer(Offer(row.instance, _fired(row)))
+            self._schedule()
+        self._looked()
+
+    def _looked(self) -> None:
+        self._asking = False
+        self._watch()
+        if self._settled or self._idle is not None:
+            self._schedule()
+
+    def _admit_counted(self, offer: Offer, own: int) -> None:
+        """Whoever wants another manifest in force hears what stands against it at this very moment."""
+        life = self._life
+
+        def counted(census: Census | Exception) -> None:
+            if life != self._life:
+                self._early.append(offer)
+            elif isinstance(census, Exception):
+                if own:
+                    self._crash(census)
+                else:
+                    _hear(offer.ticket, census)
+            else:
+                offer.event = self._counted(offer.event, census, own)
                 self.kernel.offer(offer)
                 self._schedule()
 
-    def _counted(self, to: Ref, event: Event, own: int = 0) -> Event:
-        """Whoever wants another manifest in force hears what stands against it at this very moment.
+        self._store.census(counted)
 
-        `own`: how many inbox rows are the event itself.
-        """
-        if to != WORLD or type(event) is not Message or event.name != APPLY:
-            return event
-        manifest, census = self.kernel.router.manifest, self._store.census()
+    def _counted(self, event: Event, census: Census, own: int) -> Event:
+        assert type(event) is Message
+        manifest = self.kernel.router.manifest
         governed = [row for row in census.instances if row[0] in manifest.versions]
         outdated = [row for row in governed if manifest.outdated(row[0], row[1])]
         counts = {
@@ -684,6 +753,8 @@ class Shard:
 
     def _tell_if_settled(self) -> None:
         if self._building or self._committing or self.kernel.ready or self.kernel.wanted or self._to_recover:
+            return
+        if self._away or (self._asking and not self._closing):
             return
         settled, self._settled = self._settled, []
         for callback in settled:

@@ -43,6 +43,7 @@ from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter, Queries, WorldSnapshotRow
 from perdure.runtime.client import Client
+from perdure.stores.answers import asked
 from perdure.stores.journal import pages, until_now
 
 from .blobs import StoredBlobs, in_thread
@@ -185,10 +186,10 @@ class Snapshots:
         """The same into a store that holds nothing yet."""
         row = await self._find(hash)
         blobs = StoredBlobs(self._queries)
-        store.acquire("restore")
+        await asked(store.acquire, "restore")
         try:
             snapshot = await self._read(blobs, row.hash)
-            if store.position().seq or await store.heads(Filter(limit=1)) or await store.world_snapshots():
+            if (await asked(store.position)).seq or await store.heads(Filter(limit=1)) or await store.world_snapshots():
                 raise NotEmpty("the database to restore to is not empty")
             restoring = Restoring(store, blobs, snapshot)
             await self._copy_blobs(store, blobs, row, snapshot)

@@ -27,7 +27,6 @@ from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.ports.store import (
-    BEGINNING,
     BlobRow,
     Census,
     Filter,
@@ -83,14 +82,14 @@ class MemoryStore:
 
     # ---- the lease -----------------------------------------------------------------------------------------
 
-    def acquire(self, owner: str) -> Lease:
+    def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
         """Become the one writer, whoever else was: see the module."""
         database = self.database
         database.owner = owner
         database.epoch += 1
         database.written += 1
         self._lease = Lease(owner, database.epoch)
-        return self._lease
+        done(self._lease)
 
     def release(self) -> None:
         if self._lease is not None and self._lease.epoch == self.database.epoch:
@@ -103,25 +102,26 @@ class MemoryStore:
 
     # ---- the shard's side ----------------------------------------------------------------------------------
 
-    def position(self) -> Position:
+    def position(self, done: Callable[[Position | Exception], None]) -> None:
         self._inbox_seen, self._inbox_written = 0, -1
         database = self.database
         open_calls = (Status.RUNNING, Status.STUCK)  # a stuck instance may have calls open too
         running = sorted(id for id, head in database.heads.items() if head.status in open_calls)
         world = self._head(WORLD)
         manifest = None if world is None else database.published.get((world.id, MANIFEST))
-        return Position(*self._last(), tuple(running), manifest)
+        done(Position(*self._last(), tuple(running), manifest))
 
     def _last(self) -> tuple[int, int]:
         """The last entry, or the base of a restored database that has none after it."""
         found = [(row.seq, row.at) for row in (*self.database.journal[-1:], self.database.base) if row is not None]
         return max(found, default=(0, 0))
 
-    def register(self, workflows: Sequence[WorkflowRow]) -> None:
-        if (fenced := self._fenced()) is not None:
-            raise fenced
-        self.database.workflows = sorted(workflows)
-        self.database.written += 1
+    def register(self, workflows: Sequence[WorkflowRow], done: Callable[[Exception | None], None]) -> None:
+        fenced = self._fenced()
+        if fenced is None:
+            self.database.workflows = sorted(workflows)
+            self.database.written += 1
+        done(fenced)
 
     def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
         error = self._fenced() or self._violation(batch)
@@ -129,34 +129,35 @@ class MemoryStore:
             self._write(batch)
         done(error)
 
-    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
         for ref in refs:
             head = self._head(ref)
             done(ref, self._record(head) if head is not None else None)
 
-    def census(self) -> Census:
+    def census(self, done: Callable[[Census | Exception], None]) -> None:
         live = (head for head in self.database.heads.values() if head.status not in TERMINAL)
         counts = Counter((head.workflow, head.version, head.status) for head in live)
         rows = sorted((*place, count) for place, count in counts.items())
-        return Census(tuple(rows), len(self.database.work), len(self.database.inbox))
+        done(Census(tuple(rows), len(self.database.work), len(self.database.inbox)))
 
-    def due(self, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
+    def due(self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]) -> None:
         database = self.database
         begin = bisect_right(database.work_order, after)
         end = bisect_left(database.work_order, (before + 1, b""))
-        return [database.work[intent] for _, intent in database.work_order[begin : min(end, begin + limit)]]
+        done([database.work[intent] for _, intent in database.work_order[begin : min(end, begin + limit)]])
 
-    def inbox(self, limit: int) -> list[InboxRow]:
+    def inbox(self, limit: int, done: Callable[[list[InboxRow] | Exception], None]) -> None:
         database = self.database
         if self._inbox_written == database.written:
-            return []
+            done([])
+            return
         fresh = (pair for pair in database.inbox.values() if pair[0] > self._inbox_seen)
         found = list(islice(fresh, limit))
         if found:
             self._inbox_seen = found[-1][0]
         if len(found) < limit:
             self._inbox_written = database.written
-        return [row for _, row in found]
+        done([row for _, row in found])
 
     # ---- one transaction -----------------------------------------------------------------------------------
 
@@ -206,7 +207,7 @@ class MemoryStore:
             insort(database.work_order, (work.due, work.intent))
         for id in batch.inbox_removed:
             database.inbox.pop(id, None)
-        for event in batch.inbox_added.values():
+        for event in (*batch.inbox_added.values(), *batch.outbox):
             self._add_to_inbox(event)
         database.snapshots.update(batch.snapshots)
         for published in batch.published.values():

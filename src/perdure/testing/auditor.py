@@ -4,21 +4,23 @@ first lie.
 It folds each committed row for itself, so it holds a second opinion of every instance. The rules are
 those of the design: acknowledged is durable, nothing is visible before it is durable, histories have no
 gaps, live equals folded, replay makes the same decisions, one receipt per intent, deliveries are
-journaled before they run, a fenced owner writes nothing.
+journaled before they run, a fenced owner writes nothing, every domain event reaches each cell that it is
+routed to once, and a receipt from outside is from whoever was asked.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from perdure.codec import decode as decode_value
 from perdure.errors import PerdureError
 from perdure.kernel.apply import SEEN_MIN, SEEN_MIN_CELL, Changed
 from perdure.kernel.batch import Batch, HeadRow, JournalRow, Publication
-from perdure.kernel.decision import Stuck
+from perdure.kernel.decision import NOTHING, Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.entry import Entry
 from perdure.kernel.events import (
@@ -34,11 +36,14 @@ from perdure.kernel.events import (
     Rewound,
     Started,
 )
-from perdure.kernel.instance import Instance
+from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.machine import Workflow
-from perdure.kernel.mailbox import Accepted, Answer
+from perdure.kernel.mailbox import Accepted, Answer, Refused
+from perdure.kernel.manifest import AUDIT, MANIFEST, WORLD, decode_manifest
+from perdure.kernel.outside import Verify, objection, outside_of, unsigned
 from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.routing import Router
 from perdure.kernel.rows import decode_outcome, offer_of
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.kernel.workflows import Workflows
@@ -46,6 +51,9 @@ from perdure.stores.memory import MemoryDatabase
 from perdure.stores.rebuild import Indexes, Rebuilt, _Fold, differences
 
 from .executor import Execution
+
+AUDITED: Final = ("no-identity", "not-outside", "wrong-executor", "bad-signature")
+"""Refusals that the world records."""
 
 
 class Violation(AssertionError):
@@ -64,7 +72,6 @@ class Opened(msgspec.Struct):
     strikes: int = 1  # those that count against the allowed ones
     counted: bool = True
     started: set[int] = msgspec.field(default_factory=set)
-    receipts: int = 0
     answered: bool = False  # by whoever executed it
     closed: bool = False
 
@@ -80,9 +87,11 @@ class Auditor(_Fold):
         slots: Mapping[str, int | None],
         *,
         ours: bool = True,
+        verify: Verify = unsigned,
     ) -> None:
         super().__init__(None)
         self.slots = slots
+        self._verify = verify
         self._ours = ours
         self._admitted: Counter[str] = Counter()
         self._database = database
@@ -95,6 +104,14 @@ class Auditor(_Fold):
         self._remembered: dict[int, dict[str, None]] = {}  # ids that an instance must still know
         self._ended: dict[int, JournalRow] = {}
         self.calls: dict[bytes, Opened] = {}
+        self._answers: Counter[bytes] = Counter()  # of any intent
+        self._asked_outside: dict[bytes, Intent] = {}
+        self._router = Router()  # by the manifest in force
+        self._to_hear: Counter[tuple[Address, str]] = Counter()  # how many events of a name each cell is to hear
+        self._heard: Counter[tuple[Address, str]] = Counter()  # and how many it has heard
+        self.audits: Counter[bytes] = Counter()  # refused receipts that the world has recorded, by intent
+        self.offered: Counter[bytes] = Counter()  # receipts from outside that somebody offered, good and bad
+        self.refusals: Counter[bytes] = Counter()  # those that were said to be refused
         self._early: dict[bytes, set[int]] = {}  # deliveries of ephemeral calls that are not durable yet
         self.executions: list[Execution] = []
         self.executed_keys: Counter[str] = Counter()
@@ -144,7 +161,10 @@ class Auditor(_Fold):
         """Called for each durable entry, once it is applied to our own copy."""
         super()._index(instance, entry, changed, before)
         self._audit_event(instance, entry)
+        self._audit_routes(instance, entry)
         for intent in changed.opened:
+            if outside_of(intent.effect) is not None:
+                self._asked_outside[intent.id] = intent
             if type(intent.effect) is Call:
                 if intent.id in self.calls:
                     raise Violation(f"{instance.address}: {intent.effect.location} was opened twice under one id")
@@ -184,19 +204,59 @@ class Auditor(_Fold):
                 if name in self._names:
                     raise Violation(f"{workflow}/{key} was started twice as generation {generation}")
                 self._names[name] = instance.id
-                if entry.event.first is not None and entry.event.first.id:
-                    self._audit_id(instance, entry.event.first.id)
-            case Message(id=id) if id:
-                self._audit_id(instance, id)
-            case Received(intent=id) if id in self.calls:
-                call = self.calls[id]
-                call.receipts += 1
-                call.answered = entry.event.receipt.status in ("ok", "error")
-                self.unknown += entry.event.receipt.status == "unknown"
-                if call.receipts > 1:
-                    raise Violation(f"{instance.address}: {call.location} got a second receipt")
-                if not call.started and entry.event.receipt.status == "ok":
-                    raise Violation(f"{instance.address}: {call.location} has a receipt and was never executed")
+                if entry.event.first is not None:
+                    self._audit_message(instance, entry.event.first)
+            case Message():
+                self._audit_message(instance, entry.event)
+                if instance.address == WORLD and entry.event.name == AUDIT:
+                    self._audit_audit(entry)
+            case Received():
+                self._audit_receipt(instance, entry.event)
+            case _:
+                self._audit_delivery(instance, entry)
+
+    def _audit_message(self, instance: Instance, message: Message) -> None:
+        self._heard[instance.address, message.name] += 1
+        if message.id:
+            self._audit_id(instance, message.id)
+
+    def _audit_audit(self, entry: Entry) -> None:
+        """The world was told of a receipt that was refused. That changes nothing."""
+        assert isinstance(entry.event, Message)
+        if entry.decision != NOTHING:
+            raise Violation(f"a refused receipt has changed the world: {entry.decision}")
+        self.audits[bytes.fromhex(decode_value(entry.event.body)["intent"])] += 1
+
+    def _audit_receipt(self, instance: Instance, event: Received) -> None:
+        self._answers[event.intent] += 1
+        if self._answers[event.intent] > 1:
+            raise Violation(f"{instance.address}: {event.intent.hex()} got a second receipt")
+        asked = self._asked_outside.get(event.intent)
+        by_deadline = event.receipt.by is None and (event.receipt.status == "timeout" or not self._ours)
+        if asked is not None and not by_deadline:  # nor by the hand of a test
+            against = objection(instance.address, asked, event.receipt, self._verify)
+            if against is not None:
+                raise Violation(f"{instance.address} heard what it should not: {against.text}")
+        if event.intent in self.calls:
+            self._audit_call(instance, event, self.calls[event.intent])
+
+    def _audit_call(self, instance: Instance, event: Received, call: Opened) -> None:
+        call.answered = event.receipt.status in ("ok", "error")
+        self.unknown += event.receipt.status == "unknown"
+        if not call.started and event.receipt.status == "ok":
+            raise Violation(f"{instance.address}: {call.location} has a receipt and was never executed")
+
+    def _audit_routes(self, instance: Instance, entry: Entry) -> None:
+        """Who is to hear of what this entry announces, by the manifest that is in force at its place in the journal."""
+        for fact in entry.decision.announce:
+            self._to_hear.update((address, fact.name) for address in self._router.route(fact))
+        if instance.address == WORLD:
+            for name, value in entry.decision.publish:
+                if name == MANIFEST:
+                    self._router.enforce(decode_manifest(value))
+
+    def _audit_delivery(self, instance: Instance, entry: Entry) -> None:
+        match entry.event:
             case Redelivered(intent=id, alone=alone):
                 call = self.calls[id]
                 call.delivery += 1
@@ -247,6 +307,8 @@ class Auditor(_Fold):
         if isinstance(answer, Accepted):
             self._check_durable(to, event, answer)
             self.acknowledged.append((to, event))
+        elif isinstance(answer, Refused) and answer.code in AUDITED and isinstance(event, Received):
+            self.refusals[event.intent] += 1
 
     def posted(self, to: Ref, event: Event) -> None:
         """A caller's event is in the inbox table."""
@@ -353,12 +415,34 @@ class Auditor(_Fold):
                 raise Violation(f"instance {call.instance}: {call.location} was never answered")
         for to, event in self.acknowledged:
             self._check_delivered(to, event)
+        self._check_routed()
+        self._check_refused()
 
     def _check_delivered(self, to: Ref, event: Event) -> None:
         """Recorded, or its receiver had ended before it came."""
         instances = [id for id, head in self._database.heads.items() if to in (id, Address(head.workflow, head.key))]
         if not instances:
             raise Violation(f"{type(event).__name__} to {to} was acknowledged and is gone")
+        if not isinstance(event, Message) or not event.id:
+            return
+        lives = any(self._database.heads[id].status not in TERMINAL for id in instances)
+        if lives and not any(self._messages_recorded[id, event.id] for id in instances):
+            raise Violation(f"the message {event.id!r} to {to} was acknowledged and never delivered")
+
+    def _check_routed(self) -> None:
+        """Every domain event was heard once by each cell that it is routed to."""
+        for (address, name), wanted in self._to_hear.items():
+            if self._heard[address, name] != wanted:
+                raise Violation(f"{address} has heard {self._heard[address, name]} of {wanted} events {name}")
+
+    def _check_refused(self) -> None:
+        """Each refusal that somebody was told of is recorded, and no more of them than receipts were offered."""
+        for intent, refused in self.refusals.items():
+            if self.audits[intent] < refused:
+                raise Violation(f"{refused} receipts of {intent.hex()} were refused, {self.audits[intent]} recorded")
+        for intent, audited in self.audits.items():
+            if audited > self.offered[intent]:
+                raise Violation(f"{audited} refusals of {intent.hex()} recorded, {self.offered[intent]} offered")
 
     def kept(self, instance: int) -> bool:
         """Whether a stuck instance keeps an event, that a retry delivers again."""

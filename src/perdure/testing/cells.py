@@ -13,6 +13,7 @@ from perdure.cells.machine import NOTHING, CellMachine
 from perdure.codec import decode, encode
 from perdure.codec.record import Record, shape_of
 from perdure.errors import CallerError
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.effects import Call, Wait
 from perdure.kernel.events import Address, Received
 from perdure.kernel.instance import Instance, Intent
@@ -218,11 +219,14 @@ def _executor(stage: Stage) -> OpenEffects:
 def state_of(world: Simulation, cell: str, key: object = "") -> Any:
     """The state of a cell, by the journal alone; None: there is no cell."""
     id = world.database.names.get((cell.partition("@")[0], key_text(key) or ""))
-    head = None if id is None else world.database.heads[id]
-    if head is None or head.status in TERMINAL:
-        return None
+    return None if id is None else state_of_instance(world, world.database.heads[id])
+
+
+def state_of_instance(world: Simulation, head: HeadRow) -> Any:
+    """The state of what runs under a head; None: it has ended, or is no cell."""
     workflow = world.workflows.of(head.workflow, head.version)
-    assert isinstance(workflow, Definition)
+    if head.status in TERMINAL or not isinstance(workflow, Definition):
+        return None
     machine = rebuild(fold(Address(head.workflow, head.key), None, world.database.histories[head.id]), workflow)
     assert isinstance(machine, CellMachine)
     return workflow.state.build(decode(machine.state)) if machine.state else None

@@ -1,4 +1,4 @@
-"""The crash test: a workflow of yours, with a crash before and after everything that it does durably.
+"""The crash test: a workflow, or a world of cells, with a crash before and after everything that it does durably.
 
 First it runs without a crash. Then with one crash at every point, then with two, then under random trouble: killed
 processes, a second owner, receipts that come late or twice. Each time it must come to the same end.
@@ -11,32 +11,40 @@ from __future__ import annotations
 
 import random as dice
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import timedelta
+from hashlib import sha256
 from types import FunctionType
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from perdure.cells.replay import WorldReplay, value_workflows
+from perdure.cells.snapshot import GENESIS, read_snapshot
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, CrashTestFailed
-from perdure.kernel.batch import HeadRow
+from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.events import Address, Message, Retried, Settled, Started
 from perdure.kernel.location import unescape
+from perdure.kernel.manifest import AUDIT, RULES
+from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.rows import decode_outcome
 from perdure.kernel.status import TERMINAL
+from perdure.kernel.workflows import Workflows
 from perdure.runtime.history import Reader
+from perdure.snapshots.verify import Check
 
 from .auditor import Violation
+from .cells import state_of_instance
 from .disks import Disk, at_once
-from .faults import Faults
+from .faults import TAKE_OVER, Faults
 from .histories import changed_mind, without_advice, without_places, words
 from .simulation import quiet_log
 from .stage import Stage
 from .steps import Run, Script
-from .world import WorldDoor, nanoseconds
+from .world import World, WorldDoor, nanoseconds
 
 TROUBLE: Final = 200
 OWNERS: Final = 5
@@ -73,7 +81,10 @@ def _told(location: str) -> str:
 
 
 class Point(NamedTuple):
-    """A crash: before or after a commit, or after a step has run and before its receipt; counted from 1."""
+    """A crash: before or after a commit, or after a step has run and before its receipt; counted from 1.
+
+    Or, in place of a crash, another owner, of whom the one that is about to commit knows nothing.
+    """
 
     when: str
     number: int
@@ -82,7 +93,9 @@ class Point(NamedTuple):
         return f"{self.when} {self.number}"
 
 
-FATES: Final = {"before commit": "crash_before", "after commit": "crash_after"}
+CRASHES: Final = ("before commit", "after commit")
+TAKEN_OVER: Final = "taken over at commit"
+FATES: Final = {**dict(zip(CRASHES, ("crash_before", "crash_after"), strict=True)), TAKEN_OVER: TAKE_OVER}
 STEP: Final = "after step"
 
 
@@ -162,7 +175,94 @@ class Ending(NamedTuple):
 
 
 class Trial:
-    """What is run again and again."""
+    """What is run again and again. `name` and `findings` are for whoever is told that it went wrong."""
+
+    name = ""
+    findings: Sequence[object] = ()
+
+    def __init__(
+        self, *, cache: int, reset: Callable[[], object] | None = None, observe: Callable[[], Any] | None = None
+    ) -> None:
+        self.cache = cache
+        self.reset = reset
+        self.observe = observe
+
+    def run(
+        self, schedule: Schedule, *, variant: int = 0, story: list[str] | None = None, disk: Disk | None = None
+    ) -> Ending:
+        faults = schedule.faults(self.cache)
+        if variant:
+            faults.delay = 0.5
+        if self.reset is not None:
+            self.reset()
+        tell = None if story is None else story.append
+        stage = self._stage(schedule, seed=variant, faults=faults, story=tell, disk=disk)
+        stage.dice.seed(variant or schedule.random or 0)  # of trouble alone: the dice of the workflow stay the same
+        try:
+            self._live(stage, schedule)
+            return self._ending(stage, "", replay=len(schedule.points) < 2)
+        except Violation as broken:
+            return self._ending(stage, f"perdure itself broke a rule, please report it: {broken}", replay=False)
+        finally:
+            if story is not None:
+                story[:] = list(_in_words(story, stage))
+            stage.close()
+
+    def _ending(self, stage: Stage, problem: str, *, replay: bool) -> Ending:
+        database = stage.database
+        observed = self._observed()
+        ends: dict[str, Any] = {}
+        for head in database.heads.values():
+            address = Address(head.workflow, head.key)
+            stuck = stage.auditor.stuck(head.id)
+            if stuck is not None and not problem:
+                problem = f"{address} is stuck: {without_advice(str(stuck.error))}"
+            workflow = stage.workflows.of(head.workflow, head.version)
+            if replay and not problem and workflow is not None:
+                problem = self._changed_mind(stage, head, workflow)
+            ends[_named(head)] = self._end(stage, head)
+        for (id, name), value in database.published.items():
+            ends[_named(database.heads[id])]["published"][name] = decode(value)
+        if replay and not problem:
+            problem = _changed_by_replay(observed, self._observed())
+        return Ending(
+            problem or self._wrong(stage),
+            ends,
+            observed,
+            stage.auditor.unknown > stage.counts["settled by a person"],
+            stage.counts["commits"],
+            stage.counts["executions"],
+            stage.deaths,
+            stage.runs,
+        )
+
+    def _observed(self) -> Any:
+        return None if self.observe is None else deepcopy(self.observe())
+
+    # ---- what differs from kind to kind ----------------------------------------------------------------
+
+    def _stage(self, schedule: Schedule, **options: Any) -> Stage:
+        """Where it runs."""
+        raise NotImplementedError
+
+    def _live(self, stage: Stage, schedule: Schedule) -> None:
+        """All that happens in a run."""
+        raise NotImplementedError
+
+    def _wrong(self, stage: Stage) -> str:
+        """What is wrong in the end, or an empty text."""
+        return ""
+
+    def _changed_mind(self, stage: Stage, head: HeadRow, workflow: Any) -> str:
+        """What a replay of an instance decides otherwise, or an empty text."""
+        return changed_mind(Address(head.workflow, head.key), stage.database.histories[head.id], workflow)
+
+    def _end(self, stage: Stage, head: HeadRow) -> dict[str, Any]:
+        return _end(head)
+
+
+class WorkflowTrial(Trial):
+    """One instance of a workflow, and messages to it."""
 
     def __init__(
         self,
@@ -177,38 +277,21 @@ class Trial:
         observe: Callable[[], Any] | None,
         cache: int,
     ) -> None:
+        super().__init__(cache=cache, reset=reset, observe=observe)
         if not hasattr(workflow, "encode_input"):
             raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
         self.workflow = workflow
+        self.name = workflow.name
+        self.findings = getattr(workflow, "findings", ())
         self.address = Address(workflow.name, key)
         self.input = workflow.encode_input(args, kwargs)
         self.messages = [_message(given, number + 1) for number, given in enumerate(messages)]
         self.script = script
-        self.reset = reset
-        self.observe = observe
-        self.cache = cache
 
-    def run(
-        self, schedule: Schedule, *, variant: int = 0, story: list[str] | None = None, disk: Disk | None = None
-    ) -> Ending:
-        faults = schedule.faults(self.cache)
-        if variant:
-            faults.delay = 0.5
-        if self.reset is not None:
-            self.reset()
-        tell = None if story is None else story.append
-        stage = Stage(self.workflow, seed=variant, faults=faults, story=tell, disk=disk)
-        stage.dice.seed(variant or schedule.random or 0)  # of trouble alone: the dice of the workflow stay the same
-        try:
-            stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
-            self._live(stage, schedule)
-            return self._ending(stage, "", replay=len(schedule.points) < 2)
-        except Violation as broken:
-            return self._ending(stage, f"perdure itself broke a rule, please report it: {broken}", replay=False)
-        finally:
-            if story is not None:
-                story[:] = list(_in_words(story, stage))
-            stage.close()
+    def _stage(self, schedule: Schedule, **options: Any) -> Stage:
+        stage = Stage(self.workflow, **options)
+        stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
+        return stage
 
     def _live(self, stage: Stage, schedule: Schedule) -> None:
         start = Started(self.address.workflow, self.address.key, self.input, stage.clock.entropy(16))
@@ -248,42 +331,133 @@ class Trial:
         stage.counts["settled by a person"] = settled
         return settled > before
 
-    def _ending(self, stage: Stage, problem: str, *, replay: bool) -> Ending:
+    def _wrong(self, stage: Stage) -> str:
         database = stage.database
-        observed = self._observed()
-        ends: dict[str, Any] = {}
-        for head in database.heads.values():
-            address = Address(head.workflow, head.key)
-            stuck = stage.auditor.stuck(head.id)
-            if stuck is not None and not problem:
-                problem = f"{address} is stuck: {without_advice(str(stuck.error))}"
-            workflow = stage.workflows.of(head.workflow, head.version)
-            if replay and not problem and workflow is not None:
-                problem = changed_mind(address, database.histories[head.id], workflow)
-            ends[str(address)] = _end(head)
-        for (id, name), value in database.published.items():
-            head = database.heads[id]
-            ends[f"{head.workflow}/{head.key}"]["published"][name] = decode(value)
-        if replay and not problem:
-            problem = _changed_by_replay(observed, self._observed())
         id = database.names.get((self.address.workflow, self.address.key), 0)
-        if not problem and (not id or database.heads[id].status not in TERMINAL):
-            waits = at_once(WorldDoor(stage).reason(id)) if id else "it was never started"
-            advice = "; crash_test(..., messages=[(name, body)]) sends messages" if "message" in waits else ""
-            problem = f"{self.address} does not come to an end: {waits}{advice}"
-        return Ending(
-            problem or _other_arguments(stage.runs),
-            ends,
-            observed,
-            stage.auditor.unknown > stage.counts["settled by a person"],
-            stage.counts["commits"],
-            stage.counts["executions"],
-            stage.deaths,
-            stage.runs,
-        )
+        if id and database.heads[id].status in TERMINAL:
+            return _other_arguments(stage.runs)
+        waits = at_once(WorldDoor(stage).reason(id)) if id else "it was never started"
+        advice = "; crash_test(..., messages=[(name, body)]) sends messages" if "message" in waits else ""
+        return f"{self.address} does not come to an end: {waits}{advice}"
 
-    def _observed(self) -> Any:
-        return None if self.observe is None else deepcopy(self.observe())
+
+class WorldTrial(Trial):
+    """A world of cells, and what people do to it: `story` does one thing after the other, and waits for each.
+
+    `may_break` names cells whose reducers raise on purpose. Everything must be at rest in the end. The auditor compares
+    all of memory with a replay after every commit, and the whole world is replayed when it is over; not so if it is not
+    `thorough`, where another run has shown that.
+    """
+
+    def __init__(
+        self,
+        story: Callable[[World], object],
+        workflows: Sequence[Any],
+        *,
+        handlers: Sequence[Any] = (),
+        verify: Verify = unsigned,
+        may_break: Sequence[str] = (),
+        thorough: bool = True,
+        cache: int = 4096,
+        reset: Callable[[], object] | None = None,
+        observe: Callable[[], Any] | None = None,
+    ) -> None:
+        super().__init__(cache=cache, reset=reset, observe=observe)
+        self.name = story.__name__
+        self.story = story
+        self._workflows = workflows
+        self._handlers = handlers
+        self._verify = verify
+        self._may_break = may_break
+        self._thorough = thorough
+
+    def _stage(self, schedule: Schedule, **options: Any) -> Stage:
+        kind = Stage if schedule.random is None else TroubledStage
+        stage = kind(*self._workflows, handlers=self._handlers, ours=self._thorough, verify=self._verify, **options)
+        stage.auditor.may_break |= set(self._may_break)
+        return stage
+
+    def _live(self, stage: Stage, schedule: Schedule) -> None:
+        world = World._on(stage)
+        while stage.asks("begin the world"):
+            stage.pass_until(stage.next_at())
+        self.story(world)
+        stage.one_healthy_process()
+        stage.pass_until(None)
+        stage.auditor.finish()
+
+    def _wrong(self, stage: Stage) -> str:
+        return _not_verified(stage) if self._thorough else ""
+
+    def _changed_mind(self, stage: Stage, head: HeadRow, workflow: Any) -> str:
+        if self._thorough:
+            stage.auditor.replay(head.id, whole=False)  # the whole of everything comes in the end
+        return ""
+
+    def _end(self, stage: Stage, head: HeadRow) -> dict[str, Any]:
+        return {
+            **_end(head),
+            "state": state_of_instance(stage, head),
+            "heard": _heard(stage.database.histories[head.id]),
+        }
+
+
+def _heard(rows: Sequence[JournalRow]) -> list[str]:
+    """All that an instance was told, in any order, but for what a crash leads to by right."""
+    told: Counter[str] = Counter()
+    for line in Reader().read(rows):
+        if line.event in OF_CRASHES:
+            continue
+        counted = line.event == "message" and line.location.startswith(RULES)  # what else lived just then, and the like
+        value = line.location if counted and line.location != AUDIT else line.value
+        told[f"{line.event} {line.status} {value!r}"] += 1
+        if line.location == AUDIT:
+            told[f"{line.event} {line.status} {value!r}"] = 1  # offered again after a crash, it is refused again
+    return sorted(told.elements())
+
+
+OF_CRASHES: Final = ("redelivered", "parked", "released")
+"""Entries that are there because of a crash, of which no cell hears."""
+
+
+class TroubledStage(Stage):
+    """In which something may go wrong after everything that happens, for a while."""
+
+    def _step(self, until: int) -> bool:
+        going = super()._step(until)
+        if self.steps == TROUBLE or self.owners == OWNERS:
+            self.one_healthy_process()
+        elif self.steps < TROUBLE and self.owners < OWNERS:
+            self.mischief()
+        return going
+
+
+def _not_verified(stage: Stage) -> str:
+    """What `perdure replay --verify` says of the world, from its first entry and from every snapshot."""
+    database, code = stage.database, Workflows([*stage.workflows, *value_workflows(stage.workflows)])
+    blobs: Any = _Blobs({digest: body for digest, (_, body) in database.blobs.items()})
+    marks = database.world_snapshots
+    for base in (GENESIS, *(read_snapshot(blobs, row.hash) for row in marks.values())):
+        later = {seq: row for seq, row in marks.items() if seq > base.seq}
+        replay = WorldReplay(blobs, code, base)
+        check = Check(replay, blobs, stage.workflows, later)
+        check.take_all(row for row in database.journal if row.seq > base.seq)
+        replay.close()
+        if check.difference is not None:
+            return f"a replay of the world from entry {base.seq} on finds: {check.difference}"
+    return ""
+
+
+class _Blobs(dict[bytes, bytes]):
+    def put(self, body: bytes) -> bytes:
+        digest = sha256(body).digest()
+        self[digest] = body
+        return digest
+
+
+def _named(head: HeadRow) -> str:
+    name = str(Address(head.workflow, head.key))
+    return name if head.generation <= 1 else f"{name}, generation {head.generation}"
 
 
 def _changed_by_replay(before: Any, after: Any) -> str:
@@ -372,7 +546,7 @@ def crash_test(
     what the outside world looks like, and `reset` makes it new before each. `pairs` and `random`: how many schedules of
     these kinds at most. `cache=0`: no instance stays in memory. `schedule`: only this one, as a failure named it.
     """
-    trial = Trial(
+    trial = WorkflowTrial(
         workflow,
         args,
         kwargs,
@@ -410,34 +584,34 @@ class Search:
     def __init__(self, trial: Trial, call: str) -> None:
         self._trial = trial
         self._call = call
-        self._calm = trial.run(CALM)
+        self.calm = trial.run(CALM)
         self._variants: list[Ending] = []
         self._repeated: dict[str, None] = {}
-        self._check(CALM, self._calm)
+        self._judge(CALM, self.calm)
 
     def all(self, only: Schedule | None, pairs: int, random: int, seed: int) -> CrashReport:
         if only is not None:
-            self._try(only)
+            self.check(only)
             return self._report(len(only.points) == 1, len(only.points) == 2, only.random is not None)
-        singles = {point: self._try(Schedule((point,))) for point in points_of(self._calm)}
+        singles = {point: self.check(Schedule((point,))) for point in points_of(self.calm)}
         possible = [(first, then) for first, ending in singles.items() for then in points_of(ending, after=True)]
         chosen = possible if len(possible) <= pairs else dice.Random(seed).sample(possible, pairs)
         for pair in chosen:
-            self._try(Schedule(pair))
+            self.check(Schedule(pair))
         for number in range(random):
-            self._try(Schedule(random=seed + number))
+            self.check(Schedule(random=seed + number))
         return self._report(len(singles), len(chosen), random)
 
     def _report(self, singles: int, pairs: int, random: int) -> CrashReport:
         return CrashReport(singles, pairs, random, tuple(self._repeated))
 
-    def _try(self, schedule: Schedule) -> Ending:
+    def check(self, schedule: Schedule) -> Ending:
         ending = self._trial.run(schedule)
-        self._check(schedule, ending)
+        self._judge(schedule, ending)
         self._repeated.update(dict.fromkeys(ending.repeated))
         return ending
 
-    def _check(self, schedule: Schedule, ending: Ending) -> None:
+    def _judge(self, schedule: Schedule, ending: Ending) -> None:
         finding = ending.problem or self._difference(ending)
         if finding:
             story: list[str] = []
@@ -452,7 +626,7 @@ class Search:
     # ---- what is different -----------------------------------------------------------------------------
 
     def _difference(self, ending: Ending) -> str:
-        calm = self._calm
+        calm = self.calm
         if ending.unknown:
             return ""
         if ending.observed != calm.observed and not self._by_itself("observed", ending):
@@ -472,25 +646,30 @@ class Search:
         """Whether a difference needs no crash: runs without one, with other dice and delays, show it as well."""
         if not self._variants:
             self._variants = [self._trial.run(CALM, variant=number + 1) for number in range(VARIANTS)]
-        samples = [getattr(each, what) for each in [self._calm, *self._variants]]
+        samples = [getattr(each, what) for each in [self.calm, *self._variants]]
         return agrees(getattr(ending, what), samples)
 
     def _told(self, schedule: Schedule, ending: Ending, finding: str) -> str:
-        name = self._trial.address.workflow
+        name = self._trial.name
         if schedule == CALM:
             text = f"{name} goes wrong even without a crash: {finding}"
         else:
             where = "under random trouble" if schedule.random is not None else f"that comes {schedule}"
             text = f"{name} does not survive a crash {where}: {finding}"
-        source = [str(found) for found in getattr(self._trial.workflow, "findings", ())]
+        source = [str(found) for found in self._trial.findings]
         return text + "".join(f"\n  in its source: {each}" for each in source)
 
 
 def points_of(ending: Ending, *, after: bool = False) -> list[Point]:
     """Where a run could crash (once more, `after` its last crash), in the order in which it would."""
     commits, executions = ending.deaths[-1] if after and ending.deaths else (0, 0)
-    found = [Point(when, number + 1) for number in range(commits, ending.commits) for when in FATES]
+    found = [Point(when, number + 1) for number in range(commits, ending.commits) for when in CRASHES]
     return found + [Point(STEP, number + 1) for number in range(executions, ending.executions)]
+
+
+def take_overs_of(ending: Ending) -> list[Point]:
+    """Where another owner could come in the middle of a run, and the one before still try to write."""
+    return [Point(TAKEN_OVER, number + 1) for number in range(ending.commits)]
 
 
 def _blame(ending: Ending) -> str:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import apsw
 
 from perdure.codec import unseal
 from perdure.kernel.batch import Batch, InboxRow, SnapshotRow
-from perdure.ports.store import Filter, Lease, Posted, Store
+from perdure.ports.store import Filter, Lease, Posted, Queries, Store
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.stores.sqlite import SqliteStore, reads
 from perdure.stores.sqlite.lease import lease_path
@@ -39,6 +40,11 @@ class Disk:
     def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
         """What a client writes into the inbox table."""
         return at_once(MemoryStore(self.rows).post(row, start=start, reuse=reuse))
+
+    @contextmanager
+    def queries(self) -> Iterator[Queries]:
+        """What a client has that writes past the engine: blobs, and world snapshots."""
+        yield MemoryStore(self.rows)
 
     def close(self) -> None:
         """The world is over."""
@@ -81,6 +87,14 @@ class SqliteDisk(Disk):
         finally:
             client.close()
             self.read_back()
+
+    @contextmanager
+    def queries(self) -> Iterator[Queries]:
+        client = SqliteStore.open_client(self.path)
+        try:
+            yield client
+        finally:
+            client.close()
 
     def close(self) -> None:
         for store, _ in self._stores:
@@ -127,10 +141,12 @@ class ReadBack(SqliteStore):
         super().__init__(path)
         self._read = read
 
-    def acquire(self, owner: str) -> Lease:
-        lease = super().acquire(owner)
-        self._read()
-        return lease
+    def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
+        def heard(lease: Lease | Exception) -> None:
+            self._read()
+            done(lease)
+
+        super().acquire(owner, heard)
 
     def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
         def heard(error: Exception | None) -> None:

@@ -9,9 +9,6 @@ side effect.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections import Counter
-from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, NamedTuple, Protocol
 
@@ -21,8 +18,7 @@ from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
 from perdure.ports.executor import Answered, Framed, Work
 
-from .clock import Life, VirtualClock
-from .faults import MILLISECOND, Faults
+from .faults import MILLISECOND, Surroundings
 
 
 class Execution(NamedTuple):
@@ -50,32 +46,11 @@ class Site(Protocol):
 class FakeExecutor:
     """See the module. `slots`: how many calls it takes at once, which the gate must respect."""
 
-    def __init__(
-        self,
-        name: str,
-        slots: int | None,
-        *,
-        process: int,
-        clock: VirtualClock,
-        life: Life,
-        dice: random.Random,
-        faults: Faults,
-        counts: Counter[str],
-        site: Site,
-        crash: Callable[[str], None],
-        tell: Callable[[str], None],
-    ) -> None:
+    def __init__(self, name: str, slots: int | None, around: Surroundings, site: Site) -> None:
         self.name = name
         self.slots = slots
-        self._process = process
-        self._clock = clock
-        self._life = life
-        self._dice = dice
-        self._faults = faults
-        self._counts = counts
         self._site = site
-        self._crash = crash
-        self._tell = tell
+        self._process, self._clock, self._life, self._dice, self._faults, self._counts, self._crash, self._tell = around
         self.running: dict[bytes, Publication] = {}
         self._framed: Framed | None = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,7 +18,7 @@ from perdure.errors import Fenced, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
-from perdure.ports.store import BEGINNING, Census, Lease, Place, Position, Store
+from perdure.ports.store import Census, Lease, Place, Position, Store
 
 from .clock import Life, VirtualClock
 
@@ -36,7 +36,8 @@ class Faults(msgspec.Struct):
     read_error: float = 0.0  # of each look at the inbox or the timers
     late_commit: float = 0.0  # of each commit: the answer comes later
     late_load: float = 0.0  # of each load: the answers come later
-    commits: dict[int, str] = {}  # what befalls certain commits of the world, counted from 1: one of FATES
+    late_read: float = 0.0  # of every other read: the answer comes later
+    commits: dict[int, str] = {}  # what befalls certain commits, counted from 1: one of FATES, or TAKE_OVER
     executions: frozenset[int] = frozenset()  # after which side effects, counted from 1, the process dies
     kill: float = 0.0  # of each moment of mischief: the process dies, whatever it does
     zombie: float = 0.0  # ... a second owner comes while the first goes on
@@ -59,7 +60,21 @@ class Faults(msgspec.Struct):
 CHANCES = tuple(
     name for name in Faults.__struct_fields__ if name not in ("commits", "executions", "cache", "snapshots")
 )
+TAKE_OVER = "take_over"  # right before the commit another process takes the lease; the old owner writes all the same
 FATES = ("crash_before", "crash_after", "crash_inside", "false_error", "true_error", "late_commit")
+
+
+class Surroundings(NamedTuple):
+    """What a process's store and executors have of their world. `crash` ends the process."""
+
+    process: int
+    clock: VirtualClock
+    life: Life
+    dice: random.Random
+    faults: Faults
+    counts: Counter[str]
+    crash: Callable[[str], None]
+    tell: Callable[[str], None]
 
 
 class Watcher(Protocol):
@@ -71,32 +86,14 @@ class Watcher(Protocol):
 
 
 class FaultyStore:
-    """One connection of one process. `crash` ends the process; nothing here calls back after that."""
+    """One connection of one process. Nothing here calls back after the process has crashed. `rival`: the next owner
+    comes while this one lives."""
 
-    def __init__(
-        self,
-        inner: Store,
-        *,
-        process: int,
-        clock: VirtualClock,
-        life: Life,
-        dice: random.Random,
-        faults: Faults,
-        counts: Counter[str],
-        watcher: Watcher,
-        crash: Callable[[str], None],
-        tell: Callable[[str], None],
-    ) -> None:
+    def __init__(self, inner: Store, around: Surroundings, watcher: Watcher, rival: Callable[[], None]) -> None:
         self._inner = inner
-        self._process = process
-        self._clock = clock
-        self._life = life
-        self._dice = dice
-        self._faults = faults
-        self._counts = counts
+        self._rival = rival
         self._watcher = watcher
-        self._crash = crash
-        self._tell = tell
+        self._process, self._clock, self._life, self._dice, self._faults, self._counts, self._crash, self._tell = around
         self._epoch = 0
 
     # ---- commits ---------------------------------------------------------------------------------------
@@ -118,6 +115,11 @@ class FaultyStore:
                 self._write(batch, lambda error: self._after(delay, lambda: done(error)))
             else:
                 self._after(delay, lambda: self._write(batch, done))
+        elif fate == TAKE_OVER:
+            self._counts["take-overs before a commit"] += 1
+            self._tell(f"has lost its lease, and does not know it, before the commit of {_entries(batch)}")
+            self._rival()
+            self._write(batch, done)
         else:
             self._write(batch, lambda error: self._written(fate, batch, error, done))
 
@@ -177,21 +179,24 @@ class FaultyStore:
 
     # ---- everything else -------------------------------------------------------------------------------
 
-    def acquire(self, owner: str) -> Lease:
-        lease = self._inner.acquire(owner)
-        self._epoch = lease.epoch
-        return lease
+    def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
+        def heard(lease: Lease | Exception) -> None:
+            if isinstance(lease, Lease):
+                self._epoch = lease.epoch
+            done(lease)
+
+        self._inner.acquire(owner, heard)
 
     def release(self) -> None:
         self._inner.release()
 
-    def position(self) -> Position:
-        return self._inner.position()
+    def position(self, done: Callable[[Position | Exception], None]) -> None:
+        self._inner.position(self._perhaps_late(done))
 
-    def register(self, workflows: Sequence[WorkflowRow]) -> None:
-        self._inner.register(workflows)
+    def register(self, workflows: Sequence[WorkflowRow], done: Callable[[Exception | None], None]) -> None:
+        self._inner.register(workflows, done)
 
-    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
         for ref in refs:
             if self._faults.late_load and self._dice.random() < self._faults.late_load:
                 self._counts["late loads"] += 1
@@ -199,29 +204,39 @@ class FaultyStore:
             else:
                 self._inner.load([ref], done)
 
-    def _load_late(self, ref: Ref, done: Callable[[Ref, Record | None], None]) -> None:
+    def _load_late(self, ref: Ref, done: Callable[[Ref, Record | Exception | None], None]) -> None:
         """The database answers with what it knew when it was asked."""
         self._inner.load(
             [ref],
             lambda ref, record: self._after(self._dice.randrange(1, 40) * MILLISECOND, lambda: done(ref, record)),
         )
 
-    def census(self) -> Census:
-        self._maybe_unreadable()
-        return self._inner.census()
+    def census(self, done: Callable[[Census | Exception], None]) -> None:
+        if not self._unreadable(done):
+            self._inner.census(self._perhaps_late(done))
 
-    def due(self, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
-        self._maybe_unreadable()
-        return self._inner.due(before, limit, after)
+    def due(self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]) -> None:
+        if not self._unreadable(done):
+            self._inner.due(before, limit, after, self._perhaps_late(done))
 
-    def inbox(self, limit: int) -> list[InboxRow]:
-        self._maybe_unreadable()
-        return self._inner.inbox(limit)
+    def inbox(self, limit: int, done: Callable[[list[InboxRow] | Exception], None]) -> None:
+        if not self._unreadable(done):
+            self._inner.inbox(limit, self._perhaps_late(done))
 
-    def _maybe_unreadable(self) -> None:
+    def _unreadable(self, done: Callable[[Any], None]) -> bool:
         if self._faults.read_error and self._dice.random() < self._faults.read_error:
             self._counts["reads failed"] += 1
-            raise StoreFailed("the database cannot be read")
+            done(StoreFailed("the database cannot be read"))
+            return True
+        return False
+
+    def _perhaps_late(self, done: Callable[[Any], None]) -> Callable[[Any], None]:
+        """What was true when it was asked, told later."""
+        if not self._faults.late_read or self._dice.random() >= self._faults.late_read:
+            return done
+        self._counts["late reads"] += 1
+        delay = self._dice.randrange(1, 40) * MILLISECOND
+        return lambda found: self._after(delay, lambda: done(found))
 
     def close(self) -> None:
         self._inner.close()

@@ -38,6 +38,7 @@ from perdure.kernel.mailbox import Accepted, Stale
 from perdure.kernel.manifest import NO_MANIFEST, Manifest
 from perdure.kernel.moment import Moment
 from perdure.kernel.past import Item
+from perdure.ports.store import Position
 from perdure.runtime import shard
 from perdure.runtime.shard import Running, Shard
 from perdure.runtime.timers import Timers
@@ -138,17 +139,17 @@ def _redeliver_unrecorded() -> list[tuple[Any, str, Any]]:
 
 def _forget_receipts() -> list[tuple[Any, str, Any]]:
     """A failed commit loses the receipts that were in memory, and nobody runs those calls again."""
-    load = Shard._load
+    begin = Shard._begin
 
-    def mutant(self: Shard) -> None:
+    def mutant(self: Shard, position: Position) -> None:
         executor = next(iter(self._executors.values()))
         for intent, offer in self._receipts.items():
             assert isinstance(offer.to, int)
             self.running[intent] = Running(offer.to, Address("", ""), executor, Call(""), started=True)
         self._receipts.clear()
-        load(self)
+        begin(self, position)
 
-    return [(Shard, "_load", mutant)]
+    return [(Shard, "_begin", mutant)]
 
 
 def _believe_late_loads() -> list[tuple[Any, str, Any]]:

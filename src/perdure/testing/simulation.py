@@ -23,13 +23,13 @@ from typing import Any, Final
 from perdure.cells.bind import Bound, Catalog
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode, to_plain
-from perdure.errors import StoreError
 from perdure.executors.effects import EffectsExecutor
 from perdure.kernel.apply import input_hash
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.manifest import WORLD
+from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.past import Behind
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
@@ -44,7 +44,7 @@ from .auditor import Auditor, Violation
 from .clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
 from .disks import Disk
 from .executor import FakeExecutor
-from .faults import MILLISECOND, Faults, FaultyStore
+from .faults import MILLISECOND, Faults, FaultyStore, Surroundings
 
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
@@ -65,19 +65,11 @@ class Process:
         self.number = number
         self.life = Life()
         self.closing = False
-        tell = self.tell
-        common: dict[str, Any] = {
-            "process": number,
-            "clock": world.clock,
-            "life": self.life,
-            "dice": world.dice,
-            "faults": world.faults,
-            "counts": world.counts,
-            "crash": self.crash,
-            "tell": tell,
-        }
-        self.store = FaultyStore(world.disk.connect(self.life), watcher=world.auditor, **common)
-        steps = {name: world.make_executor(name, slots, **common) for name, slots in world.slots.items()}
+        around = Surroundings(
+            number, world.clock, self.life, world.dice, world.faults, world.counts, self.crash, self.tell
+        )
+        self.store = FaultyStore(world.disk.connect(self.life), around, world.auditor, world.spawn)
+        steps = {name: world.make_executor(name, slots, around) for name, slots in world.slots.items()}
         self.effects = world.make_effects(number, steps)
         self.shard = Shard(
             self.store,
@@ -87,6 +79,7 @@ class Process:
             owner=f"process {number}",
             listener=self,
             cache=world.faults.cache,
+            verify=world.verify,
         )
 
     def tell(self, text: str) -> None:
@@ -94,14 +87,19 @@ class Process:
             self.world.tell(f"process {self.number} {text}")
 
     def open(self) -> bool:
-        try:
-            self.shard.open()
-        except StoreError as error:
-            self.tell(f"cannot open: {error}")
-            self.die()
-            return False
-        self.tell("opens")
-        return True
+        failed = False
+
+        def opened(error: Exception | None) -> None:
+            nonlocal failed
+            if error is None:
+                self.tell("opens")
+            else:
+                self.tell(f"cannot open: {error}")
+                self.die()
+                failed = True
+
+        self.shard.open(opened)
+        return not failed
 
     def crash(self, where: str) -> None:
         """The end without a goodbye."""
@@ -225,8 +223,8 @@ class Handle:
 class Simulation:
     """See the module. Without `faults` it is calm: the same code, on a clock that you advance.
 
-    `workflows` may have cells among them: their world begins by itself. `handlers` perform their effects. `ours`: see
-    `Auditor`. `disk` is closed by whoever made it.
+    `workflows` may have cells among them: their world begins by itself. `handlers` perform their effects, `verify` has
+    the keys of those who answer from outside. `ours`: see `Auditor`. `disk` is closed by whoever made it.
     """
 
     steps_max = STEPS_MAX
@@ -242,8 +240,10 @@ class Simulation:
         ours: bool = True,
         disk: Disk | None = None,
         handlers: Iterable[Any] = (),
+        verify: Verify = unsigned,
     ) -> None:
         self.seed = seed
+        self.verify = verify
         self.dice = random.Random(seed)
         self.faults = faults if faults is not None else Faults()
         self.slots = slots if slots is not None else {"inline": None, "thread": None}
@@ -254,7 +254,7 @@ class Simulation:
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
         self.disk = disk if disk is not None else Disk()
         self.database = self.disk.rows
-        self.auditor = Auditor(self.database, self.workflows, self.slots, ours=ours)
+        self.auditor = Auditor(self.database, self.workflows, self.slots, ours=ours, verify=verify)
         self.counts: Counter[str] = Counter()
         self.steps = 0
         self._steps_before = 0
@@ -312,6 +312,8 @@ class Simulation:
         while not self.quiet and self._step(until):
             pass
         self.auditor.finish()
+        if self.auditor.audits:
+            self.counts["receipts refused and recorded"] = self.auditor.audits.total()
         unsettled = [request for request in self.requests if request.settled is None]
         if unsettled:
             raise Violation(f"never answered: {unsettled[0].name} to {unsettled[0].to}")
@@ -380,8 +382,8 @@ class Simulation:
         """How long nobody runs after a death."""
         return self.dice.randrange(1, 60) * MILLISECOND
 
-    def make_executor(self, name: str, slots: int | None, **common: Any) -> FakeExecutor:
-        return FakeExecutor(name, slots, site=self, **common)
+    def make_executor(self, name: str, slots: int | None, around: Surroundings) -> FakeExecutor:
+        return FakeExecutor(name, slots, around, self)
 
     def make_effects(self, process: int, steps: dict[str, FakeExecutor]) -> EffectsExecutor:
         """What performs the effects of cells: the real one, with handlers that run where steps do."""
@@ -449,6 +451,8 @@ class Simulation:
             self._offer(request)
 
     def _offer(self, request: Request) -> None:
+        if isinstance(request.event, Received):
+            self.auditor.offered[request.event.intent] += 1
         if self.faults.remote and self.dice.random() < self.faults.remote:
             self._post(request)
             return
@@ -513,6 +517,7 @@ class Simulation:
 
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
         row = inbox_row(self.clock.entropy(16), instance, Received(intent, receipt), self.clock.now())
+        self.auditor.offered[intent] += 1
         self.disk.post(row)
 
     def send(self, to: Address, name: str, body: object, id: str) -> None:

@@ -17,11 +17,12 @@ from typing import Any, Final
 from perdure.cells.bind import Bound
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
+from perdure.kernel.outside import Verify, unsigned
 from perdure.worlds import gather
 
 from .disks import Disk
 from .executor import FakeExecutor
-from .faults import MILLISECOND, Faults
+from .faults import MILLISECOND, Faults, Surroundings
 from .simulation import Process, Request, Simulation
 from .steps import OpenEffects, Run, Script, StepExecutor, StepLoop
 
@@ -44,6 +45,8 @@ class Stage(Simulation):
         story: Callable[[str], None] | None = None,
         disk: Disk | None = None,
         handlers: Iterable[Any] = (),
+        ours: bool = False,
+        verify: Verify = unsigned,
     ) -> None:
         self.scripts: dict[str, Script] = {}
         self.runs: list[Run] = []
@@ -56,9 +59,10 @@ class Stage(Simulation):
             faults=faults,
             slots=slots,
             story=story,
-            ours=False,
+            ours=ours,
             disk=disk,
             handlers=handlers,
+            verify=verify,
         )
         self._alone()
 
@@ -138,15 +142,15 @@ class Stage(Simulation):
 
     # ---- processes -------------------------------------------------------------------------------------
 
-    def make_executor(self, name: str, slots: int | None, **common: Any) -> FakeExecutor:
-        number, life = common["process"], common["life"]
+    def make_executor(self, name: str, slots: int | None, around: Surroundings) -> FakeExecutor:
+        number, life = around.process, around.life
 
         def loop() -> StepLoop:
             if number not in self._loops:
                 self._loops[number] = StepLoop(self.clock, life)
             return self._loops[number]
 
-        return StepExecutor(name, loop=loop, scripts=self.scripts, runs=self.runs, site=self, **common)
+        return StepExecutor(name, around, self, loop=loop, scripts=self.scripts, runs=self.runs)
 
     def make_effects(self, process: int, steps: dict[str, FakeExecutor]) -> OpenEffects:
         return OpenEffects(self.handlers, steps["inline"], steps["thread"], partial(self.executing, process))

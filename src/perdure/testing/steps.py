@@ -28,7 +28,8 @@ from perdure.kernel.receipt import Receipt
 from perdure.ports.executor import Answered, Handler, Work
 
 from .clock import SECOND, Life, VirtualAlarm, VirtualClock
-from .executor import FakeExecutor
+from .executor import FakeExecutor, Site
+from .faults import Surroundings
 
 PATIENCE_SECONDS: Final = 10.0
 """How long, in real time, a step may wait for real input or output."""
@@ -160,13 +161,14 @@ class StepExecutor(FakeExecutor):
     def __init__(
         self,
         name: str,
+        around: Surroundings,
+        site: Site,
         *,
         loop: Callable[[], StepLoop],
         scripts: dict[str, Script],
         runs: list[Run],
-        **common: Any,
     ) -> None:
-        super().__init__(name, None, **common)
+        super().__init__(name, None, around, site)
         self._loop = loop
         self._scripts = scripts
         self._runs = runs

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.cells.author import CellContext, Effect, Next, ReceiptOf, cell
+from perdure.cells.author import CellContext, Effect, Next, ReceiptOf, Rejected, cell
 from perdure.cells.bind import manifest
 from perdure.cells.effects import Alarm
 from perdure.cells.handlers import Call as CellCall
@@ -25,6 +25,7 @@ from perdure.codec import decode, encode
 from perdure.codec.record import Nat, Record, Time
 from perdure.errors import ChildFailed, Fatal, JoinFailed, OutcomeUnknown, ReceiveTimeout, RollBack, StepFailed
 from perdure.executors.info import step_info
+from perdure.executors.signatures import Key, Keyring, sign
 from perdure.flows.author import Backoff, Break, Continue, Failed, flow, step
 from perdure.flows.context import Context
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Stuck
@@ -36,11 +37,14 @@ from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.manifest import WORLD
 from perdure.kernel.moment import Moment
-from perdure.kernel.receipt import Failure
+from perdure.kernel.outside import Outside, Verify, outside_of, unsigned
+from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.executor import Work
+from perdure.ports.outside import OpenEffect
+from perdure.ports.outside import answer as said_outside
 
 from .cells import state_of
 from .clock import SECOND
@@ -722,6 +726,73 @@ def pack(params: Pack, call: CellCall) -> Pack.Receipt:
     return Pack.Receipt(params.order)
 
 
+class Claimed(Record, name="sim/Claimed@1"):
+    key: str
+
+
+class Withdrawn(Record, name="sim/Withdrawn@1"):
+    key: str
+
+
+class Concluded(Record, name="sim/Concluded@1"):
+    key: str
+
+
+class Approve(Effect, name="sim/approve@1", outside="judge"):
+    key: str
+    time: Nat
+
+    class Receipt(Record):
+        word: str
+
+
+class Quote(Effect, name="sim/quote@1", outside="broker", timeout=SECOND // 4):
+    key: str
+    time: Nat
+
+    class Receipt(Record):
+        word: str
+
+
+class Claim(Record, name="sim/Claim@1"):
+    asked: Nat
+    words: list[str] = []  # noqa: RUF012  # a struct copies it
+
+
+@cell("sim/claim@1", key="key", effects=[Approve, Quote])
+def claim(
+    state: Claim | None, event: Claimed | Withdrawn | ReceiptOf[Approve | Quote] | Rejected, ctx: CellContext
+) -> Next:
+    """Asks two people outside, and asks again who does not answer in time or cannot be understood."""
+    if isinstance(event, Claimed):
+        return Next(Claim(2), effects=[Approve(ctx.key, 1), Quote(ctx.key, 2)])
+    if state is None or isinstance(event, Withdrawn):
+        return Next(None)
+    if isinstance(event, ReceiptOf) and event.value is not None:
+        word = event.value.word
+        assert word.startswith(event.intent) and event.executor == TRUSTED[event.effect.__perdure_name__], word
+        words = [*state.words, word]
+        return Next(None, events=[Concluded(ctx.key)]) if len(words) == 2 else Next(Claim(state.asked, words))
+    name = event.effect if isinstance(event, Rejected) else event.effect.__perdure_name__
+    again = Approve if name == Approve.__perdure_name__ else Quote
+    return Next(Claim(state.asked + 1, state.words), effects=[again(ctx.key, state.asked + 1)])
+
+
+class Cases(Record, name="sim/Cases@1"):
+    concluded: list[str] = []  # noqa: RUF012  # a struct copies it
+
+
+@cell("sim/court@1", effects=[])
+def court(state: Cases | None, event: Concluded) -> Next:
+    return Next(Cases(sorted([*(state or Cases()).concluded, event.key])))
+
+
+TRUSTED = {"sim/approve@1": "judge", "sim/quote@1": "broker"}
+SECRETS = {name: Key.hmac(f"{name}-1", name.encode() * 8) for name in TRUSTED.values()}
+KEYS = Keyring({name: [key] for name, key in SECRETS.items()})
+FORGER = {name: Key.hmac(f"{name}-1", b"somebody else's." * 2) for name in SECRETS}
+
+
 # ---- workloads -----------------------------------------------------------------------------------------
 
 
@@ -730,6 +801,7 @@ class Workload(NamedTuple):
     workflows: Callable[[], list[Any]]
     begin: Callable[[Simulation], Expected]
     handlers: tuple[Any, ...] = ()
+    verify: Verify = unsigned
 
 
 def _orders(world: Simulation) -> Expected:
@@ -1077,6 +1149,103 @@ def _reforms(world: Simulation) -> Expected:
     return {("sim/counter", key): None for key in keys}
 
 
+def _claims(world: Simulation) -> Expected:
+    """Cells ask people outside, and others answer as well. Each intent hears one receipt, of who was asked."""
+    keys = ("a", "b", "c")
+    for key in keys:
+        world.at(world.dice.random() * 0.2, partial(world.announce, Claimed(key), id=f"claim {key}"))
+    world.at(world.dice.random() * 0.6, partial(world.announce, Withdrawn("c"), id="withdraw c"))
+    world.watched = True
+    _people(world, {})
+
+    def each_concluded_once(value: Any) -> bool:
+        cases = state_of(world, court.name)
+        return cases is not None and cases.concluded in (["a", "b"], ["a", "b", "c"])
+
+    return {("sim/claim", key): each_concluded_once if key == "a" else None for key in keys}
+
+
+def _people(world: Simulation, asked: dict[bytes, tuple[int, OpenEffect]]) -> None:
+    """They look now and then, at what is open and at what was, and say something about it, or nothing."""
+    open = set()
+    for instance in world.auditor.open_instances():
+        for intent in instance.open.values():
+            outside = outside_of(intent.effect)
+            if outside is not None:
+                asked[intent.id] = (instance.id, _as_asked(instance.address, intent.id, outside))
+                open.add(intent.id)
+    for id, (to, effect) in list(asked.items()):
+        if id in open or world.dice.random() < 0.2:
+            for answer in world.dice.choice(ANSWERS)(world, effect):
+                world.counts["answers from outside"] += 1
+                world.counts["late answers from outside"] += id not in open
+                if answer.by is None:
+                    world.post_receipt(to, id, answer)  # no client of ours does that
+                else:
+                    world.request(to, Received(id, answer), "answer")
+    heads = [head for head in world.database.heads.values() if head.workflow == "sim/claim"]
+    coming = world.clock.steady < SECOND or len({head.key for head in heads}) < 3 or world.database.inbox
+    world.watched = bool(coming) or any(head.status not in TERMINAL for head in heads)
+    if world.watched:
+        world.at(0.03 + world.dice.random() * 0.1, lambda: _people(world, asked))
+
+
+def _as_asked(address: Address, intent: bytes, outside: Outside) -> OpenEffect:
+    return OpenEffect(
+        intent=intent.hex(),
+        effect=outside.effect,
+        executor=outside.executor,
+        params=outside.params,
+        params_hash="",
+        workflow=address.workflow,
+        key=address.key,
+        entry=outside.entry,
+        issuer=outside.issuer,
+    )
+
+
+def _said(effect: OpenEffect, word: Any, *, key: Key | None = None, executor: str = "") -> Receipt:
+    value = {"word": word}
+    signature = sign(effect, key or SECRETS[effect.executor], ok=value)
+    return said_outside(executor or effect.executor, ok=value, signature=signature)
+
+
+def _true(world: Simulation, effect: OpenEffect) -> list[Receipt]:
+    return [_said(effect, f"{effect.intent} yes")]
+
+
+def _twice(world: Simulation, effect: OpenEffect) -> list[Receipt]:
+    """Once of two minds, and once the same again."""
+    yes, no = (_said(effect, f"{effect.intent} {word}") for word in ("yes", "no"))
+    return [yes, no, yes]
+
+
+def _nothing(world: Simulation, effect: OpenEffect) -> list[Receipt]:
+    return []
+
+
+def _unreadable(world: Simulation, effect: OpenEffect) -> list[Receipt]:
+    return [_said(effect, 7)]
+
+
+def _forged(world: Simulation, effect: OpenEffect) -> list[Receipt]:
+    """With another key, by another executor with a good key of its own, of another intent, unsigned, by nobody."""
+    world.counts["forged answers from outside"] += 5
+    other = "broker" if effect.executor == "judge" else "judge"
+    stolen = msgspec.structs.replace(effect, intent="00" * 32)
+    value = {"word": "forged"}
+    return [
+        _said(effect, "forged", key=FORGER[effect.executor]),
+        _said(msgspec.structs.replace(effect, executor=other), "forged", executor=other),
+        said_outside(effect.executor, ok=value, signature=sign(stolen, SECRETS[effect.executor], ok=value)),
+        said_outside(effect.executor, ok=value),
+        Receipt("ok", encode(value)),
+    ]
+
+
+ANSWERS = (_true, _true, _twice, _nothing, _unreadable, _forged, _forged)
+
+
 def _wait_for_ends(world: Simulation, workflow: str, count: int) -> None:
     heads = world.database.heads.values()
     ended = [head for head in heads if head.workflow == workflow and head.status in TERMINAL]
@@ -1115,6 +1284,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("ledgers", lambda: [Ledger("ledger"), Tally("tally")], _ledgers),
     Workload("shops", lambda: [SHOP], _shops, (pay, pack)),
     Workload("reforms", _before_reform, _reforms, (pay,)),
+    Workload("claims", lambda: [manifest(claim, court)], _claims, verify=KEYS.judge),
 )
 
 

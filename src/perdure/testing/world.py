@@ -79,11 +79,22 @@ class World:
         cache: int = 4096,
         seed: int = 0,
     ) -> None:
-        self._stage = Stage(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
+        stage = Stage(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
         if now is not None:
             if now.tzinfo is None:
                 raise CallerError(f"now={now!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
-            self._stage.clock.jump(round(now.timestamp() * SECOND) - self._stage.clock.now())
+            stage.clock.jump(round(now.timestamp() * SECOND) - stage.clock.now())
+        self._begin(stage)
+
+    @classmethod
+    def _on(cls, stage: Stage) -> Self:
+        """A world on a stage with faults, or on a file."""
+        world = cls.__new__(cls)
+        world._begin(stage)
+        return world
+
+    def _begin(self, stage: Stage) -> None:
+        self._stage = stage
         self._door = WorldDoor(self._stage)
         self._client = Client(self._door, self._stage.workflows, Catalog.read)
         self._started = 0
@@ -271,7 +282,9 @@ class World:
         from perdure.snapshots import Snapshots
 
         async def take() -> Taken:
-            return await Snapshots(self._client).take()
+            with self._stage.disk.queries() as queries:
+                door = WorldDoor(self._stage, queries)
+                return await Snapshots(Client(door, self._stage.workflows, Catalog.read)).take()
 
         return asyncio.run(take())
 
@@ -385,9 +398,9 @@ class WorldHandle(Generic[R]):
 class WorldDoor:
     """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, queries: Queries | None = None) -> None:
         self._stage = stage
-        self.queries: Queries = MemoryStore(stage.database)
+        self.queries: Queries = queries or MemoryStore(stage.database)
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         request = self._stage.request(to, event, type(event).__name__.lower())

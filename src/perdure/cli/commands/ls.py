@@ -15,7 +15,7 @@ from ..console import Console
 from ..console import command as define
 from ..find import find_started
 from ..given import read_tags
-from ..look import head_document
+from ..page import tell_page
 from ..text import ago, styled, table
 
 
@@ -50,17 +50,7 @@ def command(  # noqa: PLR0917
                 console.note(unknown("workflow", workflow, names, "names are exact"))
         return found
 
-    found = console.ask(read)
-    shown, more = found[:limit], len(found) > limit
-    after = shown[-1].id if more else None
-    document = {"instances": [head_document(each) for each in shown], "next_before": after}
-    console.answer(document, _table(shown) if shown else "")
-    if console.json:
-        return
-    if not shown:
-        console.note("no instances")
-    if more:
-        console.note(f"there are more: add --before {after}")
+    tell_page(console, "instances", console.ask(read), limit, _table)
 
 
 def _table(found: list[Summary]) -> str:

@@ -24,7 +24,8 @@ from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
-from perdure.ports.store import BEGINNING, Census, Lease, Place, Position
+from perdure.ports.store import Census, Lease, Place, Position
+from perdure.stores.answers import at_once
 
 from . import large_bodies, reads, schema
 from .connection import connect, enter_wal, open_error
@@ -62,7 +63,10 @@ class SqliteStore(SqliteQueries):
 
     # ---- the lease -----------------------------------------------------------------------------------------
 
-    def acquire(self, owner: str) -> Lease:
+    def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
+        at_once(done, self._acquire, owner)
+
+    def _acquire(self, owner: str) -> Lease:
         """Take the lock, bring the schema up to date, begin a new epoch. Nothing can be read before."""
         try:
             if not self._lock.held and not self._lock.take():
@@ -206,8 +210,8 @@ class SqliteStore(SqliteQueries):
             executemany(SQL.insert_work, batch.work_opened.values())
         if batch.inbox_removed:
             executemany(SQL.delete_inbox, [(id,) for id in batch.inbox_removed])
-        if batch.inbox_added:
-            executemany(SQL.insert_inbox, batch.inbox_added.values())
+        if batch.inbox_added or batch.outbox:
+            executemany(SQL.insert_inbox, [*batch.inbox_added.values(), *batch.outbox])
         if batch.snapshots:
             executemany(SQL.write_snapshot, batch.snapshots.values())
         if batch.published:
@@ -289,12 +293,15 @@ class SqliteStore(SqliteQueries):
         finally:
             connection.execute("COMMIT")
 
-    def position(self) -> Position:
+    def position(self, done: Callable[[Position | Exception], None]) -> None:
         """The shard begins: it holds no inbox rows yet, so the inbox is given from its start."""
         self._inbox_seen, self._inbox_version = 0, -1
-        return self._ask(reads.position)
+        at_once(done, self._ask, reads.position)
 
-    def register(self, workflows: Sequence[WorkflowRow]) -> None:
+    def register(self, workflows: Sequence[WorkflowRow], done: Done) -> None:
+        at_once(done, self._register, workflows)
+
+    def _register(self, workflows: Sequence[WorkflowRow]) -> None:
         assert not self._committing, "a commit is under way"
         connection = self._connection
         try:
@@ -306,21 +313,21 @@ class SqliteStore(SqliteQueries):
         except apsw.Error as error:
             raise write_error(self.path, error) from error
 
-    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | None], None]) -> None:
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
         with self._one_state():
             found = self._ask(reads.records, refs)
         for ref, record in zip(refs, found, strict=True):  # only now: `done` may commit, not within a read
             done(ref, record)
 
-    def census(self) -> Census:
-        return self._ask(reads.census)
+    def census(self, done: Callable[[Census | Exception], None]) -> None:
+        at_once(done, self._ask, reads.census)
 
-    def due(self, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
-        return self._ask(reads.due, before, limit, after)
+    def due(self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]) -> None:
+        at_once(done, self._ask, reads.due, before, limit, after)
 
-    def inbox(self, limit: int) -> list[InboxRow]:
+    def inbox(self, limit: int, done: Callable[[list[InboxRow] | Exception], None]) -> None:
         """Each row once after `position`: a row that is handed out is in the hands of the shard."""
-        return self._ask(self._look_into_inbox, limit)
+        at_once(done, self._ask, self._look_into_inbox, limit)
 
     def _look_into_inbox(self, connection: apsw.Connection, limit: int) -> list[InboxRow]:
         version = reads.data_version(connection)

@@ -7,12 +7,12 @@ import pytest
 from perdure.errors import Corrupt
 from perdure.ports.store import BlobRow
 
-from .harness import BIG, FullStore, Harness, OneStore, ask, commit
+from .harness import BIG, Harness, OneStore, Waiting, ask, commit
 from .rows import batch, entry, head
 
 
 class Blobs(OneStore):
-    def test_a_blob_is_found_by_the_hash_of_its_bytes(self, store: FullStore) -> None:
+    def test_a_blob_is_found_by_the_hash_of_its_bytes(self, store: Waiting) -> None:
         bodies = [b"", b"small", b"x" * BIG * 3]
 
         digests = ask(store.put_blobs(bodies, at=7))
@@ -22,19 +22,19 @@ class Blobs(OneStore):
         assert ask(store.blob(sha256(b"never put").digest())) is None
         assert ask(store.check()) == []
 
-    def test_a_blob_that_was_put_is_there_for_every_later_connection(self, harness: Harness, store: FullStore) -> None:
+    def test_a_blob_that_was_put_is_there_for_every_later_connection(self, harness: Harness, store: Waiting) -> None:
         (digest,) = ask(store.put_blobs([b"body"], at=7))
         store.release()
         store.close()
 
-        again = harness.open()
+        again = Waiting(harness)
         again.acquire("second")
 
         assert ask(again.blob(digest)) == b"body"
         again.close()
 
-    def test_blobs_are_put_and_deleted_without_the_lease(self, harness: Harness, store: FullStore) -> None:
-        other = harness.open()
+    def test_blobs_are_put_and_deleted_without_the_lease(self, harness: Harness, store: Waiting) -> None:
+        other = Waiting(harness)
 
         kept, gone = ask(other.put_blobs([b"kept", b"gone"], at=7))
         assert ask(other.delete_blobs([gone], before=8)) == 1
@@ -43,7 +43,7 @@ class Blobs(OneStore):
         assert commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)])) is None
         other.close()
 
-    def test_the_same_bytes_are_kept_once_with_the_time_they_were_last_put(self, store: FullStore) -> None:
+    def test_the_same_bytes_are_kept_once_with_the_time_they_were_last_put(self, store: Waiting) -> None:
         first = ask(store.put_blobs([b"body", b"body"], at=7))
         second = ask(store.put_blobs([b"body"], at=9))
         ask(store.put_blobs([b"body"], at=8))  # by somebody whose clock is behind
@@ -51,7 +51,7 @@ class Blobs(OneStore):
         assert first == [*second, *second]
         assert ask(store.blobs()) == [BlobRow(second[0], 9, 4)]
 
-    def test_blobs_are_listed_in_pages_in_the_order_of_their_digests(self, store: FullStore) -> None:
+    def test_blobs_are_listed_in_pages_in_the_order_of_their_digests(self, store: Waiting) -> None:
         bodies = [b"%d" % n * n for n in range(1, 26)]
         ask(store.put_blobs(bodies, at=7))
         pages: list[list[BlobRow]] = []
@@ -63,7 +63,7 @@ class Blobs(OneStore):
         expected = sorted((sha256(body).digest(), 7, len(body)) for body in bodies)
         assert [(row.digest, row.at, row.size) for page in pages for row in page] == expected
 
-    def test_many_blobs_are_put_and_deleted_in_order(self, store: FullStore) -> None:
+    def test_many_blobs_are_put_and_deleted_in_order(self, store: Waiting) -> None:
         """More than one transaction takes: by number, and by size."""
         bodies = [b"%d" % n for n in range(1200)] + [b"%d" % n * BIG for n in range(40)]
 
@@ -74,7 +74,7 @@ class Blobs(OneStore):
         assert ask(store.delete_blobs(digests, before=8)) == 1240
         assert ask(store.blobs()) == []
 
-    def test_only_what_was_last_put_before_a_time_is_deleted(self, store: FullStore) -> None:
+    def test_only_what_was_last_put_before_a_time_is_deleted(self, store: Waiting) -> None:
         old, again, young = ask(store.put_blobs([b"old", b"again"], at=5)) + ask(store.put_blobs([b"young"], at=10))
         ask(store.put_blobs([b"again"], at=10))
 
@@ -83,7 +83,7 @@ class Blobs(OneStore):
         assert {row.digest for row in ask(store.blobs())} == {again, young}
 
     def test_deleting_blobs_leaves_the_large_bodies_of_the_journal_alone(
-        self, harness: Harness, store: FullStore
+        self, harness: Harness, store: Waiting
     ) -> None:
         rows = [entry(1, 1, b"x" * BIG * 2)]
         commit(harness, store, batch(journal=rows, heads=[head(1)]))
@@ -95,7 +95,7 @@ class Blobs(OneStore):
         assert ask(store.journal(0, 10)) == rows
 
     @pytest.mark.parametrize("size", [1, 100, BIG * 2])
-    def test_a_flipped_bit_of_a_blob_is_noticed(self, harness: Harness, store: FullStore, size: int) -> None:
+    def test_a_flipped_bit_of_a_blob_is_noticed(self, harness: Harness, store: Waiting, size: int) -> None:
         digest, whole = ask(store.put_blobs([b"x" * size, b"whole"], at=7))
 
         harness.damage_blob(digest)

@@ -13,7 +13,7 @@ from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter
 from perdure.stores.rebuild import rebuild
 
-from .harness import BIG, FullStore, Harness, MemoryHarness, OneStore, ask, commit, everything
+from .harness import BIG, Harness, MemoryHarness, OneStore, Waiting, ask, commit, everything
 from .puppets import Player
 from .rows import batch
 from .stories import STORIES, perform
@@ -97,7 +97,7 @@ class Checks(OneStore):
             player.store.close()
 
     @staticmethod
-    def compare_with_rebuilt(store: FullStore) -> None:
+    def compare_with_rebuilt(store: Waiting) -> None:
         rebuilt = rebuild(ask(store.journal(0, 10_000)))
         heads = {row.id: row for row in ask(store.heads(Filter(limit=1000)))}
         assert rebuilt.problems == []

@@ -6,13 +6,13 @@ from perdure.kernel.events import Message
 from perdure.kernel.rows import Record, offer_of
 from perdure.ports.store import Filter
 
-from .harness import FullStore, Harness, OneStore, ask, commit, everything, load
+from .harness import Harness, OneStore, Waiting, ask, commit, everything, load
 from .puppets import Player
 from .rows import batch, entry, head, message
 
 
 class Commits(OneStore):
-    def test_an_empty_database_stands_at_zero(self, store: FullStore) -> None:
+    def test_an_empty_database_stands_at_zero(self, store: Waiting) -> None:
         position = store.position()
 
         assert (position.seq, position.at, position.running) == (0, 0, ())
@@ -23,7 +23,7 @@ class Commits(OneStore):
         assert ask(store.height()) == 0
         assert ask(store.check()) == []
 
-    def test_a_commit_writes_every_kind_of_row(self, harness: Harness, store: FullStore) -> None:
+    def test_a_commit_writes_every_kind_of_row(self, harness: Harness, store: Waiting) -> None:
         work = WorkRow(b"intent", 1, "timer", 50)
         written = batch(
             journal=[entry(1, 1), entry(2, 1)],
@@ -44,7 +44,7 @@ class Commits(OneStore):
         assert ask(store.published(1, "progress")) == b"half"
         assert store.position().seq == 2
 
-    def test_a_refused_commit_writes_nothing(self, harness: Harness, store: FullStore) -> None:
+    def test_a_refused_commit_writes_nothing(self, harness: Harness, store: Waiting) -> None:
         assert commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)])) is None
         before = everything(harness, store)
         conflict = batch(
@@ -59,7 +59,7 @@ class Commits(OneStore):
         assert everything(harness, store) == before
         assert commit(harness, store, batch(journal=[entry(2, 2)], heads=[head(2)])) is None
 
-    def test_closing_comes_before_opening_in_one_commit(self, harness: Harness, store: FullStore) -> None:
+    def test_closing_comes_before_opening_in_one_commit(self, harness: Harness, store: Waiting) -> None:
         early, late = WorkRow(b"i", 1, "timer", 5), WorkRow(b"i", 1, "timer", 9)
         commit(harness, store, batch(journal=[entry(1, 1)], opened=[early]))
 

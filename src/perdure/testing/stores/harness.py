@@ -1,16 +1,16 @@
 """What the suite is bound to: one database, empty at first, and what is asked of it."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from perdure.kernel.batch import Batch, WorkflowRow
+from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Record
-from perdure.ports.store import Filter, Queries, Store
+from perdure.ports.store import BEGINNING, Census, Filter, Lease, Place, Position, Queries, Store
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class MemoryHarness:
         return MemoryStore(self.database)
 
     def usurp(self) -> None:
-        MemoryStore(self.database).acquire("usurper")
+        MemoryStore(self.database).acquire("usurper", lambda lease: None)
 
     def damage(self, seq: int) -> None:
         database = self.database
@@ -79,6 +79,44 @@ def flipped(body: bytes) -> bytes:
     return body[:middle] + bytes([body[middle] ^ 1]) + body[middle + 1 :]
 
 
+class Waiting:
+    """A store whose answers are waited for: what a shard asks by callbacks, a test asks in one line."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+        self._store = harness.open()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def acquire(self, owner: str) -> Lease:
+        return self._answer(self._store.acquire, owner)  # type: ignore[no-any-return]
+
+    def position(self) -> Position:
+        return self._answer(self._store.position)  # type: ignore[no-any-return]
+
+    def register(self, workflows: Sequence[WorkflowRow]) -> None:
+        self._answer(self._store.register, workflows)
+
+    def census(self) -> Census:
+        return self._answer(self._store.census)  # type: ignore[no-any-return]
+
+    def due(self, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
+        return self._answer(self._store.due, before, limit, after)  # type: ignore[no-any-return]
+
+    def inbox(self, limit: int) -> list[InboxRow]:
+        return self._answer(self._store.inbox, limit)  # type: ignore[no-any-return]
+
+    def _answer(self, question: Callable[..., None], *args: Any) -> Any:
+        answers: list[Any] = []
+        question(*args, answers.append)
+        self._harness.settle()
+        assert len(answers) == 1, "a question is answered exactly once"
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers[0]
+
+
 class OneStore:
     """What every part of the suite stands on: a harness, and a store of it that has the lease."""
 
@@ -92,8 +130,8 @@ class OneStore:
         raise NotImplementedError
 
     @pytest.fixture
-    def store(self, harness: Harness) -> Iterator[FullStore]:
-        store = harness.open()
+    def store(self, harness: Harness) -> Iterator[Waiting]:
+        store = Waiting(harness)
         store.acquire("first")
         store.register([WorkflowRow("puppet", "1", b"")])
         yield store
@@ -104,15 +142,20 @@ def ask(question: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(question)
 
 
-def load(harness: Harness, store: Store, refs: list[Ref]) -> dict[Ref, Record | None]:
+def load(harness: Harness, store: Store | Waiting, refs: list[Ref]) -> dict[Ref, Record | None]:
     found: dict[Ref, Record | None] = {}
-    store.load(refs, found.__setitem__)
+
+    def done(ref: Ref, record: Record | Exception | None) -> None:
+        assert not isinstance(record, Exception), record
+        found[ref] = record
+
+    store.load(refs, done)
     harness.settle()
     assert found.keys() == set(refs), "`done` is called once for each reference"
     return found
 
 
-def commit(harness: Harness, store: Store, batch: Batch) -> Exception | None:
+def commit(harness: Harness, store: Store | Waiting, batch: Batch) -> Exception | None:
     answers: list[Exception | None] = []
     store.commit(batch, answers.append)
     harness.settle()
@@ -120,7 +163,7 @@ def commit(harness: Harness, store: Store, batch: Batch) -> Exception | None:
     return answers[0]
 
 
-def everything(harness: Harness, store: FullStore) -> dict[str, object]:
+def everything(harness: Harness, store: Waiting) -> dict[str, object]:
     """All that readers can see, comparable between stores."""
     heads = ask(store.heads(Filter(limit=1000)))
     refs: list[Ref] = [row.id for row in heads]

@@ -5,7 +5,7 @@ import pytest
 from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import WorkflowRow
 
-from .harness import FullStore, Harness, OneStore, ask, commit, everything
+from .harness import Harness, OneStore, Waiting, ask, commit, everything
 from .rows import batch, entry, head
 
 
@@ -13,14 +13,14 @@ class Leases(OneStore):
     def test_every_lease_has_a_later_epoch(self, harness: Harness) -> None:
         epochs = []
         for _ in range(3):
-            store = harness.open()
+            store = Waiting(harness)
             epochs.append(store.acquire("one of three").epoch)
             store.release()
             store.close()
 
         assert epochs == sorted(set(epochs))
 
-    def test_a_fenced_owner_writes_nothing(self, harness: Harness, store: FullStore) -> None:
+    def test_a_fenced_owner_writes_nothing(self, harness: Harness, store: Waiting) -> None:
         commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)]))
         harness.usurp()
         before = everything(harness, store)
@@ -33,14 +33,14 @@ class Leases(OneStore):
 
         assert everything(harness, store) == before
 
-    def test_without_a_lease_nothing_is_written(self, harness: Harness, store: FullStore) -> None:
+    def test_without_a_lease_nothing_is_written(self, harness: Harness, store: Waiting) -> None:
         store.release()
 
         assert isinstance(commit(harness, store, batch(journal=[entry(1, 1)])), Fenced)
         assert ask(store.journal(0, 10)) == []
 
-    def test_of_two_engines_only_one_can_write(self, harness: Harness, store: FullStore) -> None:
-        second = harness.open()
+    def test_of_two_engines_only_one_can_write(self, harness: Harness, store: Waiting) -> None:
+        second = Waiting(harness)
         try:
             second.acquire("second")
         except EngineRunning as error:
@@ -52,9 +52,9 @@ class Leases(OneStore):
         finally:
             second.close()
 
-    def test_a_released_lease_is_free_at_once(self, harness: Harness, store: FullStore) -> None:
+    def test_a_released_lease_is_free_at_once(self, harness: Harness, store: Waiting) -> None:
         store.release()
-        second = harness.open()
+        second = Waiting(harness)
 
         second.acquire("second")
 

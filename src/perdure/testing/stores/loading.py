@@ -5,12 +5,12 @@ from perdure.kernel.batch import SnapshotRow
 from perdure.kernel.events import Address
 from perdure.kernel.rows import Record
 
-from .harness import FullStore, Harness, OneStore, ask, commit, load
+from .harness import Harness, OneStore, Waiting, ask, commit, load
 from .rows import batch, entry, head
 
 
 class Loading(OneStore):
-    def test_an_instance_is_found_by_id_and_by_name(self, harness: Harness, store: FullStore) -> None:
+    def test_an_instance_is_found_by_id_and_by_name(self, harness: Harness, store: Waiting) -> None:
         commit(harness, store, batch(journal=[entry(1, 1), entry(2, 2), entry(3, 1)], heads=[head(1), head(2)]))
         name, nobody = Address("puppet", "key-1"), Address("puppet", "nobody")
 
@@ -20,7 +20,7 @@ class Loading(OneStore):
         assert found[nobody] is None
         assert found[77] is None
 
-    def test_a_name_means_its_last_generation(self, harness: Harness, store: FullStore) -> None:
+    def test_a_name_means_its_last_generation(self, harness: Harness, store: Waiting) -> None:
         first, second = head(1, "k", status="failed"), head(2, "k", generation=2)
         commit(harness, store, batch(journal=[entry(1, 1), entry(2, 2)], heads=[first, second]))
         commit(harness, store, batch(journal=[entry(3, 1)], heads=[first._replace(changed_at=9)]))
@@ -28,14 +28,14 @@ class Loading(OneStore):
         assert ask(store.head(Address("puppet", "k"))) == second
         assert ask(store.head(1)) == first._replace(changed_at=9)
 
-    def test_an_ended_instance_is_its_head(self, harness: Harness, store: FullStore) -> None:
+    def test_an_ended_instance_is_its_head(self, harness: Harness, store: Waiting) -> None:
         ended = head(1, status="completed", outcome=seal(b"outcome"))
         commit(harness, store, batch(journal=[entry(1, 1)], heads=[ended]))
 
         assert load(harness, store, [1])[1] == Record(ended)
         assert ask(store.history(1)) == [entry(1, 1)]
 
-    def test_only_the_newest_snapshot_is_kept_with_the_rows_after_it(self, harness: Harness, store: FullStore) -> None:
+    def test_only_the_newest_snapshot_is_kept_with_the_rows_after_it(self, harness: Harness, store: Waiting) -> None:
         commit(
             harness,
             store,
@@ -51,7 +51,7 @@ class Loading(OneStore):
 
         assert record == Record(head(1), SnapshotRow(1, 4, seal(b"new")), (entry(5, 1), entry(6, 1)))
 
-    def test_the_position_names_what_was_running(self, harness: Harness, store: FullStore) -> None:
+    def test_the_position_names_what_was_running(self, harness: Harness, store: Waiting) -> None:
         heads = [head(1), head(2, status="waiting"), head(3), head(4, status="completed")]
         commit(harness, store, batch(journal=[entry(n, n) for n in range(1, 5)], heads=heads))
 

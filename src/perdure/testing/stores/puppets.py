@@ -21,7 +21,7 @@ from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import offer_of
 from perdure.kernel.status import Status
 
-from .harness import Harness, commit, load
+from .harness import Harness, Waiting, commit, load
 
 
 class Puppet:
@@ -131,7 +131,7 @@ class Player:
         self.open()
 
     def open(self) -> None:
-        self.store = self._harness.open()
+        self.store = Waiting(self._harness)
         lease = self.store.acquire("player")
         self.store.register([WorkflowRow("puppet", "1", b"")])
         position = self.store.position()

@@ -5,12 +5,12 @@ from typing import Any
 from perdure.kernel.batch import PublishedRow, WorkflowRow
 from perdure.ports.store import Filter
 
-from .harness import BIG, FullStore, Harness, OneStore, ask, commit, load
+from .harness import BIG, Harness, OneStore, Waiting, ask, commit, load
 from .rows import batch, entry, head
 
 
 class Reads(OneStore):
-    def test_heads_are_filtered_and_paged_newest_first(self, harness: Harness, store: FullStore) -> None:
+    def test_heads_are_filtered_and_paged_newest_first(self, harness: Harness, store: Waiting) -> None:
         rows = [
             head(1, tags='{"team":"red"}'),
             head(2, workflow="other", status="completed", tags='{"team":"red","x":"\\"1\\""}'),
@@ -35,7 +35,7 @@ class Reads(OneStore):
         assert ids(limit=2, before=3) == [2, 1]
         assert ids(workflow="puppet", status="completed", parent=1, before=4) == [3]
 
-    def test_histories_and_the_journal_are_read_in_parts(self, harness: Harness, store: FullStore) -> None:
+    def test_histories_and_the_journal_are_read_in_parts(self, harness: Harness, store: Waiting) -> None:
         rows = [entry(n, 1 + n % 2) for n in range(1, 7)]
         commit(harness, store, batch(journal=rows))
 
@@ -46,7 +46,7 @@ class Reads(OneStore):
         assert ask(store.history(1, after=2, limit=1)) == [rows[3]]
         assert ask(store.history(9)) == []
 
-    def test_the_last_published_value_counts(self, harness: Harness, store: FullStore) -> None:
+    def test_the_last_published_value_counts(self, harness: Harness, store: Waiting) -> None:
         for n, value in enumerate([b"one", b"", b"three"], start=1):
             commit(harness, store, batch(journal=[entry(n, 1)], published=[PublishedRow(1, "p", value)]))
             assert ask(store.published(1, "p")) == value
@@ -54,7 +54,7 @@ class Reads(OneStore):
         assert ask(store.published(1, "other")) is None
         assert ask(store.published(2, "p")) is None
 
-    def test_the_registered_workflows_are_those_of_the_last_engine(self, store: FullStore) -> None:
+    def test_the_registered_workflows_are_those_of_the_last_engine(self, store: Waiting) -> None:
         a, b = WorkflowRow("a", "1", b"defaults of a"), WorkflowRow("b", "2", b"")
         newer = WorkflowRow("a", "2", b"other defaults")
         store.register([b, newer, a])
@@ -63,7 +63,7 @@ class Reads(OneStore):
         store.register([WorkflowRow("b", "3", b"")])
         assert ask(store.workflows()) == [WorkflowRow("b", "3", b"")]
 
-    def test_large_bodies_come_back_as_they_were(self, harness: Harness, store: FullStore) -> None:
+    def test_large_bodies_come_back_as_they_were(self, harness: Harness, store: Waiting) -> None:
         rows = [
             entry(1, 1, b"x" * BIG * 3),
             entry(2, 1),

@@ -2,12 +2,12 @@
 
 from perdure.kernel.batch import WorkRow
 
-from .harness import FullStore, Harness, OneStore, ask, commit
+from .harness import Harness, OneStore, Waiting, ask, commit
 from .rows import batch, entry
 
 
 class Work(OneStore):
-    def test_due_work_comes_earliest_first_within_limits(self, harness: Harness, store: FullStore) -> None:
+    def test_due_work_comes_earliest_first_within_limits(self, harness: Harness, store: Waiting) -> None:
         rows = [WorkRow(b"%d" % n, n, "timer", due) for n, due in enumerate([30, 10, 20, 10, 2**62])]
         commit(harness, store, batch(journal=[entry(1, 1)], opened=rows))
 
@@ -24,7 +24,7 @@ class Work(OneStore):
         assert store.due(30, 10) == [rows[3], rows[0]]
 
     def test_work_for_somebody_outside_is_found_by_its_intent_and_by_who_is_asked(
-        self, harness: Harness, store: FullStore
+        self, harness: Harness, store: Waiting
     ) -> None:
         kinds = ["timer", "outside/psp", "deadline", "outside/person", "outside/psp", "outside/psp2"]
         rows = [WorkRow(b"%d" % n, n, kind, 2**63 - 1 if n else 5) for n, kind in enumerate(kinds)]

@@ -9,15 +9,14 @@ import click
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, Queries
-from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client
 from perdure.runtime.history import Summary, summary
 
 from ...console import Console
 from ...console import command as define
-from ...look import head_document
+from ...page import tell_page
 from ...text import ago, styled, table
-from ...world import cell_names, without_version
+from ...world import cell_names, refuse_unknown_cell, without_version
 
 PAGE = 500
 
@@ -35,21 +34,11 @@ def command(console: Console, cell: str | None, limit: int, before: int | None) 
         names = await cell_names(client.queries)
         if cell is not None:
             wanted = without_version(cell)
-            if wanted not in names:
-                console.note(unknown("cell", wanted, names, "names are exact"))
+            await refuse_unknown_cell(client.queries, wanted)
             names = [wanted]
         return [summary(head) for head in await _living(client.queries, names, before or 0, limit + 1)]
 
-    found = console.ask(read)
-    shown, more = found[:limit], len(found) > limit
-    after = shown[-1].id if more else None
-    console.answer({"cells": [head_document(each) for each in shown], "next_before": after}, _table(shown))
-    if console.json:
-        return
-    if not shown:
-        console.note("no cells")
-    if more:
-        console.note(f"there are more: add --before {after}")
+    tell_page(console, "cells", console.ask(read), limit, _table)
 
 
 async def _living(queries: Queries, names: list[str], before: int, limit: int) -> list[HeadRow]:
@@ -66,8 +55,6 @@ async def _living(queries: Queries, names: list[str], before: int, limit: int) -
 
 
 def _table(found: list[Summary]) -> str:
-    if not found:
-        return ""
     now = datetime.now(UTC)
     rows = [[click.style(name, bold=True) for name in ("ID", "STATUS", "VERSION", "MADE", "CHANGED")]]
     for each in found:

@@ -7,14 +7,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.codec.record import Record, shape_of
-from perdure.errors import BadManifest
+from perdure.errors import BadManifest, UnknownVersion
+from perdure.kernel.events import Address
+from perdure.kernel.status import TERMINAL
+from perdure.ports.store import Queries
 from perdure.runtime.client import Client
 
 from ...console import Console
 from ...console import command as define
 from ...exits import Exit, Stopped
 from ...text import to_json
-from ...world import bound_of, current_directory_first, in_force, without_version
+from ...world import (
+    bound_of,
+    current_directory_first,
+    in_force,
+    kernel_manifest,
+    refuse_unknown_cell,
+    without_version,
+)
 
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound
@@ -32,20 +42,39 @@ def command(console: Console, cell: str, key: str, at: int | None, against: str 
     from perdure.app import connect, run_async
 
     name = without_version(cell)
+    console.ask(lambda client: refuse_unknown_cell(client.queries, name))
     bound = bound_of(against) if against is not None else console.ask(_recorded)
 
-    async def read() -> tuple[Any, int]:
+    async def read() -> tuple[Any, int, str]:
         async with connect(console.db, workflows=[bound]) as client:
             height = await client.queries.height()
-            return await client.state(name, key, at=at), height if at is None else at
+            behind = await _behind(console, client.queries, Address(name, key)) if at is None else ""
+            try:
+                return await client.state(name, key, at=at), height if at is None else at, behind
+            except UnknownVersion as error:
+                text = f"{behind}, and read" if behind else f"{name}/{key} is read"
+                needed = f"{text} with the code of its own version: name it, --against MODULE"
+                raise Stopped(f"{needed} ({error})", kind="UnknownVersion") from error
 
-    state, entry = run_async(read)
+    state, entry, behind = run_async(read)
+    if behind:
+        console.note(behind)
     if state is None:
         raise Stopped(f"there is no cell {name}/{key} at entry {entry}", Exit.NOT_FOUND, kind="UnknownInstance")
     form = _form(bound, name, state)
     value = form.to_json(form.plain(state))
     document = {"id": f"{name}/{key}", "entry": entry, "state": value}
     console.answer(document, to_json(value, indent=2))
+
+
+async def _behind(console: Console, queries: Queries, address: Address) -> str:
+    """Says that a cell has not gone over yet to the definition in force; empty: it has, or need not."""
+    head, force = await queries.head(address), await kernel_manifest(queries)
+    if head is None or head.status in TERMINAL or not force.outdated(head.workflow, head.version):
+        return ""
+    now, migrate = force.versions[head.workflow], console.command("manifest", "migrate")
+    text = f"{address} is still of version {head.version}: it goes over to {now}, which is in force"
+    return f"{text}, with its next event, or with `{migrate}`; until then it is shown as it was"
 
 
 def _form(bound: Bound, name: str, state: Any) -> Any:

@@ -19,7 +19,7 @@ from ...console import Console
 from ...console import command as define
 from ...look import line_document
 from ...text import local, table, to_json, told
-from ...world import without_version
+from ...world import refuse_unknown_cell, without_version
 
 GENERATIONS_MAX = 1000  # of one cell, between two looks
 
@@ -37,6 +37,8 @@ def command(console: Console, cell: str, key: str, lines: int, follow: bool) -> 
 
     async def read(client: Client) -> list[Line]:
         past = [line async for line in _entries(client.queries, address, follow=False)]
+        if not past:
+            await refuse_unknown_cell(client.queries, address.workflow)
         if not past and not follow:
             raise UnknownInstance(f"there is no cell {address}; `perdure cells ls` lists what exists")
         return past
