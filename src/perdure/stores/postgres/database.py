@@ -101,10 +101,14 @@ class PostgresDatabase:
         """What is under way comes to its end first."""
         if self._listener is not None:
             await self._listener.close()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.rest()
         await self.engine.close()
         await self.clients.close()
+
+    async def rest(self) -> None:
+        """Return when nothing is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Something that goes on by itself; a close waits for it."""
