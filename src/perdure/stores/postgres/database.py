@@ -25,56 +25,48 @@ POLL_SECONDS: Final = 0.5
 ENGINE_CONNECTIONS: Final = 8
 CLIENT_CONNECTIONS: Final = 4
 
-INBOX: Final = "inbox "
+SHARD: Final = "shard "
+"""A hint that begins so has the number of a shard, in whose inbox something is."""
 
-
-class Shard(msgspec.Struct, frozen=True):
-    """How a shard stands. `free`: nobody has it, or the lease of its owner has expired."""
-
-    number: int
-    owner: str
-    epoch: int
-    free: bool
+PAYLOAD_MAX: Final = 4000
+"""Characters in one notification. PostgreSQL takes 8,000 bytes."""
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The answer to `renew`: what is still ours, by shard; all shards; how many engines live, this one included."""
+    """How the shards are shared, as it was when the database was asked."""
 
-    ours: dict[int, int]
-    shards: tuple[Shard, ...]
-    engines: int
+    held: dict[int, int]  # those of the asker, with their epochs: extended just now
+    free: tuple[int, ...]  # without an owner, or with one whose lease has expired
+    engines: int  # that have given a sign of life lately, the asker included
 
 
 class PostgresDatabase:
     """Made by `open`, on the loop that it is used on."""
 
-    def __init__(self, place: Place, shards: int, lease_seconds: float) -> None:
+    def __init__(self, place: Place, shards: int, lease: float) -> None:
         self.place = place
         self.shards = shards
-        self.lease_seconds = lease_seconds
+        self.lease = lease
         self.sql = statements(place.namespace)
         self.host = socket.gethostname()
         self.engine = Connections(place, QUICK, ENGINE_CONNECTIONS)
         self.clients = Connections(place, SETTINGS, CLIENT_CONNECTIONS)
         self.queries = PostgresQueries(self)
-        self.held: set[int] = set()
-        """The shards whose leases are held here: they need no hint from outside."""
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._hints = [0] * shards
-        self._unsaid: set[int] = set()
+        self._other = 0  # hints that are about no shard
+        self._unsaid: dict[str, None] = {}
         self._speaking = False
         self._listener: Listener | None = None
         self._heard: Callable[[str], None] | None = None
 
     @classmethod
-    async def open(
-        cls, url: str, schema: str | None = None, *, lease_seconds: float = LEASE_SECONDS
-    ) -> "PostgresDatabase":
+    async def open(cls, url: str, schema: str | None = None, *, lease: float = LEASE_SECONDS) -> "PostgresDatabase":
         """A URL may name its schema, too: `?schema=NAME`. Raises `CannotOpen` or `NewerSchema`, with the reason."""
         place = Place(url, schema)
         shards = await _checked(place)
-        return cls(place, shards, lease_seconds)
+        return cls(place, shards, lease)
 
     @staticmethod
     async def upgrade(url: str, namespace: str | None = None, *, shards: int | None = None) -> tuple[int, int]:
@@ -119,69 +111,83 @@ class PostgresDatabase:
 
     # ---- leases --------------------------------------------------------------------------------------------
 
-    async def renew(self, owner: str, shards: Mapping[int, int]) -> Standing:
-        """Renew the leases of these shards, by epoch, as far as they are still the owner's, and say that he lives."""
-        arguments = owner, list(shards), list(shards.values()), self.lease_seconds
-        rows = await self.engine.ask(lambda connection: connection.fetch(self.sql.renew, *arguments), self.lease_seconds)
-        ours = {number: shards[number] for number, _, _, _, kept, _ in rows if kept}
-        return Standing(ours, tuple(Shard(*row[:4]) for row in rows), rows[0][5] + 1)
+    async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
+        """Extend these leases where the epoch is still the owner's, and give a sign of life. One statement."""
+        arguments = owner, list(held), list(held.values()), float(self.lease)
+        rows = await self.engine.ask(lambda connection: connection.fetch(self.sql.renew, *arguments), self.lease)
+        kept = {shard: held[shard] for shard, _, mine, _ in rows if mine}
+        return Standing(kept, tuple(shard for shard, free, mine, _ in rows if free and not mine), rows[0][3] + 1)
 
     async def leave(self, owner: str) -> None:
         """Give all leases of an engine back, and take it from the living."""
-        await self.engine.ask(lambda connection: connection.execute(self.sql.leave, owner), self.lease_seconds)
+        await self.engine.ask(lambda connection: connection.execute(self.sql.leave, owner), self.lease)
 
     # ---- hints ---------------------------------------------------------------------------------------------
 
-    def listen(self, callback: Callable[[str], None]) -> None:
-        """Call back with each hint that is heard, from here or from elsewhere; "": anything may have happened."""
-        self._heard = callback
+    def listen(self, heard: Callable[[str], None]) -> None:
+        """Who hears hints, those of this process too. Hints may be lost: look now and then all the same."""
+        self._heard = heard
         if self._listener is None:
-            self._listener = Listener(self.place, self._hear)
+            self._listener = Listener(self.place, self._hear, self._hear_anything)
 
     async def listening(self) -> None:
-        """Return when hints from elsewhere are heard."""
+        """Return when hints are heard."""
         assert self._listener is not None
         await self._listener.ready.wait()
 
-    async def notify(self, payload: str) -> None:
-        """Give a hint to every process that listens. It costs the server a lock that all such commits share: say
-        many things at once."""
-        arguments = channel(self.place), payload
-        await self.clients.ask(lambda connection: connection.execute(self.sql.notify, *arguments), 0)
+    def hint(self, *words: str) -> None:
+        """Tell every process that listens that it is worth a look.
 
-    def hint(self, shards: Iterable[int]) -> None:
-        """Something is in the inbox of these shards. While one hint is on its way, others are gathered."""
-        shards = list(shards)
-        self._raise(shards)
-        if self._heard is not None:
-            self._heard(INBOX + ",".join(map(str, shards)))
-        self._unsaid.update(shard for shard in shards if shard not in self.held)
-        if self._unsaid and not self._speaking:
+        A notification costs the server a lock that all commits with one share. So while one is on its way, the next
+        are gathered.
+        """
+        for word in words:
+            self._raise(word)
+            self._unsaid[word] = None
+        if not self._speaking:
             self._speaking = True
             self.spawn(self._speak())
 
     async def _speak(self) -> None:
         try:
             while self._unsaid:
-                shards, self._unsaid = self._unsaid, set()
-                await self.notify(INBOX + ",".join(map(str, sorted(shards))))
+                payload = ""
+                while self._unsaid and len(payload) < PAYLOAD_MAX:
+                    word = next(iter(self._unsaid))
+                    del self._unsaid[word]
+                    payload += f",{word}" if payload else word
+                await self.notify(payload)
         except StoreError as error:
-            log.debug("a hint was not given: %s", error)  # the poll finds it
+            log.debug("a hint was not given: %s", error)  # whoever waits looks now and then
         finally:
             self._speaking = False
 
-    def _hear(self, payload: str) -> None:
-        if payload.startswith(INBOX):
-            self._raise(int(text) for text in payload.removeprefix(INBOX).split(",") if text.isdecimal())
-        else:
-            self._raise(range(self.shards))
-        if self._heard is not None:
-            self._heard(payload)
+    async def notify(self, payload: str) -> None:
+        arguments = channel(self.place), payload
+        await self.clients.ask(lambda connection: connection.execute(self.sql.notify, *arguments), 0)
 
-    def _raise(self, shards: Iterable[int]) -> None:
+    def _hear(self, payload: str) -> None:
+        for word in payload.split(","):
+            self._raise(word)
+            if self._heard is not None:
+                self._heard(word)
+
+    def _hear_anything(self) -> None:
+        """What was said before this process listened, or while it did not."""
+        for shard in range(self.shards):
+            self._hear(f"{SHARD}{shard}")
+
+    def _raise(self, word: str) -> None:
+        number = word.removeprefix(SHARD)
+        if number != word and number.isdecimal() and int(number) < self.shards:
+            self._hints[int(number)] += 1
+        else:
+            self._other += 1
+
+    def arrived(self, shards: Iterable[int]) -> None:
+        """Something of this process is in the inbox of these shards."""
         for shard in shards:
-            if 0 <= shard < self.shards:
-                self._hints[shard] += 1
+            self._hints[shard] += 1
 
     def hints(self, shard: int) -> int:
         """A number that rises whenever a shard's inbox may have got something; and at each poll."""
@@ -189,7 +195,7 @@ class PostgresDatabase:
 
     def changes(self) -> int:
         """The same for all shards."""
-        return sum(self._hints) + self._polls()
+        return sum(self._hints) + self._other + self._polls()
 
     def _polls(self) -> int:
         return int(self._loop.time() / POLL_SECONDS)

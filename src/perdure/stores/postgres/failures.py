@@ -61,13 +61,15 @@ def open_error(where: str, error: BaseException) -> StoreError:
         case asyncpg.CannotConnectNowError():
             text = f"the server is starting or stopping ({error}); try again"
         case asyncpg.InsufficientPrivilegeError():
-            return CannotOpen(f"{where}: {error}; grant this user the right, or let `perdure db upgrade` be run by one that has it")
+            return CannotOpen(
+                f"{where}: {error}; grant this user the right, or let `perdure db upgrade` be run by one that has it"
+            )
         case asyncpg.PostgresError():
             text = str(error)
         case asyncio.TimeoutError():
             text = "the server did not answer in time; check host and port"
         case OSError():
-            text = f"nobody answers there ({_plain(error)}); check host and port, and that the server runs"
+            text = f"nobody answers there ({plain(error)}); check host and port, and that the server runs"
         case ValueError():  # also asyncpg's own for a bad URL
             text = f"{error}; a URL is postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
         case _:
@@ -91,9 +93,9 @@ def failure(where: str, error: BaseException) -> StoreFailed:
         case asyncpg.PostgresError() if not is_lost(error):
             text = f"{error}; nothing was written"
         case _:
-            text = f"the connection was lost ({_plain(error)}); whether this was written is not known"
+            text = f"the connection was lost ({plain(error)}); whether this was written is not known"
     return StoreFailed(f"{where}: {text}")
 
 
-def _plain(error: BaseException) -> str:
+def plain(error: BaseException) -> str:
     return str(error) or type(error).__name__

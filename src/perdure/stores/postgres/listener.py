@@ -11,15 +11,15 @@ from typing import Any, Final
 from .connections import CONNECT_SECONDS, Pauses, Place, connect, log
 from .failures import FAILURES
 
-
 ALIVE_SECONDS: Final = 20.0
 """How often a connection on which nothing is heard is asked whether it still is one."""
 
 
 class Listener:
-    def __init__(self, place: Place, heard: Callable[[str], None]) -> None:
+    def __init__(self, place: Place, heard: Callable[[str], None], missed: Callable[[], None]) -> None:
         self._place = place
         self._heard = heard
+        self._missed = missed
         self._task = asyncio.get_running_loop().create_task(self._run())
         self.ready = asyncio.Event()
 
@@ -49,7 +49,7 @@ class Listener:
         async with asyncio.timeout(CONNECT_SECONDS):
             await connection.add_listener(channel(self._place), lambda *message: self._heard(message[3]))
         self.ready.set()
-        self._heard("")  # whatever was said before, nobody heard it
+        self._missed()
         while not lost.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(ALIVE_SECONDS):

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 GROUP_BYTES: Final = 4 * 1024 * 1024
 GROUP_ROWS: Final = 500
-"""What one statement writes of blobs. They need no common transaction, as nothing refers to them before they are there."""
+"""What one statement writes of blobs. They need no common transaction: nothing refers to them before they are there."""
 
 
 class PostgresQueries:
@@ -120,7 +120,7 @@ class PostgresQueries:
                 return answer
             seen = pending, *((head.id, head.status) if head is not None else (0, ""))
             if await self._value(self._sql.post, shard, *row, *seen):  # else something has changed meanwhile
-                self._database.hint([shard])
+                self._database.hint(f"shard {shard}")
                 return TAKEN
 
     async def _judge(
@@ -206,8 +206,8 @@ def _conditions(filter: Filter) -> tuple[str, list[str | int]]:
     if filter.before:
         parts.append(("id < ${}", filter.before))
     for name, value in filter.tags.items():
-        # The text is JSON as `kernel.rows` writes it: no space between, and every quote within a text is escaped. So this
-        # is found only where it is a pair. (jsonb would refuse tags that have a NUL.)
+        # The text is JSON as `kernel.rows` writes it: no space between, and every quote within a text is escaped. So
+        # this is found only where it is a pair. (jsonb would refuse tags that have a NUL.)
         pair = f"{msgspec.json.encode(name).decode()}:{msgspec.json.encode(value).decode()}"
         parts.append(("(starts_with(tags, '{{' || ${0}) OR strpos(tags, ',' || ${0}) > 0)", pair))
     sql = " AND ".join(text.format(number) for number, (text, _) in enumerate(parts, start=2))

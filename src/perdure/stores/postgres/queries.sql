@@ -37,7 +37,7 @@ WITH beat AS (
     WHERE had.shard = mine.shard AND had.epoch = mine.epoch AND had.owner = $1
     RETURNING had.shard
 )
-SELECT shard, owner, epoch, owner = '' OR expires <= now(), shard IN (SELECT kept.shard FROM kept),
+SELECT shard, owner = '' OR expires <= now(), shard IN (SELECT kept.shard FROM kept),
     (SELECT count(*) FROM perdure.engines WHERE name <> $1 AND expires > now())
 FROM perdure.shards ORDER BY shard
 

@@ -34,7 +34,8 @@ async def check(connection: Any, where: str, namespace: str) -> None:
         raise CannotOpen(f"{where} has no perdure schema {namespace!r} yet; make it: {_command(where, namespace)}")
     if version < VERSION:
         raise CannotOpen(
-            f"{where} has schema {version}, this perdure {VERSION}; stop its engines, then: {_command(where, namespace)}"
+            f"{where} has schema {version}, this perdure {VERSION}; stop its engines, then: "
+            f"{_command(where, namespace)}"
         )
     if version > VERSION:
         raise NewerSchema(

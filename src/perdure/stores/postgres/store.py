@@ -1,14 +1,16 @@
 """The engine's side of one shard: the lease, the commits, and the reads of the shard loop.
 
-A commit is one statement, and so one round trip and one transaction, with the fence in it. When its answer is lost it is
-never guessed: the store first raises its own `turn`, from which on that commit is refused if it is still on its way, then
-looks whether it is there, and sends it again if it is not. So a commit ends with "durable", with "fenced", or not at all.
+A commit is one statement, and so one round trip and one transaction, with the fence in it. When its answer is lost it
+is never guessed: the store first raises its own `turn`, from which on that commit is refused if it is still on its way,
+then looks whether it is there, and sends it again if it is not. So a commit ends with "durable" or "fenced", whatever
+happens to connections; while there is no server, it waits.
 """
 
 import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.codec import seal
@@ -67,33 +69,29 @@ class PostgresStore:
 
     async def _acquire(self, owner: str) -> Lease:
         database = self._database
-        wanted = self.shard, owner, os.getpid(), database.host, float(database.lease_seconds)
+        wanted = self.shard, owner, os.getpid(), database.host, float(database.lease)
         epoch = await database.engine.ask(lambda connection: connection.fetchval(self._sql.take_lease, *wanted))
         if epoch is None:
             raise EngineRunning(await self._running_text())
         self._lease, self._turn, self._number = Lease(owner, epoch), 0, 0
-        database.held.add(self.shard)
         return self._lease
 
     def release(self) -> None:
         lease, self._lease = self._lease, None
-        self._database.held.discard(self.shard)
         if lease is not None:
             self._database.spawn(self._release(lease))
 
     async def _release(self, lease: Lease) -> None:
         if self._committing is not None:
             await asyncio.wait([self._committing])
-        try:
+        arguments = self.shard, lease.epoch
+        with suppress(StoreFailed):  # it expires by itself
             await self._database.engine.ask(
-                lambda connection: connection.execute(self._sql.release_lease, self.shard, lease.epoch), 1
+                lambda connection: connection.execute(self._sql.release_lease, *arguments), 1
             )
-        except StoreFailed:
-            pass  # it expires by itself
 
     def close(self) -> None:
         self._closed = True
-        self._database.held.discard(self.shard)
 
     async def _running_text(self) -> str:
         name, pid, host, since, _ = await self._holder()
@@ -133,7 +131,7 @@ class PostgresStore:
             error = failed
         self._committing = None
         if error is None and batch.outbox:
-            self._database.hint({self._place(row) for row in batch.outbox})
+            self._database.arrived({self._place(row) for row in batch.outbox})
         if not self._closed:
             done(error)
 
@@ -142,6 +140,7 @@ class PostgresStore:
         lease = self._lease
         if lease is None:
             return self._unleased()
+        arguments: tuple[Any, ...]
         if batch.lone:
             statement, arguments = self._sql.commit_lone, batch.journal[0]
         else:
@@ -260,9 +259,7 @@ class PostgresStore:
 
         self._ask(self._database.engine.ask(read), done)
 
-    def due(
-        self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]
-    ) -> None:
+    def due(self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]) -> None:
         arguments = self.shard, min(before, reads.LARGEST), *after, limit
 
         async def read(connection: Any) -> list[WorkRow]:
