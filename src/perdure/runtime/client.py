@@ -387,8 +387,8 @@ class Client:
     async def send(self, event: Any, *, key: str | None = None, id: str | None = None, correlation: str = "") -> None:
         """Send a domain event to the cells that subscribe to it; durable when this returns.
 
-        The same `id` twice is taken once. `correlation` is passed on to all that the event leads to. `key` is checked:
-        the key is in the event.
+        The same `id` twice is taken once; of another event it is refused, where that can be known (not in another
+        process). `correlation` is passed on to all that the event leads to. `key` is checked: the key is in the event.
         """
         catalog = await self._world()
         name, body = catalog.encode(event, key)
