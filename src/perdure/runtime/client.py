@@ -69,6 +69,7 @@ from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.store import Filter, Queries
 
 from .history import Line, Reader, Summary, Waiting, read_history, summary
+from .judged import judged
 from .streams import Streams
 
 R = TypeVar("R")
@@ -453,14 +454,16 @@ class Client:
         status: Ending | None = None,
         cost: Any = None,
         signature: Signature | None = None,
+        wait: float | timedelta | None = None,
     ) -> None:
         """Answer an effect that waits for an executor outside: ok=value, error=text, or another status.
 
         `executor` is who answers, `cost` plain data for whoever reads the receipt, `signature` of `perdure.sign`:
         needed where the engine has keys of this executor. Durable when this returns. A receipt that is not admitted
-        changes nothing, is recorded in the history of the world, and raises `ReceiptRefused`; to a client in another
-        process nothing is raised, because the engine judges when it takes the receipt. An intent that is not open,
-        because it was answered before, is `UnknownIntent`.
+        changes nothing, is recorded in the history of the world, and raises `ReceiptRefused`. An engine in another
+        process judges when it takes the receipt: who wants to hear that says how many seconds to `wait` for it, and
+        gets an `AskTimeout` if it takes longer. An intent that is not open, because it was answered before, is
+        `UnknownIntent`.
         """
         name = _checked_text(executor, "the name of an executor")
         if error is not None:
@@ -472,8 +475,18 @@ class Client:
         row = await self._door.queries.work(id)
         if row is None or not row.kind.startswith(KIND):
             raise UnknownIntent(id.hex())
+        seconds = _seconds(wait)
+        since = 0 if seconds is None else await self._door.queries.height()
         if await self._door.put(row.instance, Received(id, receipt)) == 0:  # answered since, by somebody else
             raise UnknownIntent(id.hex())
+        if seconds is not None:
+            try:
+                async with asyncio.timeout(seconds):
+                    queries, changes = self._door.queries, self._door.changes(row.instance)
+                    await judged(queries, changes, instance=row.instance, intent=id, executor=name, since=since)
+            except TimeoutError:
+                text = f"no engine has taken the receipt for {id.hex()} within {seconds} s"
+                raise AskTimeout(f"{text}; it is recorded, and one will") from None
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if isinstance(workflow, str):
