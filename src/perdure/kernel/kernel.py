@@ -22,7 +22,7 @@ from perdure.codec import encode as encode_value
 from perdure.errors import BadDecision, Divergence, UnknownVersion
 
 from . import placement, snapshot
-from .apply import Changed, apply, input_hash
+from .apply import Changed, apply, content, input_hash
 from .batch import (
     Batch,
     JournalRow,
@@ -57,7 +57,7 @@ from .identity import Identity
 from .instance import Instance, Intent
 from .machine import Governed, Machine, Rebuild, Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
-from .manifest import AUDIT, MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
+from .manifest import APPLY, AUDIT, MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
 from .moment import Moment
 from .outside import Verify, objection, unsigned
 from .past import still_running
@@ -410,6 +410,11 @@ class Kernel:
             return Refused("refused", f"{instance.address.workflow} is {against}")
         match event:
             case Message(id=id) if id in instance.seen:
+                if event.name != APPLY and instance.seen[id] not in (None, content(event)):  # counts are added to that
+                    text = (
+                        f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
+                    )
+                    return Refused("refused", f"{text}; send this one with an id of its own")
                 self.counts["duplicate"] += 1
                 return Accepted(instance.id, instance.address, fresh=False)
             case CancelAsked(intent=asked) if asked and (instance.parent is None or instance.parent.intent != asked):
