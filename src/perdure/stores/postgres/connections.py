@@ -62,13 +62,18 @@ class Place:
             parts = urlsplit(url)
             query = parse_qsl(parts.query, keep_blank_values=True)
             user, host, port = parts.username, parts.hostname, parts.port
-        except ValueError as error:
-            raise CannotOpen(f"this is not a URL of PostgreSQL: {error}") from None
+        except ValueError:  # its text may have a part of the password
+            raise CannotOpen(
+                "the host or port of this URL cannot be read: it is postgresql://USER:PASSWORD@HOST:PORT/DATABASE, and "
+                "what is special in a password is written as %2F and the like"
+            ) from None
         named = [value for name, value in query if name == "schema"]
         self.namespace = namespace or (named[-1] if named else NAMESPACE)
         if not 0 < len(self.namespace.encode()) < 64 or "\x00" in self.namespace:
             raise CannotOpen(f"{self.namespace!r:.80} is no name of a schema: it has 1 to 63 bytes")
         kept = [(name, value) for name, value in query if name not in ("schema", "password")]
+        if self.namespace != NAMESPACE:
+            kept.append(("schema", self.namespace))
         rest = [(name, value) for name, value in query if name != "schema"]
         self.dsn = urlunsplit(parts._replace(query=urlencode(rest)))
         address = (f"{quote(user)}@" if user else "") + (host or "") + (f":{port}" if port else "")
