@@ -15,9 +15,10 @@ class Proxy:
         self._pipes: set[asyncio.Task[None]] = set()
         self._clients: list[asyncio.StreamWriter] = []
         self._held: list[tuple[asyncio.StreamWriter, bytes]] = []
+        self._ended: dict[asyncio.StreamWriter, asyncio.Event] = {}
         self.lose_answers = False  # the next answer is lost, with its connection
         self.keep_back = False  # the next question is kept back, and its connection cut
-        self.lost = 0
+        self.lost: list[bytes] = []  # the answers that were
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -37,12 +38,18 @@ class Proxy:
         for writer in self._clients:
             writer.close()
 
+    @property
+    def kept(self) -> list[bytes]:
+        """The questions that are kept back."""
+        return [question for _, question in self._held]
+
     async def release(self) -> None:
         """What was kept back arrives now; return when the server has dealt with it."""
         for server, question in self._held:
             server.write(question)
             server.write_eof()
             await server.drain()
+            await self._ended[server].wait()
         self._held.clear()
 
     def cut(self) -> None:
@@ -58,6 +65,7 @@ class Proxy:
             writer.transport.abort()
             return
         self._clients.append(writer)
+        self._ended[server] = asyncio.Event()
         for pipe in (self._questions(reader, writer, server), self._answers(server_reader, writer, server)):
             task = asyncio.ensure_future(pipe)
             self._pipes.add(task)
@@ -91,10 +99,12 @@ class Proxy:
             while data := await reader.read(65536):
                 if self.lose_answers:
                     self.lose_answers = False
-                    self.lost += 1
+                    self.lost.append(data)
                     client.transport.abort()
                     server.close()
                     return
-                client.write(data)
-                await client.drain()
+                if not client.is_closing():
+                    client.write(data)
+                    await client.drain()
             client.close()
+        self._ended[server].set()

@@ -45,6 +45,7 @@ SETTINGS: Final = {
 QUICK: Final = SETTINGS | {
     # The plans of the engine are by index, whatever the statistics of a table say that was empty a minute ago.
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
