@@ -38,7 +38,7 @@ async def shape(connection: Any, name: str) -> str:
 
 def plain(text: str) -> str:
     """Without the quotes that a name with a space needs, and those that are escaped for them."""
-    return re.sub(r"[\\"']", "", text)
+    return text.translate(dict.fromkeys(map(ord, "\\\"'")))
 
 
 @asynccontextmanager
