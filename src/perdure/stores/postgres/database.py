@@ -5,9 +5,8 @@ import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from perdure.errors import StoreError
+from perdure.ports.leases import Standing
 
 from .connections import QUICK, SETTINGS, Connections, Place, log
 from .listener import Listener, channel
@@ -30,14 +29,6 @@ SHARD: Final = "shard "
 
 PAYLOAD_MAX: Final = 4000
 """Characters in one notification. PostgreSQL takes 8,000 bytes."""
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """How the shards are shared, as it was when the database was asked."""
-
-    held: dict[int, int]  # those of the asker, with their epochs: extended just now
-    free: tuple[int, ...]  # without an owner, or with one whose lease has expired
-    engines: int  # that have given a sign of life lately, the asker included
 
 
 class PostgresDatabase:
