@@ -9,6 +9,7 @@ its indexes against its journal.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -33,6 +34,9 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter
 from perdure.worlds import gather
 from tests.entries import entries_of
+
+STAGES = os.environ.get("PERDURE_TEST_STAGES", "memory; memory, evicted; sqlite; sqlite, evicted").split("; ")
+"""Also: postgres, which takes longer."""
 
 
 class Live:
@@ -163,9 +167,11 @@ async def replays(engine: perdure.Engine, workflows: Workflows[Any]) -> None:
         rebuild(fold(Address(head.workflow, head.key), None, rows), workflow).dispose()
 
 
-@pytest.fixture(params=["memory", "memory, evicted", "sqlite", "sqlite, evicted"])
+@pytest.fixture(params=STAGES)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
-    url = ":memory:" if request.param.startswith("memory") else tmp_path / "cells.db"
+    url: str | Path = ":memory:" if request.param.startswith("memory") else tmp_path / "cells.db"
+    if request.param.startswith("postgres"):
+        url = request.getfixturevalue("postgres")
     return Stage(url, 0 if request.param.endswith("evicted") else 4096)
 
 
