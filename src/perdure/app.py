@@ -29,6 +29,7 @@ from perdure.runtime.doors import LocalDoor, RemoteDoor
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
+from perdure.workers import serving
 
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound, Catalog
@@ -63,6 +64,7 @@ async def open(
     inline: int | None = None,
     threads: int = 32,
     processes: int | None = None,
+    queues: Mapping[str, int] | None = None,
     drain: float = 5.0,
     handlers: Iterable[Any] = (),
     lenient: bool = False,
@@ -79,7 +81,8 @@ async def open(
     the environment, `PERDURE_SECRET_...`. keys: of the executors outside that sign their receipts.
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
-    many steps of each kind run at once (None: no bound for inline steps, one process per core). drain: seconds that
+    many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
+    that this engine serves itself, and how many steps of each run at once. drain: seconds that
     running steps and hooks get to end when the engine is closed; what still runs then is cut, and a step runs again at
     the next open.
     """
@@ -97,7 +100,7 @@ async def open(
         performers = worlds.Performers(world, handlers, lenient=lenient, allow=allow, secrets=secrets)
     store = _open_store(url, loop)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
-    executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
+    executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes), *serving(queues)]
     if performers is not None:
         executors.append(performers.executor(cast(Queries, store), clock, on_loop, in_threads))
     hooks = Hooks()

@@ -1,0 +1,87 @@
+"""The wiring of queues: which functions a queue may call, and a worker that serves queues of a database."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+from perdure.errors import BadCall
+from perdure.executors.queue import Find, Found, QueueExecutor
+from perdure.flows.author import StepFunction
+from perdure.flows.returns import importable, is_async, returns_of
+from perdure.kernel.effects import OURS
+
+
+def serving(queues: Mapping[str, int] | None) -> list[QueueExecutor]:
+    """The executors of the queues that an engine serves itself: names, and how many calls each runs at once."""
+    return [QueueExecutor(*checked(name, slots), imported) for name, slots in (queues or {}).items()]
+
+
+def checked(name: str, slots: int) -> tuple[str, int]:
+    if not isinstance(name, str) or not name or name in OURS:  # type: ignore[redundant-expr]
+        raise BadCall(f"a queue has a name of its own, found {name!r}; taken are: {', '.join(sorted(OURS))}")
+    if not isinstance(slots, int) or slots < 1:  # type: ignore[redundant-expr]
+        raise BadCall(f"the queue {name} runs at least 1 call at once, found {slots!r}: queues={{{name!r}: 4}}")
+    return name, slots
+
+
+def imported(name: str) -> Found:
+    """A function of this very process: what a flow names, its engine can import."""
+    module_name, _, path = name.partition(":")
+    main = sys.modules.get("__main__")
+    try:
+        here = main is not None and importable("__main__") == module_name
+        found: Any = main if here else importlib.import_module(module_name)
+    except ImportError as error:
+        raise BadCall(f"the function {name} cannot be imported: {error}") from None
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise BadCall(
+            f"there is no function {path} in the module {module_name}: a step of a queue is found by its name"
+        )
+    return _found(found)
+
+
+def known(modules: Iterable[ModuleType]) -> dict[str, Found]:
+    """What the worker of these modules runs, by name: their own functions, and every `@perdure.step` in them."""
+    functions: dict[str, Found] = {}
+    for module in modules:
+        for value in vars(module).values():
+            for function in _functions(value, module):
+                functions[f"{importable(function.__module__)}:{function.__qualname__}"] = _found(function)
+    return functions
+
+
+def _functions(value: Any, module: ModuleType) -> list[Callable[..., Any]]:
+    if isinstance(value, StepFunction):
+        return [value.function]
+    if getattr(value, "__module__", "") != module.__name__:
+        return []
+    if inspect.isfunction(value):
+        return [value]
+    if inspect.isclass(value):
+        return [found for each in vars(value).values() for found in _functions(_plain(each), module)]
+    return []
+
+
+def _plain(value: Any) -> Any:
+    return value.__func__ if isinstance(value, staticmethod) else value
+
+
+def finding(functions: Mapping[str, Found]) -> Find:
+    def find(name: str) -> Found:
+        if name not in functions:
+            raise BadCall(f"this worker has no function {name}")
+        return functions[name]
+
+    return find
+
+
+def _found(value: Any) -> Found:
+    function = value.function if isinstance(value, StepFunction) else value
+    return Found(function, returns_of(function), is_async(function))
