@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from perdure.errors import BadCall
 from perdure.executors.queue import Find, Found, QueueExecutor
 from perdure.flows.author import StepFunction
 from perdure.flows.returns import importable, is_async, returns_of
+from perdure.kernel.batch import Publication
 from perdure.kernel.effects import OURS
+from perdure.kernel.job import asked
+from perdure.kernel.receipt import Answerer, Receipt
+from perdure.ports.jobs import Jobs
+from perdure.runtime.worker import Sign, Worker
+
+if TYPE_CHECKING:
+    from perdure.executors.signatures import Keyring
 
 
 def serving(queues: Mapping[str, int] | None) -> list[QueueExecutor]:
@@ -85,3 +97,37 @@ def finding(functions: Mapping[str, Found]) -> Find:
 def _found(value: Any) -> Found:
     function = value.function if isinstance(value, StepFunction) else value
     return Found(function, returns_of(function), is_async(function))
+
+
+def signing(keys: Keyring | None) -> Sign:
+    """Who a worker's receipts are from; signed where the queue has a key."""
+
+    def sign(job: Publication, receipt: Receipt) -> Answerer:
+        queue = job.effect.executor
+        by = Answerer(queue)
+        if keys is None or not keys.knows(queue):
+            return by
+        from perdure.executors.signatures import envelope
+
+        answered = msgspec.structs.replace(receipt, by=by)
+        address = job.address
+        signed = envelope(asked(job.effect, job.delivery), address.workflow, address.key, job.intent, answered)
+        return Answerer(queue, None, keys.sign(signed))
+
+    return sign
+
+
+def worker(
+    jobs: Jobs,
+    modules: Iterable[ModuleType],
+    queues: Iterable[str],
+    *,
+    concurrency: int,
+    name: str = "",
+    keys: Keyring | None = None,
+) -> Worker:
+    """A worker of these queues, which runs what it finds in these modules."""
+    functions = known(modules)
+    executors = [QueueExecutor(*checked(queue, concurrency), finding(functions)) for queue in queues]
+    name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
+    return Worker(jobs, executors, functions, name=name, concurrency=concurrency, sign=signing(keys))

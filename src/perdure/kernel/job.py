@@ -25,6 +25,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     idempotency_key: str
     params: bytes
     timeout: int | None = None
+    once: bool = False  # it may be delivered once only
 
 
 _decoder = msgspec.msgpack.Decoder(Job)
@@ -33,7 +34,7 @@ _decoder = msgspec.msgpack.Decoder(Job)
 def job_row(instance: Instance, intent: Intent, call: Call, at: int) -> JobRow:
     params = call.params or b""
     key = instance.identity.idempotency_key(call.location, call.life)
-    job = Job(instance.address, call.location, call.attempt, key, params, call.timeout)
+    job = Job(instance.address, call.location, call.attempt, key, params, call.timeout, call.deliveries_max == 1)
     body = seal(msgspec.msgpack.encode(job))
     return JobRow(intent.id, instance.id, call.executor, function_of(params), intent.delivery, at, body)
 
@@ -47,7 +48,8 @@ def function_of(params: bytes) -> str:
 def publication(row: JobRow) -> Publication:
     """A job as its executor takes it."""
     job = _decoder.decode(unseal(row.body))
-    call = Call(job.location, job.attempt, row.queue, job.timeout, params=job.params)
+    allowed = 1 if job.once else 2
+    call = Call(job.location, job.attempt, row.queue, job.timeout, allowed, job.params)
     return Publication(row.intent, row.instance, job.address, call, row.delivery, None, _Known(job))
 
 

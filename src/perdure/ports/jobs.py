@@ -25,20 +25,25 @@ class Claim(msgspec.Struct, frozen=True):
     worker: str
     taken: int
 
+    @property
+    def id(self) -> bytes:
+        """No other claim has it, not even of the same job."""
+        return self.job.intent + self.taken.to_bytes(8, "big")
+
 
 class Jobs(Protocol):
     async def claim(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
         """Take up to so many jobs of these queues that nobody has, the oldest first: those of known functions only."""
         ...
 
-    async def beat(self, worker: str, claims: Sequence[Claim]) -> list[bytes]:
-        """Keep claims. The answer names the intents that are this worker's no more: closed, or lost."""
+    async def beat(self, worker: str, claims: Sequence[Claim]) -> list[Claim]:
+        """Keep claims. The answer is those that are void: the job was closed, or counts as lost."""
         ...
 
-    async def answer(self, answers: Sequence[tuple[Claim, InboxRow]]) -> list[bytes]:
+    async def answer(self, answers: Sequence[tuple[Claim, InboxRow]]) -> list[Claim]:
         """Put receipts into the inboxes of those who wait, and end the claims: both or neither, for each.
 
-        The answer names the intents whose claim was not this worker's any more: of those nothing was taken.
+        The answer is those claims that were void: of these nothing was taken.
         """
         ...
 

@@ -150,6 +150,7 @@ class Shard:
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
+        self._progress: dict[bytes, tuple[int, Frame]] = {}  # the newest of each job that is with a worker
         self._receipts: dict[bytes, Offer] = {}  # answered by an executor, not yet durable
         self._recovering: set[Ref] = set()
         self._away = True  # memory is not there: not yet, or not any more
@@ -391,12 +392,15 @@ class Shard:
     def _framed_by_worker(self, instance: int, intent: bytes, frame: Frame) -> None:
         """The same of a worker's call. Of its frames some may be missing; those of a claim that was lost may come."""
         self.counts["frames_of_workers"] += 1
+        if frame.kind == "progress":
+            self._progress[intent] = instance, frame
         self._listener.framed(instance, frame)
 
     def progress(self, instance: int) -> list[Frame]:
         """The newest progress of each call of an instance that is running."""
         running = (each for each in self.running.values() if each.instance == instance)
-        return [each.progress for each in running if each.progress is not None]
+        here = [each.progress for each in running if each.progress is not None]
+        return here + [frame for whose, frame in self._progress.values() if whose == instance]
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -503,6 +507,9 @@ class Shard:
             self._stop_call(intent)
         for publication in batch.publications.values():
             self._start_call(publication)
+        if self._progress:
+            for intent in batch.jobs_closed:
+                self._progress.pop(intent, None)
         if batch.inbox_removed:
             self._inbox_held.difference_update(batch.inbox_removed)
         if batch.work_opened or batch.work_closed:

@@ -444,10 +444,10 @@ class MemoryJobs:
     async def claim(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
         return self.claim_now(worker, queues, functions, limit)
 
-    async def beat(self, worker: str, claims: Sequence[Claim]) -> list[bytes]:
+    async def beat(self, worker: str, claims: Sequence[Claim]) -> list[Claim]:
         return self.beat_now(claims)
 
-    async def answer(self, answers: Sequence[tuple[Claim, InboxRow]]) -> list[bytes]:
+    async def answer(self, answers: Sequence[tuple[Claim, InboxRow]]) -> list[Claim]:
         return self.answer_now(answers)
 
     async def give_back(self, claims: Sequence[Claim]) -> None:
@@ -480,22 +480,22 @@ class MemoryJobs:
             claims.append(Claim(job, worker, taken))
         return claims
 
-    def beat_now(self, claims: Sequence[Claim]) -> list[bytes]:
+    def beat_now(self, claims: Sequence[Claim]) -> list[Claim]:
         gone = []
         for claim in claims:
             own = self._own(claim)
             if own is None:
-                gone.append(claim.job.intent)
+                gone.append(claim)
             else:
                 own.expires = self._database.now() + CLAIM
         return gone
 
-    def answer_now(self, answers: Sequence[tuple[Claim, InboxRow]]) -> list[bytes]:
+    def answer_now(self, answers: Sequence[tuple[Claim, InboxRow]]) -> list[Claim]:
         fenced = []
         for claim, row in answers:
             own = self._own(claim)
             if own is None:
-                fenced.append(claim.job.intent)
+                fenced.append(claim)
             else:
                 own.state = "answered"
                 self._database.add_to_inbox(row)
