@@ -1,10 +1,17 @@
-"""What all tests share: an `async def` test is run on a loop of its own, and no example is held to a time."""
+"""What all tests share: an `async def` test is run on a loop of its own, no example is held to a time, and there is a
+PostgreSQL for those that want one.
+"""
 
 import asyncio
 import inspect
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.postgres import Server
 
 settings.register_profile("perdure", deadline=None)
 settings.load_profile("perdure")
@@ -17,3 +24,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     asyncio.run(pyfuncitem.obj(**arguments))
     return True
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> "Server":
+    from tests.postgres import server
+
+    return server()
+
+
+@pytest.fixture
+def postgres(postgres_server: "Server") -> Iterator[str]:
+    """The URL of an empty perdure database on PostgreSQL, with 16 shards."""
+    with postgres_server.schema() as url:
+        yield url

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.kernel.apply import input_hash
-from perdure.kernel.batch import WorkflowRow
+from perdure.kernel.batch import InboxRow, WorkflowRow
 from perdure.kernel.events import Address, CancelAsked, Retried, Started
 from perdure.kernel.rows import inbox_row
 from perdure.ports.store import Posted
@@ -19,8 +19,9 @@ class Inbox(OneStore):
         for row in rows:
             assert ask(store.post(row)) == Posted()
 
-        assert store.inbox(2) == rows[:2]
-        assert store.inbox(2) == rows[2:]
+        seen: set[bytes] = set()
+        assert self.look(store, seen, 2) == rows[:2]
+        assert self.look(store, seen, 2) == rows[2:]
         store.position()
         assert store.inbox(10) == rows
 
@@ -36,10 +37,11 @@ class Inbox(OneStore):
         commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)]))
         ask(store.post(message(b"m", 1)))
 
-        assert store.inbox(10) == [message(b"m", 1)]
-        assert store.inbox(10) == []
+        seen: set[bytes] = set()
+        assert self.look(store, seen) == [message(b"m", 1)]
+        assert self.look(store, seen) == []
         ask(store.post(message(b"n", 1)))
-        assert store.inbox(10) == [message(b"n", 1)]
+        assert self.look(store, seen) == [message(b"n", 1)]
 
     def test_a_change_by_others_is_noticed(self, harness: Harness, store: Waiting) -> None:
         commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)]))
@@ -149,6 +151,13 @@ class Inbox(OneStore):
 
         assert answer.refused == ("" if status == "stuck" else "not-stuck")
         assert len(store.inbox(10)) == (status == "stuck")
+
+    @staticmethod
+    def look(store: Waiting, seen: set[bytes], limit: int = 10) -> list[InboxRow]:
+        """As a shard does: rows may come again, so it asks for as many more as it has, and knows them by their ids."""
+        rows = [row for row in store.inbox(limit + len(seen)) if row.id not in seen]
+        seen.update(row.id for row in rows)
+        return rows
 
     @staticmethod
     def post_start(store: Waiting, id: bytes, key: str, input: bytes, reuse: str = "") -> str:

@@ -1,0 +1,192 @@
+"""Connections to one server: some that are used again and again, made when they are needed.
+
+asyncpg has a pool of its own, which asks the server to reset a connection after each use: a second round trip for every
+commit. Nothing here changes a session, so nothing has to be reset.
+
+A connection that is lost is replaced. Whoever asks a question that may be asked again waits meanwhile, with growing
+pauses, and everybody can see it in the log.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from perdure.errors import CannotOpen, StoreFailed
+
+from .failures import FAILURES, failure, is_lost, may_pass, plain
+from .statements import NAMESPACE, statements
+
+T = TypeVar("T")
+
+log = logging.getLogger("perdure")
+
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 15.0
+"""A server that has not answered for so long is taken for lost: nobody may wait for ever for what a network dropped."""
+
+PATIENCE_SECONDS: Final = 30.0
+"""How long a question is asked again before it fails."""
+
+PAUSE_SECONDS: Final = 0.05
+PAUSE_SECONDS_MAX: Final = 1.0
+
+SETTINGS: Final = {
+    "application_name": "perdure",
+    "jit": "off",  # compiling a plan costs more than any of ours takes
+}
+
+QUICK: Final = SETTINGS | {
+    # The plans of the engine are by index, whatever the statistics of a table say that was empty a minute ago.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+
+
+class Place:
+    """Where a database is: a URL, the namespace in it (`?schema=NAME`), and how to name it without its password."""
+
+    def __init__(self, url: str, namespace: str | None = None) -> None:
+        scheme, _, _ = url.partition("://")
+        if scheme not in ("postgresql", "postgres"):
+            raise CannotOpen(f"{url!r:.80} is not a URL of PostgreSQL: postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+        try:
+            parts = urlsplit(url)
+            query = parse_qsl(parts.query, keep_blank_values=True)
+            user, host, port = parts.username, parts.hostname, parts.port
+        except ValueError as error:
+            raise CannotOpen(f"this is not a URL of PostgreSQL: {error}") from None
+        named = [value for name, value in query if name == "schema"]
+        self.namespace = namespace or (named[-1] if named else NAMESPACE)
+        if not 0 < len(self.namespace.encode()) < 64 or "\x00" in self.namespace:
+            raise CannotOpen(f"{self.namespace!r:.80} is no name of a schema: it has 1 to 63 bytes")
+        kept = [(name, value) for name, value in query if name not in ("schema", "password")]
+        rest = [(name, value) for name, value in query if name != "schema"]
+        self.dsn = urlunsplit(parts._replace(query=urlencode(rest)))
+        address = (f"{quote(user)}@" if user else "") + (host or "") + (f":{port}" if port else "")
+        self.name = urlunsplit((scheme, address, parts.path or "/", urlencode(kept, safe="/"), ""))
+        """For people; it can be typed, too."""
+
+
+async def connect(place: Place, settings: dict[str, str] = SETTINGS) -> Any:
+    """One connection, ready for use. Raises what asyncpg raises."""
+    async with asyncio.timeout(CONNECT_SECONDS):
+        connection = await asyncpg.connect(place.dsn, server_settings=settings, timeout=CONNECT_SECONDS)
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await connection.execute(statements(NAMESPACE).prepare_session)
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+class Connections:
+    def __init__(self, place: Place, settings: dict[str, str], size: int) -> None:
+        self._place = place
+        self._settings = settings
+        self._free = size
+        self._idle: list[Any] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._lost = False  # and told
+        self.closed = False
+
+    async def ask(self, question: Callable[[Any], Awaitable[T]], patience: float = PATIENCE_SECONDS) -> T:
+        """The answer to a question that may be asked again: it is, on another connection, while that may help."""
+        until = asyncio.get_running_loop().time() + patience
+        pauses = Pauses()
+        while True:
+            try:
+                async with self.one() as connection:
+                    return await question(connection)
+            except FAILURES as error:
+                if not may_pass(error) or self.closed or asyncio.get_running_loop().time() > until:
+                    raise failure(self._place.name, error) from error
+                self.tell_lost(error)
+            await pauses.next()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Any]:
+        """A connection for a moment. It is not used again if it was lost, or left in the middle of a question."""
+        connection = await self._take()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                yield connection
+        except BaseException as error:
+            if is_lost(error) or isinstance(error, asyncio.CancelledError):
+                connection.terminate()
+            raise
+        finally:
+            self._give_back(connection)
+
+    async def _take(self) -> Any:
+        if self.closed:
+            raise StoreFailed(f"{self._place.name} was closed")
+        while not self._free:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            try:
+                await waiter
+            finally:
+                with suppress(ValueError):
+                    self._waiting.remove(waiter)
+        self._free -= 1
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        try:
+            connection = await connect(self._place, self._settings)
+        except BaseException:
+            self._one_more()
+            raise
+        if self._lost:
+            self._lost = False
+            log.warning("%s answers again", self._place.name)
+        return connection
+
+    def _give_back(self, connection: Any) -> None:
+        if not connection.is_closed():
+            if self.closed:
+                connection.terminate()
+            else:
+                self._idle.append(connection)
+        self._one_more()
+
+    def _one_more(self) -> None:
+        self._free += 1
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+                break
+
+    def tell_lost(self, error: BaseException) -> None:
+        if not self._lost:
+            self._lost = True
+            log.warning("%s does not answer (%s); trying again", self._place.name, plain(error))
+
+    async def close(self) -> None:
+        self.closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            with suppress(*FAILURES):
+                await connection.close(timeout=1)
+
+
+class Pauses:
+    """Growing pauses between attempts, uneven, so that a fleet does not come back in step."""
+
+    def __init__(self) -> None:
+        self._seconds = PAUSE_SECONDS
+
+    async def next(self) -> None:
+        await asyncio.sleep(self._seconds * random.uniform(0.5, 1))
+        self._seconds = min(self._seconds * 2, PAUSE_SECONDS_MAX)

@@ -1,0 +1,182 @@
+"""One PostgreSQL database as a process sees it: its connections, its leases, and the hints that go to and fro."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from perdure.errors import StoreError
+
+from .connections import QUICK, SETTINGS, Connections, Place, log
+from .listener import Listener, channel
+from .queries import PostgresQueries
+from .statements import statements
+from .store import PostgresStore
+from .upgrade import checked
+
+LEASE_SECONDS: Final = 5.0
+POLL_SECONDS: Final = 0.5
+"""How often it is looked for what no hint told of."""
+
+ENGINE_CONNECTIONS: Final = 8
+CLIENT_CONNECTIONS: Final = 4
+
+SHARD: Final = "shard "
+"""A hint that begins so has the number of a shard, in whose inbox something is."""
+
+PAYLOAD_MAX: Final = 4000
+"""Characters in one notification. PostgreSQL takes 8,000 bytes."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How the shards are shared, as it was when the database was asked."""
+
+    held: dict[int, int]  # those of the asker, with their epochs: extended just now
+    free: tuple[int, ...]  # without an owner, or with one whose lease has expired
+    engines: int  # that have given a sign of life lately, the asker included
+
+
+class PostgresDatabase:
+    """Made by `open`, on the loop that it is used on."""
+
+    def __init__(self, place: Place, shards: int, lease: float) -> None:
+        self.place = place
+        self.shards = shards
+        self.lease = lease
+        self.sql = statements(place.namespace)
+        self.host = socket.gethostname()
+        self.engine = Connections(place, QUICK, ENGINE_CONNECTIONS)
+        self.clients = Connections(place, SETTINGS, CLIENT_CONNECTIONS)
+        self.queries = PostgresQueries(self)
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._hints = [0] * shards
+        self._other = 0  # hints that are about no shard
+        self._unsaid: dict[str, None] = {}
+        self._speaking = False
+        self._listener: Listener | None = None
+        self._heard: Callable[[str], None] | None = None
+
+    @classmethod
+    async def open(cls, url: str, schema: str | None = None, *, lease: float = LEASE_SECONDS) -> "PostgresDatabase":
+        """A URL may name its schema, too: `?schema=NAME`. Raises `CannotOpen` or `NewerSchema`, with the reason."""
+        place = Place(url, schema)
+        shards = await checked(place)
+        return cls(place, shards, lease)
+
+    def store(self, shard: int) -> PostgresStore:
+        assert 0 <= shard < self.shards, f"there are {self.shards} shards"
+        return PostgresStore(self, shard)
+
+    async def close(self) -> None:
+        """What is under way comes to its end first."""
+        if self._listener is not None:
+            await self._listener.close()
+        await self.rest()
+        await self.engine.close()
+        await self.clients.close()
+
+    async def rest(self) -> None:
+        """Return when nothing is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Something that goes on by itself; a close waits for it."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # ---- leases --------------------------------------------------------------------------------------------
+
+    async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
+        """Extend these leases where the epoch is still the owner's, and give a sign of life. One statement."""
+        arguments = owner, list(held), list(held.values()), float(self.lease)
+        rows = await self.engine.ask(lambda connection: connection.fetch(self.sql.renew, *arguments), self.lease)
+        kept = {shard: held[shard] for shard, _, mine, _ in rows if mine}
+        return Standing(kept, tuple(shard for shard, free, mine, _ in rows if free and not mine), rows[0][3] + 1)
+
+    async def leave(self, owner: str) -> None:
+        """Give all leases of an engine back, and take it from the living."""
+        await self.engine.ask(lambda connection: connection.execute(self.sql.leave, owner), self.lease)
+
+    # ---- hints ---------------------------------------------------------------------------------------------
+
+    def listen(self, heard: Callable[[str], None]) -> None:
+        """Who hears hints, those of this process too. Hints may be lost: look now and then all the same."""
+        self._heard = heard
+        if self._listener is None:
+            self._listener = Listener(self.place, self._hear, self._hear_anything)
+
+    async def listening(self) -> None:
+        """Return when hints are heard."""
+        assert self._listener is not None
+        await self._listener.ready.wait()
+
+    def hint(self, *words: str) -> None:
+        """Tell every process that listens that it is worth a look.
+
+        A notification costs the server a lock that all commits with one share. So while one is on its way, the next
+        are gathered.
+        """
+        for word in words:
+            self._raise(word)
+            self._unsaid[word] = None
+        if not self._speaking:
+            self._speaking = True
+            self.spawn(self._speak())
+
+    async def _speak(self) -> None:
+        try:
+            while self._unsaid:
+                payload = ""
+                while self._unsaid and len(payload) < PAYLOAD_MAX:
+                    word = next(iter(self._unsaid))
+                    del self._unsaid[word]
+                    payload += f",{word}" if payload else word
+                await self.notify(payload)
+        except StoreError as error:
+            log.debug("a hint was not given: %s", error)  # whoever waits looks now and then
+        finally:
+            self._speaking = False
+
+    async def notify(self, payload: str) -> None:
+        arguments = channel(self.place), payload
+        await self.clients.ask(lambda connection: connection.execute(self.sql.notify, *arguments), 0)
+
+    def _hear(self, payload: str) -> None:
+        for word in payload.split(","):
+            self._raise(word)
+            if self._heard is not None:
+                self._heard(word)
+
+    def _hear_anything(self) -> None:
+        """What was said before this process listened, or while it did not."""
+        for shard in range(self.shards):
+            self._hear(f"{SHARD}{shard}")
+
+    def _raise(self, word: str) -> None:
+        number = word.removeprefix(SHARD)
+        if number != word and number.isdecimal() and int(number) < self.shards:
+            self._hints[int(number)] += 1
+        else:
+            self._other += 1
+
+    def arrived(self, shards: Iterable[int]) -> None:
+        """Something of this process is in the inbox of these shards."""
+        for shard in shards:
+            self._hints[shard] += 1
+
+    def hints(self, shard: int) -> int:
+        """A number that rises whenever a shard's inbox may have got something; and at each poll."""
+        return self._hints[shard] + self._polls()
+
+    def changes(self) -> int:
+        """The same for all shards."""
+        return sum(self._hints) + self._other + self._polls()
+
+    def _polls(self) -> int:
+        return int(self._loop.time() / POLL_SECONDS)

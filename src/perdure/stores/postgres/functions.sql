@@ -1,0 +1,114 @@
+-- What runs in the server, so that a write is one round trip. These are code, not data: `perdure db upgrade` replaces all
+-- of them, and a change here needs a new version like any change of the tables.
+
+-- commit: the rows of one batch, or nothing (false) when the shard has another owner. Called as a statement of its own,
+-- it is one transaction. A section that a batch does not have is NULL.
+--
+-- The fence: the row of the shard stays locked until the transaction ends. Whoever takes the shard over updates it, so he
+-- waits for this commit, and every later one finds another epoch. A batch without entries leaves its number.
+-- Closing comes before opening: an intent's id can come again.
+CREATE FUNCTION perdure.commit(
+    of_shard integer, of_epoch bigint, of_turn bigint, number bigint,
+    journal_seq bigint[], journal_instance bigint[], journal_at bigint[], journal_body bytea[],
+    head_id bigint[], head_workflow text[], head_key text[], head_generation bigint[], head_version text[],
+    head_status text[], head_started_at bigint[], head_changed_at bigint[], head_parent bigint[],
+    head_input_hash bytea[], head_tags text[], head_outcome bytea[],
+    work_closed bytea[],
+    work_intent bytea[], work_instance bigint[], work_kind text[], work_due bigint[],
+    inbox_removed bytea[],
+    inbox_shard integer[], inbox_id bytea[], inbox_workflow text[], inbox_key text[], inbox_instance bigint[],
+    inbox_at bigint[], inbox_body bytea[],
+    snapshot_instance bigint[], snapshot_seq bigint[], snapshot_body bytea[],
+    published_instance bigint[], published_name bytea[], published_value bytea[]
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF journal_seq IS NULL THEN
+        UPDATE perdure.shards SET noted = number WHERE shard = of_shard AND epoch = of_epoch AND turn = of_turn;
+    ELSE
+        PERFORM FROM perdure.shards WHERE shard = of_shard AND epoch = of_epoch AND turn = of_turn FOR SHARE;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF journal_seq IS NOT NULL THEN
+        INSERT INTO perdure.journal (seq, instance, at, body)
+        SELECT * FROM unnest(journal_seq, journal_instance, journal_at, journal_body);
+    END IF;
+    IF head_id IS NOT NULL THEN
+        INSERT INTO perdure.instances AS old
+            (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome)
+        SELECT * FROM unnest(head_id, head_workflow, head_key, head_generation, head_version, head_status,
+            head_started_at, head_changed_at, head_parent, head_input_hash, head_tags, head_outcome)
+        ON CONFLICT (id) DO UPDATE SET version = excluded.version, status = excluded.status,
+            changed_at = excluded.changed_at, outcome = excluded.outcome;
+    END IF;
+    IF work_closed IS NOT NULL THEN
+        DELETE FROM perdure.open_work WHERE intent = ANY (work_closed);
+    END IF;
+    IF work_intent IS NOT NULL THEN
+        INSERT INTO perdure.open_work (intent, instance, kind, due)
+        SELECT * FROM unnest(work_intent, work_instance, work_kind, work_due);
+    END IF;
+    IF inbox_removed IS NOT NULL THEN
+        DELETE FROM perdure.inbox WHERE id = ANY (inbox_removed);
+    END IF;
+    IF inbox_id IS NOT NULL THEN
+        INSERT INTO perdure.inbox (shard, id, workflow, key, instance, at, body)
+        SELECT * FROM unnest(
+            inbox_shard, inbox_id, inbox_workflow, inbox_key, inbox_instance, inbox_at, inbox_body);
+    END IF;
+    IF snapshot_instance IS NOT NULL THEN
+        INSERT INTO perdure.snapshots (instance, seq, body)
+        SELECT * FROM unnest(snapshot_instance, snapshot_seq, snapshot_body)
+        ON CONFLICT (instance) DO UPDATE SET seq = excluded.seq, body = excluded.body;
+    END IF;
+    IF published_instance IS NOT NULL THEN
+        INSERT INTO perdure.published (instance, name, value)
+        SELECT * FROM unnest(published_instance, published_name, published_value)
+        ON CONFLICT (instance, name) DO UPDATE SET value = excluded.value;
+    END IF;
+    RETURN true;
+END $$;
+
+-- register: what an engine runs, in place of what the last one ran; false when the shard has another owner.
+CREATE FUNCTION perdure.register(
+    of_shard integer, of_epoch bigint, of_turn bigint, names text[], versions text[], arguments bytea[]
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM perdure.shards WHERE shard = of_shard AND epoch = of_epoch AND turn = of_turn FOR SHARE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    LOCK TABLE perdure.workflows IN SHARE ROW EXCLUSIVE MODE;  -- all shards of an engine do this at once
+    DELETE FROM perdure.workflows WHERE (name, version) NOT IN (SELECT * FROM unnest(names, versions));
+    INSERT INTO perdure.workflows AS old (name, version, defaults) SELECT * FROM unnest(names, versions, arguments)
+    ON CONFLICT (name, version) DO UPDATE SET defaults = excluded.defaults WHERE old.defaults <> excluded.defaults;
+    RETURN true;
+END $$;
+
+-- post: an event for the inbox, unless (false) the state by which it was judged is no longer the same: then it has to be
+-- judged again. Posts to one name come one after the other.
+CREATE FUNCTION perdure.post(
+    of_shard integer, of_id bytea, of_workflow text, of_key text, of_instance bigint, of_at bigint, of_body bytea,
+    seen_pending bigint, seen_head bigint, seen_status text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    pending bigint;
+    head record;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(of_workflow || '/' || of_key || '/' || of_instance, 48));
+    SELECT coalesce(max(n), 0) INTO pending FROM perdure.inbox
+    WHERE workflow = of_workflow AND key = of_key AND instance = of_instance;
+    SELECT id, status INTO head FROM (
+        SELECT id, status FROM perdure.instances WHERE id = of_instance
+        UNION ALL
+        (SELECT id, status FROM perdure.instances WHERE workflow = of_workflow AND key = of_key
+         ORDER BY generation DESC LIMIT 1)
+    ) AS found LIMIT 1;
+    IF pending <> seen_pending OR coalesce(head.id, 0) <> seen_head OR coalesce(head.status, '') <> seen_status THEN
+        RETURN false;
+    END IF;
+    INSERT INTO perdure.inbox (shard, id, workflow, key, instance, at, body)
+    VALUES (of_shard, of_id, of_workflow, of_key, of_instance, of_at, of_body) ON CONFLICT (id) DO NOTHING;
+    RETURN true;
+END $$;

@@ -1,0 +1,214 @@
+"""What everybody may do with a database: read what is durable, and post events into its inboxes."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
+from perdure.kernel.events import Address, Ref
+from perdure.kernel.outside import KIND
+from perdure.kernel.placement import place
+from perdure.ports.store import BlobRow, Filter, Owner, Posted, Record, WorldSnapshotRow
+from perdure.stores.content import checked, digest_of
+from perdure.stores.posting import TAKEN, judge
+
+from . import reads
+from .check import check
+from .statements import quoted
+
+if TYPE_CHECKING:
+    from .database import PostgresDatabase
+
+T = TypeVar("T")
+
+GROUP_BYTES: Final = 4 * 1024 * 1024
+GROUP_ROWS: Final = 500
+"""What one statement writes of blobs. They need no common transaction: nothing refers to them before they are there."""
+
+
+class PostgresQueries:
+    """Made by `PostgresDatabase`, as its `queries`."""
+
+    def __init__(self, database: "PostgresDatabase") -> None:
+        self._database = database
+        self._sql = database.sql
+
+    async def _ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
+        return await self._database.clients.ask(question)
+
+    async def _rows(self, sql: str, *arguments: Any) -> list[Any]:
+        found: list[Any] = await self._ask(lambda connection: connection.fetch(sql, *arguments))
+        return found
+
+    async def _value(self, sql: str, *arguments: Any) -> Any:
+        return await self._ask(lambda connection: connection.fetchval(sql, *arguments))
+
+    # ---- heads, histories, values --------------------------------------------------------------------------
+
+    async def head(self, ref: Ref) -> HeadRow | None:
+        return await self._ask(lambda connection: reads.head(connection, self._sql, ref))
+
+    async def heads(self, filter: Filter) -> list[HeadRow]:
+        conditions, values = _conditions(filter)
+        rows = await self._rows(self._sql.heads.format(conditions=conditions), filter.limit, *values)
+        return [HeadRow(*row) for row in rows]
+
+    async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
+        return [JournalRow(*row) for row in await self._rows(self._sql.history, instance, after, limit)]
+
+    async def record(self, ref: Ref) -> Record | None:
+        found = await self._ask(lambda connection: reads.records(connection, self._sql, [ref]))
+        return found[ref]
+
+    async def journal(self, after: int, limit: int) -> list[JournalRow]:
+        """Of all shards, one shard after the other."""
+        return [JournalRow(*row) for row in await self._rows(self._sql.journal, after, limit)]
+
+    async def height(self) -> int:
+        rows = await self._rows(self._sql.last_entry, 0, reads.LARGEST)
+        return int(rows[0][0]) if rows else 0
+
+    async def published(self, instance: int, name: str) -> bytes | None:
+        return await self._ask(lambda connection: reads.published(connection, self._sql, instance, name))
+
+    async def workflows(self) -> list[WorkflowRow]:
+        return [WorkflowRow(*row) for row in await self._rows(self._sql.workflows)]
+
+    async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
+        if address is None:
+            rows = await self._rows(self._sql.undelivered)
+        elif reads.storable(address):
+            rows = await self._rows(self._sql.undelivered_to, address.workflow, address.key)
+        else:
+            rows = []
+        return [InboxRow(*row) for row in rows]
+
+    async def work(self, intent: bytes) -> WorkRow | None:
+        rows = await self._rows(self._sql.work, intent)
+        return WorkRow(*rows[0]) if rows else None
+
+    async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
+        if executor:
+            rows = await self._rows(self._sql.outside_of, after, limit, KIND + executor)
+        else:
+            rows = await self._rows(self._sql.outside, after, limit)
+        return [WorkRow(*row) for row in rows]
+
+    async def owner(self) -> Owner | None:
+        rows = await self._rows(self._sql.owner)
+        return Owner(*rows[0]) if rows else None
+
+    async def facts(self) -> dict[str, str]:
+        (row,) = await self._rows(self._sql.facts, quoted(self._database.place.namespace))
+        return {"path": self._database.place.name, "namespace": self._database.place.namespace, **dict(row)}
+
+    async def changed(self) -> int:
+        """Hints tell of it at once; at the next poll it may have been anyway."""
+        return self._database.changes()
+
+    # ---- posting -------------------------------------------------------------------------------------------
+
+    async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
+        if not reads.storable(Address(row.workflow, row.key)):
+            return Posted("unknown-instance", f"there is no instance {Address(row.workflow, row.key)}")
+        workflows = [] if start is None else await self.workflows()
+        shard = place(row.instance or Address(row.workflow, row.key), self._database.shards)
+        while True:
+            answer, pending, head = await self._judge(row, start, reuse, workflows)
+            if answer is not None:
+                return answer
+            seen = pending, *((head.id, head.status) if head is not None else (0, ""))
+            if await self._value(self._sql.post, shard, *row, *seen):  # else something has changed meanwhile
+                self._database.hint(f"shard {shard}")
+                return TAKEN
+
+    async def _judge(
+        self, row: InboxRow, start: bytes | None, reuse: str, workflows: list[WorkflowRow]
+    ) -> tuple[Posted | None, int, HeadRow | None]:
+        (found,) = await self._rows(self._sql.judge, row.id, row.workflow, row.key, row.instance)
+        posted, bodies, last, *columns = found
+        if posted:
+            return TAKEN, 0, None
+        head = None if columns[0] is None else HeadRow(*columns)
+        answer = judge(
+            row,
+            start=start,
+            reuse=reuse,
+            head=head,
+            pending=lambda: [row._replace(id=b"", at=0, body=body) for body in bodies or ()],
+            workflows=lambda: workflows,
+        )
+        return answer, last, head
+
+    # ---- blobs ---------------------------------------------------------------------------------------------
+
+    async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
+        digests: list[bytes] = []
+        for group in _grouped(bodies):
+            named = [digest_of(body) for body in group]
+            await self._rows(self._sql.put_blobs, named, group, at)
+            digests += named
+        return digests
+
+    async def blob(self, digest: bytes) -> bytes | None:
+        body = await self._value(self._sql.blob, digest)
+        return None if body is None else checked(digest, body)
+
+    async def blobs(self, after: bytes = b"", limit: int = 1000) -> list[BlobRow]:
+        return [BlobRow(*row) for row in await self._rows(self._sql.blobs, after, limit)]
+
+    async def delete_blobs(self, digests: Sequence[bytes], before: int) -> int:
+        return int(await self._value(self._sql.delete_blobs, list(digests), before))
+
+    # ---- world snapshots -----------------------------------------------------------------------------------
+
+    async def world_snapshots(self) -> list[WorldSnapshotRow]:
+        return [WorldSnapshotRow(*row) for row in await self._rows(self._sql.world_snapshots)]
+
+    async def add_world_snapshot(self, row: WorldSnapshotRow) -> None:
+        await self._rows(self._sql.add_world_snapshot, row.seq, row.at, row.hash, row.taken_at, row.inbox, row.base)
+
+    async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
+        return int(await self._value(self._sql.forget_world_snapshots, list(seqs)))
+
+    # ---- reading everything --------------------------------------------------------------------------------
+
+    async def check(self) -> list[str]:
+        """All heads are held in memory meanwhile. Commits go on: one state of the database is read."""
+        return await check(self._database.place)
+
+
+def _grouped(bodies: Sequence[bytes]) -> Iterator[list[bytes]]:
+    group: list[bytes] = []
+    size = 0
+    for body in bodies:
+        if group and (len(group) == GROUP_ROWS or size + len(body) > GROUP_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(body)
+        size += len(body)
+    if group:
+        yield group
+
+
+def _conditions(filter: Filter) -> tuple[str, list[str | int]]:
+    """The WHERE of a filter, from $2 on: only what it asks for, so that PostgreSQL can choose an index."""
+    parts: list[tuple[str, str | int]] = []
+    if filter.workflow:
+        parts.append(("workflow = ${}", filter.workflow))
+    if filter.key:
+        parts.append(("key = ${}", filter.key))
+    if filter.status:
+        parts.append(("status = ${}", filter.status))
+    if filter.parent:
+        parts.append(("parent = ${} AND parent <> 0", filter.parent))
+    if filter.before:
+        parts.append(("id < ${}", filter.before))
+    for name, value in filter.tags.items():
+        # The text is JSON as `kernel.rows` writes it: no space between, and every quote within a text is escaped. So
+        # this is found only where it is a pair. (jsonb would refuse tags that have a NUL.)
+        pair = f"{msgspec.json.encode(name).decode()}:{msgspec.json.encode(value).decode()}"
+        parts.append(("(starts_with(tags, '{{' || ${0}) OR strpos(tags, ',' || ${0}) > 0)", pair))
+    sql = " AND ".join(text.format(number) for number, (text, _) in enumerate(parts, start=2))
+    return sql or "true", [value for _, value in parts]

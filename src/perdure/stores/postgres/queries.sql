@@ -1,0 +1,259 @@
+-- Every statement of the store that is not a function of the server. `statements.py` reads this file, and puts another
+-- namespace in the place of `perdure.` where that is wanted. $1 to $3 of a fenced write are shard, epoch and turn.
+
+-- name: prepare_session
+-- What a commit promises must be on the disk. Other values than `off` are the operator's choice.
+SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+
+-- name: shard_count
+SELECT count(*)::integer FROM perdure.shards
+
+-- name: take_lease
+-- If it is free or has expired, by the clock of the database. A new epoch: commits of older owners are refused.
+UPDATE perdure.shards SET epoch = epoch + 1, turn = 0, noted = 0, owner = $2, pid = $3, host = $4,
+    since = clock_timestamp(), expires = clock_timestamp() + make_interval(secs => $5)
+WHERE shard = $1 AND (owner = '' OR expires <= now()) RETURNING epoch
+
+-- name: lease
+-- Who has a shard, for the texts of EngineRunning and Fenced.
+SELECT owner, pid, host, extract(epoch FROM since)::bigint, epoch FROM perdure.shards WHERE shard = $1
+
+-- name: release_lease
+-- Only the name goes; the epoch stays, so that nobody gets it a second time.
+UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity', expires = '-infinity'
+WHERE shard = $1 AND epoch = $2
+
+-- name: renew
+-- All leases of an engine ($2, $3: shards and epochs), and its sign of life; the answer is how all shards stand. A
+-- lease that has expired and that nobody took is renewed too.
+WITH beat AS (
+    INSERT INTO perdure.engines (name, expires) VALUES ($1, clock_timestamp() + make_interval(secs => $4))
+    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires
+), gone AS (
+    DELETE FROM perdure.engines WHERE name <> $1 AND expires < now() - interval '1 hour'
+), kept AS (
+    UPDATE perdure.shards AS had SET expires = clock_timestamp() + make_interval(secs => $4)
+    FROM unnest($2::integer[], $3::bigint[]) AS mine (shard, epoch)
+    WHERE had.shard = mine.shard AND had.epoch = mine.epoch AND had.owner = $1
+    RETURNING had.shard
+)
+SELECT shard, owner = '' OR expires <= now(), shard IN (SELECT kept.shard FROM kept),
+    (SELECT count(*) FROM perdure.engines WHERE name <> $1 AND expires > now())
+FROM perdure.shards ORDER BY shard
+
+-- name: leave
+-- Everything of an engine that stops: the others need not wait.
+WITH gone AS (DELETE FROM perdure.engines WHERE name = $1)
+UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity', expires = '-infinity' WHERE owner = $1
+
+-- name: notify
+SELECT pg_notify($1, $2)
+
+-- name: commit
+SELECT perdure.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)
+
+-- name: commit_lone
+-- The commit of one journal row, the most frequent: it costs less than the function.
+INSERT INTO perdure.journal (seq, instance, at, body)
+SELECT $4, $5, $6, $7 FROM perdure.shards WHERE shard = $1 AND epoch = $2 AND turn = $3 FOR SHARE
+RETURNING true
+
+-- name: take_turn
+-- After a lost answer: what is still on its way is refused from here on. It waits for a commit that is being made.
+UPDATE perdure.shards SET turn = $3 WHERE shard = $1 AND epoch = $2 AND turn < $3 RETURNING noted
+
+-- name: has_entry
+SELECT EXISTS (SELECT FROM perdure.journal WHERE seq = $1)
+
+-- name: register
+SELECT perdure.register($1, $2, $3, $4, $5, $6)
+
+-- name: last_entry
+-- Of the numbers $1 < seq <= $2. A restored database may have no entry after its base.
+SELECT seq, at FROM (
+    (SELECT seq, at FROM perdure.journal WHERE seq > $1 AND seq <= $2 ORDER BY seq DESC LIMIT 1)
+    UNION ALL
+    SELECT seq, at FROM perdure.world_snapshots WHERE base AND seq > $1 AND seq <= $2
+) AS found ORDER BY seq DESC LIMIT 1
+
+-- name: running
+-- Instances that may have calls open, stuck ones too: they are loaded and their calls handed out again when an engine starts.
+SELECT id FROM perdure.instances WHERE status IN ('running', 'stuck') AND id > $1 AND id <= $2 ORDER BY id
+
+-- name: live_instances
+SELECT workflow, version, status, count(*) FROM perdure.instances
+WHERE status IN ('running', 'waiting', 'stuck') AND id > $1 AND id <= $2
+GROUP BY workflow, version, status ORDER BY workflow, version, status
+
+-- name: count_work
+SELECT count(*) FROM perdure.open_work WHERE instance >> 48 = $1::bigint
+
+-- name: count_inbox
+SELECT count(*) FROM perdure.inbox WHERE shard = $1
+
+-- name: records
+-- What engines need of instances, by id ($1) and by name ($2, $3: the last generation): the head, the snapshot and the
+-- entries after it, in one state of the database. One that has ended for good ($4) needs no past.
+SELECT wanted, id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    snapshots.seq, snapshots.body, later.seqs, later.ats, later.bodies
+FROM (
+    SELECT n AS wanted, head.* FROM unnest($1::bigint[]) WITH ORDINALITY AS ids (of_id, n)
+    JOIN perdure.instances AS head ON id = of_id
+    UNION ALL
+    SELECT -n, head.* FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS names (of_workflow, of_key, n)
+    CROSS JOIN LATERAL (
+        SELECT * FROM perdure.instances WHERE workflow = of_workflow AND key = of_key ORDER BY generation DESC LIMIT 1
+    ) AS head
+) AS heads
+LEFT JOIN perdure.snapshots ON snapshots.instance = id AND status <> ALL ($4::text[])
+CROSS JOIN LATERAL (
+    SELECT array_agg(row.seq) AS seqs, array_agg(row.at) AS ats, array_agg(row.body) AS bodies FROM (
+        SELECT journal.seq, journal.at, journal.body FROM perdure.journal
+        WHERE journal.instance = id AND journal.seq > coalesce(snapshots.seq, 0) AND status <> ALL ($4::text[])
+        ORDER BY journal.seq
+    ) AS row
+) AS later
+
+-- name: due
+-- Earliest first; equal times in the order of the intent, so that every store gives the same order.
+SELECT intent, instance, kind, due FROM perdure.open_work
+WHERE instance >> 48 = $1::bigint AND due <= $2 AND (due, intent) > ($3, $4) ORDER BY due, intent LIMIT $5
+
+-- name: inbox
+SELECT id, workflow, key, instance, at, body FROM perdure.inbox WHERE shard = $1 ORDER BY n LIMIT $2
+
+-- name: head_by_id
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+FROM perdure.instances WHERE id = $1
+
+-- name: head_by_name
+-- The last generation of a name.
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+FROM perdure.instances WHERE workflow = $1 AND key = $2 ORDER BY generation DESC LIMIT 1
+
+-- name: heads
+-- The conditions are put together from the filter: see PostgresQueries.heads.
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+FROM perdure.instances WHERE {conditions} ORDER BY id DESC LIMIT $1
+
+-- name: history
+-- One instance, in order, after a seq. No limit: NULL.
+SELECT seq, instance, at, body FROM perdure.journal WHERE instance = $1 AND seq > $2 ORDER BY seq LIMIT $3
+
+-- name: journal
+-- The entries of all shards, one shard after the other.
+SELECT seq, instance, at, body FROM perdure.journal WHERE seq > $1 ORDER BY seq LIMIT $2
+
+-- name: published
+SELECT value FROM perdure.published WHERE instance = $1 AND name = $2
+
+-- name: workflows
+SELECT name, version, defaults FROM perdure.workflows ORDER BY name, version
+
+-- name: judge
+-- What an event for the inbox is judged by: whether it is there already, what else was posted to the name, and the head.
+SELECT EXISTS (SELECT FROM perdure.inbox WHERE inbox.id = $1), pending.bodies, pending.last,
+    head.id, head.workflow, head.key, head.generation, head.version, head.status, head.started_at, head.changed_at,
+    head.parent, head.input_hash, head.tags, head.outcome
+FROM (
+    SELECT array_agg(body ORDER BY n) AS bodies, coalesce(max(n), 0) AS last FROM perdure.inbox
+    WHERE inbox.workflow = $2 AND inbox.key = $3 AND inbox.instance = $4
+) AS pending
+LEFT JOIN (
+    SELECT * FROM (
+        SELECT * FROM perdure.instances WHERE id = $4
+        UNION ALL
+        (SELECT * FROM perdure.instances WHERE workflow = $2 AND key = $3 ORDER BY generation DESC LIMIT 1)
+    ) AS found LIMIT 1
+) AS head ON true
+
+-- name: post
+SELECT perdure.post($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+
+-- name: undelivered
+SELECT id, workflow, key, instance, at, body FROM perdure.inbox ORDER BY n
+
+-- name: undelivered_to
+SELECT id, workflow, key, instance, at, body FROM perdure.inbox WHERE workflow = $1 AND key = $2 ORDER BY n
+
+-- name: work
+SELECT intent, instance, kind, due FROM perdure.open_work WHERE intent = $1
+
+-- name: outside
+-- What waits for anybody outside. The condition is that of the index; without it all timers would be read.
+SELECT intent, instance, kind, due FROM perdure.open_work
+WHERE kind NOT IN ('timer', 'deadline') AND intent > $1 ORDER BY intent LIMIT $2
+
+-- name: outside_of
+-- What waits for one executor outside.
+SELECT intent, instance, kind, due FROM perdure.open_work
+WHERE kind NOT IN ('timer', 'deadline') AND kind = $3 AND intent > $1 ORDER BY intent LIMIT $2
+
+-- name: put_blobs
+-- The same bytes are stored once; putting them again makes them young, so that nobody deletes them meanwhile.
+INSERT INTO perdure.blobs AS old (digest, at, body)
+SELECT DISTINCT ON (digest) digest, $3::bigint, body FROM unnest($1::bytea[], $2::bytea[]) AS new (digest, body)
+ORDER BY digest
+ON CONFLICT (digest) DO UPDATE SET at = excluded.at WHERE excluded.at > old.at
+
+-- name: blob
+SELECT body FROM perdure.blobs WHERE digest = $1
+
+-- name: blobs
+SELECT digest, at, octet_length(body) FROM perdure.blobs WHERE digest > $1 ORDER BY digest LIMIT $2
+
+-- name: delete_blobs
+-- Unless they were put again since.
+WITH gone AS (DELETE FROM perdure.blobs WHERE digest = ANY ($1::bytea[]) AND at < $2 RETURNING 1)
+SELECT count(*) FROM gone
+
+-- name: world_snapshots
+SELECT seq, at, hash, taken_at, inbox, base FROM perdure.world_snapshots ORDER BY seq
+
+-- name: add_world_snapshot
+INSERT INTO perdure.world_snapshots AS old (seq, at, hash, taken_at, inbox, base) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (seq) DO UPDATE SET at = excluded.at, hash = excluded.hash, taken_at = excluded.taken_at,
+    inbox = excluded.inbox, base = old.base OR excluded.base
+
+-- name: forget_world_snapshots
+WITH gone AS (DELETE FROM perdure.world_snapshots WHERE seq = ANY ($1::bigint[]) AND NOT base RETURNING 1)
+SELECT count(*) FROM gone
+
+-- name: owner
+-- One of the engines that live.
+SELECT owner, pid, host, extract(epoch FROM since)::bigint FROM perdure.shards
+WHERE owner <> '' AND expires > now() ORDER BY shard LIMIT 1
+
+-- name: facts
+SELECT (SELECT max(version) FROM perdure.migrations)::text AS schema,
+    (SELECT count(*) FROM perdure.shards)::text AS shards,
+    (SELECT count(*) FROM perdure.engines WHERE expires > now())::text AS engines,
+    current_setting('server_version') AS server,
+    current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('fsync') AS fsync,
+    (SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_catalog.pg_class
+     WHERE relnamespace = $1::regnamespace AND relkind = 'r')::text AS size_bytes
+
+-- name: sealed_bodies
+-- Every sealed body outside the journal, with a name for people.
+SELECT 'inbox event', encode(id, 'hex'), body FROM perdure.inbox
+UNION ALL SELECT 'snapshot of', instance::text, body FROM perdure.snapshots
+UNION ALL SELECT 'published value of', instance || ' ' || encode(name, 'escape'), value FROM perdure.published
+UNION ALL SELECT 'outcome of', id::text, outcome FROM perdure.instances WHERE outcome IS NOT NULL
+
+-- name: all_journal
+SELECT seq, instance, at, body FROM perdure.journal ORDER BY seq
+
+-- name: all_heads
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+FROM perdure.instances
+
+-- name: all_work
+SELECT intent, instance, kind, due FROM perdure.open_work
+
+-- name: all_published
+SELECT instance, name, value FROM perdure.published
+
+-- name: all_blobs
+SELECT digest, body FROM perdure.blobs

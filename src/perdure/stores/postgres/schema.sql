@@ -1,0 +1,146 @@
+-- The tables. Migrations end here: tests/stores/test_postgres_schema.py proves it. The functions are in functions.sql.
+--
+-- They are those of the SQLite store (stores/sqlite/schema.sql), for many shards. A shard's entries are numbered from
+-- shard * 2^48 on, and an instance's id is the number of its first entry: so `id >> 48` is its shard, and most tables
+-- need no column for it (kernel/placement.py).
+--
+-- The journal is the truth. `instances`, `open_work` and `published` can be rebuilt from it (stores/rebuild.py).
+-- Texts are compared by their bytes (COLLATE "C"), so that every store gives the same order.
+
+-- Which migrations were made.
+CREATE TABLE perdure.migrations (
+    version integer PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT now()
+);
+
+-- One row per entry. Large bodies are kept apart by PostgreSQL itself (TOAST).
+CREATE TABLE perdure.journal (
+    seq bigint PRIMARY KEY,
+    instance bigint NOT NULL,
+    at bigint NOT NULL,
+    body bytea NOT NULL
+);
+
+-- One instance's history, in order.
+CREATE INDEX journal_by_instance ON perdure.journal (instance, seq);
+
+-- What anybody keeps by content: `digest` is the SHA-256 of the body, `at` when it was last put. Blobs that nothing
+-- refers to are deleted, the young ones excepted.
+CREATE TABLE perdure.blobs (
+    digest bytea PRIMARY KEY,
+    at bigint NOT NULL,
+    body bytea NOT NULL
+);
+
+-- Snapshots of a whole world that are retained, by the last entry in each; the rest of them is in `blobs`. Where `base`
+-- is true, this database was restored from it.
+CREATE TABLE perdure.world_snapshots (
+    seq bigint PRIMARY KEY,
+    at bigint NOT NULL,
+    hash bytea NOT NULL,
+    taken_at bigint NOT NULL,
+    inbox bytea NOT NULL,
+    base boolean NOT NULL
+);
+
+-- One row per instance, written when it starts and when its status changes.
+CREATE TABLE perdure.instances (
+    id bigint PRIMARY KEY,
+    workflow text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    generation bigint NOT NULL,
+    version text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    started_at bigint NOT NULL,
+    changed_at bigint NOT NULL,
+    parent bigint NOT NULL,
+    input_hash bytea NOT NULL,
+    tags text COLLATE "C" NOT NULL,
+    outcome bytea
+);
+
+CREATE UNIQUE INDEX instances_by_name ON perdure.instances (workflow, key, generation);
+
+-- Newest first by workflow and by status. The second also finds what was running when an engine died.
+CREATE INDEX instances_by_workflow ON perdure.instances (workflow, id);
+CREATE INDEX instances_by_status ON perdure.instances (status, id);
+
+-- Most instances have no parent and cost nothing here.
+CREATE INDEX instances_by_parent ON perdure.instances (parent, id) WHERE parent <> 0;
+
+-- What somebody must pick up: when it is due, or whoever is asked outside.
+CREATE TABLE perdure.open_work (
+    intent bytea PRIMARY KEY,
+    instance bigint NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    due bigint NOT NULL
+);
+
+-- By shard, in the order in which it is due.
+CREATE INDEX open_work_by_due ON perdure.open_work ((instance >> 48), due, intent);
+
+-- What waits for somebody outside, by who that is. Timers and deadlines cost nothing here.
+CREATE INDEX open_work_outside ON perdure.open_work (kind, intent) WHERE kind NOT IN ('timer', 'deadline');
+
+-- Events on their way to a shard, in the order in which their numbers were drawn. Transactions may become visible in
+-- another order, so nobody may remember how far he has looked.
+CREATE TABLE perdure.inbox (
+    n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    shard integer NOT NULL,
+    id bytea NOT NULL UNIQUE,
+    workflow text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    instance bigint NOT NULL,
+    at bigint NOT NULL,
+    body bytea NOT NULL
+);
+
+CREATE INDEX inbox_by_shard ON perdure.inbox (shard, n);
+CREATE INDEX inbox_by_name ON perdure.inbox (workflow, key, instance);
+
+-- The newest snapshot of an instance.
+CREATE TABLE perdure.snapshots (
+    instance bigint PRIMARY KEY,
+    seq bigint NOT NULL,
+    body bytea NOT NULL
+);
+
+-- The last value of each published name; sealed, as every body is. The name is UTF-8: it may have a NUL, which no text
+-- of PostgreSQL may.
+CREATE TABLE perdure.published (
+    instance bigint NOT NULL,
+    name bytea NOT NULL,
+    value bytea NOT NULL,
+    PRIMARY KEY (instance, name)
+);
+
+-- Who writes a shard. The epoch is the fence, and `turn` a second one of the owner against himself: he raises it when
+-- the answer to a commit was lost, so that this commit is refused if it is still on its way, and then looks whether it
+-- is there. `noted` is the number of the last commit without entries, which would leave no other trace.
+-- There is room on the page for new versions of a row: leases are renewed every second or so.
+CREATE TABLE perdure.shards (
+    shard integer PRIMARY KEY,
+    epoch bigint NOT NULL DEFAULT 0,
+    turn bigint NOT NULL DEFAULT 0,
+    noted bigint NOT NULL DEFAULT 0,
+    owner text COLLATE "C" NOT NULL DEFAULT '',
+    pid integer NOT NULL DEFAULT 0,
+    host text COLLATE "C" NOT NULL DEFAULT '',
+    since timestamptz NOT NULL DEFAULT '-infinity',
+    expires timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 20);
+
+-- The engines that live, so that each knows its fair share of the shards.
+CREATE TABLE perdure.engines (
+    name text COLLATE "C" PRIMARY KEY,
+    expires timestamptz NOT NULL
+) WITH (fillfactor = 20);
+
+-- What the last engine ran, for clients that know workflows by name only: each version, and the arguments that a start
+-- may leave out.
+CREATE TABLE perdure.workflows (
+    name text COLLATE "C" NOT NULL,
+    version text COLLATE "C" NOT NULL,
+    defaults bytea NOT NULL,
+    PRIMARY KEY (name, version)
+);

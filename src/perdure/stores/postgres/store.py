@@ -1,0 +1,288 @@
+"""The engine's side of one shard: the lease, the commits, and the reads of the shard loop.
+
+A commit is one statement, and so one round trip and one transaction, with the fence in it. When its answer is lost it
+is never guessed: the store first raises its own `turn`, from which on that commit is refused if it is still on its way,
+then looks whether it is there, and sends it again if it is not. So a commit ends with "durable" or "fenced", whatever
+happens to connections; while there is no server, it waits.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perdure.codec import seal
+from perdure.errors import EngineRunning, Fenced, PerdureError, StoreFailed
+from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
+from perdure.kernel.events import Address, Ref
+from perdure.kernel.placement import first_seq, place
+from perdure.kernel.rows import Record
+from perdure.ports.store import Census, Lease, Place, Position
+
+from . import reads
+from .connections import Pauses
+from .failures import BUSY, FAILURES, failure, is_lost, may_pass
+
+if TYPE_CHECKING:
+    from .database import PostgresDatabase
+
+T = TypeVar("T")
+Done = Callable[[Exception | None], None]
+
+
+class PostgresStore:
+    """Made by `PostgresDatabase.store`."""
+
+    def __init__(self, database: "PostgresDatabase", shard: int) -> None:
+        self.shard = shard
+        self._database = database
+        self._sql = database.sql
+        self._lease: Lease | None = None
+        self._turn = 0
+        self._number = 0  # of the last commit without entries
+        self._committing: asyncio.Task[None] | None = None
+        self._inbox_seen = -1  # the hints at the last look that found all there was
+        self._closed = False
+
+    @property
+    def _range(self) -> tuple[int, int]:
+        return first_seq(self.shard), first_seq(self.shard + 1)
+
+    def _ask(self, question: Coroutine[Any, Any, T], done: Callable[[T | Exception], None]) -> None:
+        async def answer() -> None:
+            found: T | Exception
+            try:
+                found = await question
+            except PerdureError as error:
+                found = error
+            if not self._closed:
+                done(found)
+
+        self._database.spawn(answer())
+
+    # ---- the lease -----------------------------------------------------------------------------------------
+
+    def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
+        self._ask(self._acquire(owner), done)
+
+    async def _acquire(self, owner: str) -> Lease:
+        database = self._database
+        wanted = self.shard, owner, os.getpid(), database.host, float(database.lease)
+        epoch = await database.engine.ask(lambda connection: connection.fetchval(self._sql.take_lease, *wanted))
+        if epoch is None:
+            raise EngineRunning(await self._running_text())
+        self._lease, self._turn, self._number = Lease(owner, epoch), 0, 0
+        return self._lease
+
+    def release(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            self._database.spawn(self._release(lease))
+
+    async def _release(self, lease: Lease) -> None:
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
+        arguments = self.shard, lease.epoch
+        with suppress(StoreFailed):  # it expires by itself
+            await self._database.engine.ask(
+                lambda connection: connection.execute(self._sql.release_lease, *arguments), 1
+            )
+
+    def close(self) -> None:
+        self._closed = True
+
+    async def _running_text(self) -> str:
+        name, pid, host, since, _ = await self._holder()
+        started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since))
+        return (
+            f"another engine runs on shard {self.shard} of {self._database.place.name}: {name} (pid {pid} on {host}, "
+            f"since {started}); talk to it with perdure.connect({self._database.place.name!r}), or stop it first"
+        )
+
+    async def _holder(self) -> tuple[str, int, str, int, int]:
+        found: tuple[str, int, str, int, int] = await self._database.engine.ask(
+            lambda connection: connection.fetchrow(self._sql.lease, self.shard)
+        )
+        return found
+
+    async def _fenced(self, lease: Lease, outcome: str = "nothing was written") -> Fenced:
+        name, _, _, _, epoch = await self._holder()
+        return Fenced(
+            f"shard {self.shard} of {self._database.place.name}: {name or 'another engine'} took over: epoch {epoch} "
+            f"follows {lease.epoch} of {lease.owner}; {outcome}"
+        )
+
+    def _unleased(self) -> Fenced:
+        where = f"shard {self.shard} of {self._database.place.name}"
+        return Fenced(f"{where}: this store holds no lease; nothing was written")
+
+    # ---- commits -------------------------------------------------------------------------------------------
+
+    def commit(self, batch: Batch, done: Done) -> None:
+        assert self._committing is None, "a commit is under way"
+        self._committing = self._database.spawn(self._commit(batch, done))
+
+    async def _commit(self, batch: Batch, done: Done) -> None:
+        try:
+            error = await self._attempts(batch)
+        except PerdureError as failed:
+            error = failed
+        self._committing = None
+        if error is None and batch.outbox:
+            self._database.arrived({self._place(row) for row in batch.outbox})
+        if not self._closed:
+            done(error)
+
+    async def _attempts(self, batch: Batch) -> Exception | None:
+        """Send the batch until it is known to be durable, or refused."""
+        lease = self._lease
+        if lease is None:
+            return self._unleased()
+        arguments: tuple[Any, ...]
+        if batch.lone:
+            statement, arguments = self._sql.commit_lone, batch.journal[0]
+        else:
+            self._number += not batch.journal
+            statement, arguments = self._sql.commit, (self._number, *self._arguments(batch))
+        connections = self._database.engine
+        pauses = Pauses()
+        while True:
+            try:
+                async with connections.one() as connection:
+                    if await connection.fetchval(statement, self.shard, lease.epoch, self._turn, *arguments):
+                        return None
+                return await self._fenced(lease)
+            except FAILURES as error:
+                if not may_pass(error) or connections.closed:
+                    return _caused(failure(self._database.place.name, error), error)
+                connections.tell_lost(error)
+                if is_lost(error) and not isinstance(error, BUSY):
+                    written = await self._look_up(batch, lease)
+                    if written is None:
+                        return await self._fenced(lease, "whether its last commit was written, the new owner knows")
+                    if written:
+                        return None
+            await pauses.next()
+
+    async def _look_up(self, batch: Batch, lease: Lease) -> bool | None:
+        """Whether a commit is there whose answer was lost; None: another engine took over.
+
+        Nobody knows whether it is still on its way. So it is shut out first.
+        """
+
+        async def look(connection: Any) -> bool | None:
+            self._turn += 1  # by each attempt, because its answer may be lost, too
+            noted = await connection.fetchval(self._sql.take_turn, self.shard, lease.epoch, self._turn)
+            if noted is None:
+                return None
+            if not batch.journal:
+                return bool(noted == self._number)
+            return bool(await connection.fetchval(self._sql.has_entry, batch.journal[-1].seq))
+
+        pauses = Pauses()
+        while True:
+            try:
+                return await self._database.engine.ask(look)
+            except StoreFailed:
+                if self._closed or self._database.engine.closed:
+                    raise
+                await pauses.next()
+
+    def _arguments(self, batch: Batch) -> tuple[Any, ...]:
+        inbox = [(self.shard, *row) for row in batch.inbox_added.values()]
+        inbox += [(self._place(row), *row) for row in batch.outbox]
+        published = [(row.instance, row.name.encode(), seal(row.value)) for row in batch.published.values()]
+        return (
+            *reads.columns(batch.journal, 4),
+            *reads.columns(batch.heads.values(), 12),
+            batch.work_closed or None,
+            *reads.columns(batch.work_opened.values(), 4),
+            batch.inbox_removed or None,
+            *reads.columns(inbox, 7),
+            *reads.columns(batch.snapshots.values(), 3),
+            *reads.columns(published, 3),
+        )
+
+    def _place(self, row: InboxRow) -> int:
+        return place(row.instance or Address(row.workflow, row.key), self._database.shards)
+
+    # ---- reads of the shard --------------------------------------------------------------------------------
+
+    def position(self, done: Callable[[Position | Exception], None]) -> None:
+        self._inbox_seen = -1
+        self._ask(self._position(), done)
+
+    async def _position(self) -> Position:
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
+
+        async def read(connection: Any) -> Position:
+            last = await connection.fetchrow(self._sql.last_entry, *self._range)
+            running = await connection.fetch(self._sql.running, *self._range)
+            manifest = await reads.manifest(connection, self._sql) if self.shard == 0 else None
+            seq, at = last or (first_seq(self.shard), 0)
+            return Position(seq, at, tuple(id for (id,) in running), manifest)
+
+        return await self._database.engine.ask(read)
+
+    def register(self, workflows: Sequence[WorkflowRow], done: Done) -> None:
+        self._ask(self._register(workflows), done)
+
+    async def _register(self, workflows: Sequence[WorkflowRow]) -> Exception | None:
+        lease = self._lease
+        if lease is None:
+            return self._unleased()
+        names, versions, defaults = map(list, zip(*workflows, strict=True)) if workflows else ([], [], [])
+        arguments = self.shard, lease.epoch, self._turn, names, versions, defaults
+        if await self._database.engine.ask(lambda connection: connection.fetchval(self._sql.register, *arguments)):
+            return None
+        return await self._fenced(lease)
+
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
+        refs = list(refs)
+
+        def each(found: dict[Ref, Record | None] | Exception) -> None:
+            for ref in refs:
+                if not self._closed:
+                    done(ref, found if isinstance(found, Exception) else found[ref])
+
+        self._ask(self._database.engine.ask(lambda connection: reads.records(connection, self._sql, refs)), each)
+
+    def census(self, done: Callable[[Census | Exception], None]) -> None:
+        async def read(connection: Any) -> Census:
+            live = await connection.fetch(self._sql.live_instances, *self._range)
+            work = await connection.fetchval(self._sql.count_work, self.shard)
+            inbox = await connection.fetchval(self._sql.count_inbox, self.shard)
+            return Census(tuple(tuple(row) for row in live), work, inbox)
+
+        self._ask(self._database.engine.ask(read), done)
+
+    def due(self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]) -> None:
+        arguments = self.shard, min(before, reads.LARGEST), *after, limit
+
+        async def read(connection: Any) -> list[WorkRow]:
+            return [WorkRow(*row) for row in await connection.fetch(self._sql.due, *arguments)]
+
+        self._ask(self._database.engine.ask(read), done)
+
+    def inbox(self, limit: int, done: Callable[[list[InboxRow] | Exception], None]) -> None:
+        """The first rows, whenever a hint came or the time for a poll: transactions become visible in any order, so
+        there is no place up to which all has been seen."""
+        hints = self._database.hints(self.shard)
+        if hints == self._inbox_seen:
+            done([])
+            return
+
+        async def read(connection: Any) -> list[InboxRow]:
+            rows = [InboxRow(*row) for row in await connection.fetch(self._sql.inbox, self.shard, limit)]
+            self._inbox_seen = hints if len(rows) < limit else -1
+            return rows
+
+        self._ask(self._database.engine.ask(read), done)
+
+
+def _caused(failure: StoreFailed, error: BaseException) -> StoreFailed:
+    failure.__cause__ = error
+    return failure
