@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
-from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -179,7 +178,7 @@ class Worker:
         signed = msgspec.structs.replace(receipt, by=self._sign(running.job, receipt))
         claim = running.claim
         event = Received(claim.job.intent, signed)
-        row = inbox_row(blake2b(id, digest_size=16).digest(), claim.job.instance, event, time.time_ns())
+        row = inbox_row(id, claim.job.instance, event, time.time_ns())
         self._answers[id] = claim, row
         self._outgoing.set()
 

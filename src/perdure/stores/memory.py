@@ -110,6 +110,7 @@ class _Claimed(msgspec.Struct):
     taken: int
     expires: int
     state: str
+    answer: bytes = b""  # the event in the inbox
 
 
 class MemoryStore:
@@ -208,7 +209,9 @@ class MemoryStore:
     def lost(self, limit: int, done: Callable[[list[tuple[int, bytes]] | Exception], None]) -> None:
         database, now = self.database, self.database.now()
         for claimed in database.claims.values():
-            if claimed.state == "taken" and claimed.expires <= now:
+            if claimed.state in ("open", "lost") or claimed.expires > now:
+                continue
+            if claimed.answer not in database.inbox:
                 claimed.state = "lost"
         lost = (intent for intent, claimed in database.claims.items() if claimed.state == "lost")
         done([(database.jobs[intent].instance, intent) for intent in islice(lost, limit)])
@@ -470,7 +473,8 @@ class MemoryJobs:
     def claim_now(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
         database = self._database
         open = (database.jobs[intent] for queue in queues for intent in database.unclaimed.get(queue, ()))
-        found = list(islice((job for job in open if job.function in functions), limit))
+        known = (job for job in open if job.function in functions)
+        found = heapq.nsmallest(limit, known, key=lambda job: (job.at, job.intent))
         claims = []
         for job in found:
             del database.unclaimed[job.queue][job.intent]
@@ -497,7 +501,7 @@ class MemoryJobs:
             if own is None:
                 fenced.append(claim)
             else:
-                own.state = "answered"
+                own.state, own.answer, own.expires = "answered", row.id, self._database.now() + CLAIM
                 self._database.add_to_inbox(row)
                 self._database.written += 1
         return fenced
