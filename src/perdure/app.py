@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from perdure.errors import CallerError, CannotOpen
 from perdure.executors.hooks import Hooks
@@ -26,10 +27,12 @@ from perdure.runtime import collector
 from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor, RemoteDoor
+from perdure.runtime.fleet import drained, stop
+from perdure.runtime.setup import Setup
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
-from perdure.workers import serving
+from perdure.workers import Serving
 
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound, Catalog
@@ -42,16 +45,20 @@ SETTLE: Final = 5.0
 class Engine(Client):
     """A client of an engine that runs in this process. Made by `perdure.open`."""
 
-    def __init__(self, door: LocalDoor, shard: Shard, workflows: Workflows[Startable[Any]]) -> None:
+    def __init__(self, door: LocalDoor, running: Running, workflows: Workflows[Startable[Any]]) -> None:
         super().__init__(door, workflows, _read_catalog)
-        self._shard = shard
+        self._running = running
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
 
     @property
     def counts(self) -> dict[str, int]:
         """How many commits, entries, stale receipts and the like there were since the engine was opened."""
-        return dict(self._shard.counts + self._shard.kernel.counts)
+        return dict(sum((shard.counts + shard.kernel.counts for shard in self._running.shards), self._running.past))
+
+    @property
+    def _shard(self) -> Shard:
+        return self._running.shards[0]
 
 
 @asynccontextmanager
@@ -82,9 +89,8 @@ async def open(
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
-    that this engine serves itself, and how many steps of each run at once. drain: seconds that
-    running steps and hooks get to end when the engine is closed; what still runs then is cut, and a step runs again at
-    the next open.
+    that this engine serves itself, and how many steps of each run at once. drain: seconds that running steps and hooks
+    get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, world = _registered(workflows)
     for workflow in known:
@@ -98,52 +104,119 @@ async def open(
         from perdure import worlds
 
         performers = worlds.Performers(world, handlers, lenient=lenient, allow=allow, secrets=secrets)
-    store = _open_store(url, loop)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
-    executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes), *serving(queues)]
-    if performers is not None:
-        executors.append(performers.executor(cast(Queries, store), clock, on_loop, in_threads))
+    executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
     hooks = Hooks()
+    setup = Setup(
+        owner=os.path.basename(sys.argv[0]) or "python",
+        workflows=known,
+        clock=clock,
+        executors=executors,
+        serving=Serving(queues, known, keys),
+        effects=None if performers is None else lambda store: performers.executor(store, clock, on_loop, in_threads),
+        failed=hooks.tell,
+        cache=cache,
+        memory=memory,
+        enclosure=Enclosure(),
+        verify=unsigned if keys is None else keys.judge,
+    )
     try:
-        door = LocalDoor(cast(Queries, store), hooks.tell)
-        shard = Shard(
-            store,
-            clock,
-            executors,
-            known,
-            owner=f"{os.path.basename(sys.argv[0]) or 'python'}",
-            listener=door,
-            cache=cache,
-            memory=memory,
-            enclosure=Enclosure(),
-            verify=unsigned if keys is None else keys.judge,
-        )
-        door.lead_to(shard)
-        await asked(shard.open)
-        settled = loop.create_future()
-        shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
-        await asyncio.wait([settled], timeout=SETTLE)  # cells that answer each other for ever never come to rest
-        engine = Engine(door, shard, cast(Workflows[Startable[Any]], known))
-        try:
-            if world is not None:
-                await worlds.begin(door, world, known)
-            with collector.seldom():
-                yield engine
-        finally:
-            await _stop(shard, door, hooks, drain, engine.hurry)
+        async with _running(url, setup) as running:
+            engine = Engine(running.door, running, cast(Workflows[Startable[Any]], known))
+            try:
+                await _settled(running.shards)
+                if world is not None:
+                    await worlds.begin(running.door, world, known)
+                with collector.seldom():
+                    yield engine
+            finally:
+                await running.stop(drain, engine.hurry)
+                await drained(asyncio.ensure_future(hooks.ended()), drain, engine.hurry)
+                running.door.close()
     finally:
         await hooks.close()
         for executor in executors:
             await executor.close()
+
+
+@asynccontextmanager
+async def _running(url: str | os.PathLike[str], setup: Setup) -> AsyncIterator[Running]:
+    """The one shard of a file, or this process's share of a server's."""
+    if is_server(url):
+        from perdure.fleets import joined
+
+        async with joined(str(url), setup) as member:
+            yield member
+        return
+    store = _open_store(url, asyncio.get_running_loop())
+    try:
+        queries = cast(Queries, store)
+        setup.add_effects(queries)
+        setup.executors += setup.serving.executors()
+        door = LocalDoor(queries, setup.failed)
+        shard = setup.shard(store, setup.executors, door)
+        door.lead_to(lambda ref: shard)
+        await asked(shard.open)
+        yield Alone(shard, door)
+    finally:
         store.close()
+
+
+class Running(Protocol):
+    """What runs in this process."""
+
+    @property
+    def door(self) -> LocalDoor: ...
+
+    @property
+    def shards(self) -> list[Shard]: ...
+
+    @property
+    def past(self) -> Counter[str]:
+        """Counts of shards that ran here and do not any more."""
+        ...
+
+    async def stop(self, drain: float, hurry: asyncio.Event) -> None:
+        """Let running steps end, cut the rest, and give the leases back."""
+        ...
+
+
+class Alone:
+    """One shard, as long as the process lives."""
+
+    def __init__(self, shard: Shard, door: LocalDoor) -> None:
+        self.shards = [shard]
+        self.door = door
+        self.past: Counter[str] = Counter()
+
+    async def stop(self, drain: float, hurry: asyncio.Event) -> None:
+        await stop(self.shards[0], drain, hurry)
+
+
+async def _settled(shards: list[Shard]) -> None:
+    """What was there before is dealt with; not for ever: cells that answer each other never come to rest."""
+    loop = asyncio.get_running_loop()
+    futures = []
+    for shard in shards:
+        settled = loop.create_future()
+        shard.when_settled(lambda settled=settled: None if settled.done() else settled.set_result(None))  # type: ignore[misc]
+        futures.append(settled)
+    if futures:
+        await asyncio.wait(futures, timeout=SETTLE)
 
 
 @asynccontextmanager
 async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ()) -> AsyncIterator[Client]:
     """Talk to the engine of another process: start, send, cancel, read. Needs no code; `workflows` converts types."""
+    known, _ = _registered(workflows)
+    if is_server(url):
+        from perdure.fleets import connected
+
+        async with connected(str(url)) as door:
+            yield Client(door, cast(Workflows[Startable[Any]], known), _read_catalog)
+        return
     store = _connect_store(url)
     try:
-        known, _ = _registered(workflows)
         yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], known), _read_catalog)
     finally:
         store.close()
@@ -182,30 +255,6 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
-
-
-async def _stop(shard: Shard, door: LocalDoor, hooks: Hooks, drain: float, hurry: asyncio.Event) -> None:
-    """Let running steps end, cut the rest, let hooks end, and give the lease back."""
-    loop = asyncio.get_running_loop()
-    idle: asyncio.Future[None] = loop.create_future()
-    shard.drain(lambda: None if idle.done() else idle.set_result(None))
-    await _drained(idle, drain, hurry)
-    shard.park()
-    parked: asyncio.Future[None] = loop.create_future()
-    shard.when_settled(lambda: None if parked.done() else parked.set_result(None))
-    await asyncio.wait([parked], timeout=10)  # a store that does not answer: the rest is found as after a crash
-    await _drained(asyncio.ensure_future(hooks.ended()), drain, hurry)
-    shard.release()
-    door.close()
-
-
-async def _drained(waited_for: asyncio.Future[None], drain: float, hurry: asyncio.Event) -> None:
-    """Wait for something, for as long as a drain may take."""
-    hurried = asyncio.ensure_future(hurry.wait())
-    either: list[asyncio.Future[Any]] = [waited_for, hurried]
-    await asyncio.wait(either, timeout=drain, return_when=asyncio.FIRST_COMPLETED)
-    hurried.cancel()
-    waited_for.cancel()
 
 
 def _registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], Bound | None]:
@@ -248,6 +297,10 @@ def _connect_store(url: str | os.PathLike[str]) -> Any:
     return SqliteStore.open_client(path)
 
 
+def is_server(url: str | os.PathLike[str]) -> bool:
+    return str(url).startswith(("postgresql://", "postgres://"))
+
+
 def _path(url: str | os.PathLike[str]) -> str:
     text = os.fspath(url)
     scheme, found, rest = text.partition("://")
@@ -255,4 +308,6 @@ def _path(url: str | os.PathLike[str]) -> str:
         return text
     if scheme == "sqlite":
         return rest.removeprefix("/") or ":memory:"  # as elsewhere: sqlite:///relative, sqlite:////absolute
-    raise CannotOpen(f"{scheme}:// databases are not supported by this version; use a path or sqlite:///path")
+    raise CannotOpen(
+        f"{scheme}:// databases are not supported by this version; use a path, sqlite:///path or postgresql://..."
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from perdure.cells.manifest import Manifest
 from perdure.codec import decode, encode
 from perdure.codec.schema import parse_name
 from perdure.errors import PerdureError
-from perdure.kernel.batch import HeadRow, Publication
+from perdure.kernel.batch import HeadRow, InboxRow, Publication
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call, Wait
 from perdure.kernel.entry import Entry
@@ -283,6 +283,7 @@ class Silence:
     def fallen(self, error: Exception) -> None: ...
     def reloaded(self) -> None: ...
     def committed(self, seq: int) -> None: ...
+    def posted(self, rows: Sequence[InboxRow]) -> None: ...
 
 
 def receipt_of(given: Any) -> Receipt:

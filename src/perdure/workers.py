@@ -15,12 +15,13 @@ import msgspec
 
 from perdure.errors import BadCall
 from perdure.executors.queue import Find, Found, QueueExecutor
-from perdure.flows.author import StepFunction
+from perdure.flows.author import Flow, StepFunction
 from perdure.flows.returns import importable, is_async, returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.effects import OURS
 from perdure.kernel.job import asked
 from perdure.kernel.receipt import Answerer, Receipt
+from perdure.ports.executor import Executor
 from perdure.ports.jobs import Jobs
 from perdure.runtime.worker import Sign, Worker
 
@@ -28,9 +29,24 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Keyring
 
 
-def serving(queues: Mapping[str, int] | None) -> list[QueueExecutor]:
-    """The executors of the queues that an engine serves itself: names, and how many calls each runs at once."""
-    return [QueueExecutor(*checked(name, slots), imported) for name, slots in (queues or {}).items()]
+class Serving:
+    """The queues that an engine serves itself: names, and how many calls of each run at once."""
+
+    def __init__(self, queues: Mapping[str, int] | None, workflows: Iterable[Any], keys: Keyring | None) -> None:
+        self._queues = dict([checked(name, slots) for name, slots in (queues or {}).items()])
+        self._workflows = workflows
+        self._keys = keys
+
+    def executors(self) -> list[Executor]:
+        return [QueueExecutor(name, slots, imported) for name, slots in self._queues.items()]
+
+    def workers(self, jobs: Jobs) -> list[Worker]:
+        """They have the functions of the modules that the workflows are in."""
+        names = {found.function.__module__ for found in self._workflows if isinstance(found, Flow)}
+        modules = [sys.modules[name] for name in sorted(names)]
+        return [
+            worker(jobs, modules, [name], concurrency=slots, keys=self._keys) for name, slots in self._queues.items()
+        ]
 
 
 def checked(name: str, slots: int) -> tuple[str, int]:

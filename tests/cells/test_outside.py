@@ -465,6 +465,35 @@ async def test_a_forged_receipt_from_another_process_is_refused_by_the_engine_th
         assert await engine.queries.check() == []
 
 
+async def test_who_answers_from_another_process_and_waits_hears_what_the_engine_says(tmp_path: Any):
+    file = tmp_path / "till.db"
+    async with perdure.open(file, workflows=[till]) as engine, perdure.connect(file) as client:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+        with pytest.raises(perdure.ReceiptRefused, match=r"answered by psp.*\(wrong-executor\)"):
+            await client.answer(effect, ok={"auth": "A1"}, executor="mallory", wait=20)
+        await client.answer(effect, ok={"auth": "A1"}, executor="psp", wait=20)
+
+        assert await engine.open_effects() == []
+        with pytest.raises(perdure.UnknownIntent):
+            await client.answer(effect, ok={"auth": "A1"}, executor="psp", wait=20)
+
+
+async def test_who_waits_for_an_engine_that_does_not_run_is_told_so(tmp_path: Any):
+    file = tmp_path / "till.db"
+    async with perdure.open(file, workflows=[till]) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+    async with perdure.connect(file) as client:
+        with pytest.raises(perdure.AskTimeout, match="it is recorded, and one will"):
+            await client.answer(effect, ok={"auth": "A1"}, executor="psp", wait=0.01)
+        with pytest.raises(perdure.CallerError, match="a timeout is a number of seconds"):
+            await client.answer(effect, ok={"auth": "A1"}, executor="psp", wait="soon")  # type: ignore[arg-type]
+        assert len(await client.queries.undelivered()) == 1
+
+
 # ---- receipts that cannot be read --------------------------------------------------------------------------------
 
 

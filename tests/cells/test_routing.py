@@ -9,7 +9,7 @@ from perdure import Next
 from perdure.cells.effects import Spawn
 from perdure.cells.manifest import Subscription
 from perdure.kernel.events import Message, Started
-from tests.cells.shop import Book, Order, Paid, Placed, book, order
+from tests.cells.shop import Book, Dropped, Order, Paid, Placed, book, order
 
 
 class Heard(perdure.Record, name="com.acme/Heard@1"):
@@ -262,3 +262,26 @@ async def test_a_key_that_no_handle_can_name_is_a_bad_decision(stage, event):
             "com.acme/namer",
             "sys/world",
         ]
+
+
+async def test_the_same_id_with_another_event_is_refused(stage):
+    async with stage.open(order, book) as live:
+        await live.send(Placed("o-1", 1), id="e-1")
+        await live.send(Placed("o-1", 1), id="e-1")  # the same: taken once
+        before = await live.journal()
+
+        for other in (Placed("o-1", 2), Placed("o-2", 1), Dropped("o-1")):
+            with pytest.raises(perdure.CallerError, match="another message with the id 'e-1': an id names one message"):
+                await live.send(other, id="e-1")
+        assert await live.journal() == before
+
+
+async def test_the_same_id_with_another_event_is_refused_by_the_next_engine_too(disk):
+    async with disk.open(order, book) as live:
+        await live.send(Placed("o-1", 1), id="e-1")
+    async with disk.open(order, book) as live:
+        await live.send(Placed("o-1", 1), id="e-1")
+
+        with pytest.raises(perdure.CallerError, match="an id names one message"):
+            await live.send(Placed("o-1", 2), id="e-1")
+        assert len(await live.entries(order, "o-1")) == 1

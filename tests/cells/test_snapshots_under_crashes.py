@@ -19,7 +19,7 @@ from perdure.testing.disks import Disk
 from perdure.testing.sim import drawn, simulate
 from perdure.worlds import gather
 
-CELLS = [hundred * 100 + 80 + n for hundred in range(3) for n in range(10)]
+CELLS = [hundred * 100 + 70 + n for hundred in range(3) for n in range(20)]
 FLOWS = list(range(21))
 
 

@@ -340,3 +340,49 @@ def test_what_a_cell_does_not_do_is_refused(shop):
     for words in (["send", "o-1", "x"], ["rewind", "o-1", "charge/~1#1"], ["wake", "o-1"], ["start", "com.acme/order"]):
         result = shop.perdure(*words)
         assert result.exit_code == 2 and "com.acme/order is a cell" in result.stderr, words
+
+
+def test_debug_opens_the_reducer_at_an_entry_with_the_state_before(shop):
+    words = ("debug", "com.acme/order/o-1", "--at", "2", "--against", "shop")
+    result = shop.perdure(*words, input="p state\np event.ok\nc\n")
+
+    assert result.exit_code == 0, result.output
+    assert 'Entry 2: charge/~1#1 ok {"auth": "auth-o-1"}' in result.stdout
+    assert 'State before: {"pc": {"$tag": "charging", "$value": null}, "auth": null}' in result.stdout
+    assert "Order(pc='charging', auth=None)" in result.stdout and "(Pdb) p event.ok\nTrue" in result.stdout
+    recorded, now = re.findall(r"^(?:recorded|now) +(.*)$", result.stdout, re.MULTILINE)
+    assert recorded == now and 'emit com.acme/OrderPaid@1 {"cents": 5, "order_id": "o-1"}, state {"pc":' in now
+    assert "The code does what it did." in result.stdout
+
+
+def test_debug_of_a_stuck_cell_opens_where_it_raised_and_tells_what_the_reducer_decides_now(shop):
+    words = ("debug", "o-3", "--against", "shop", "--db", shop.db)
+    _, then, _ = shop.call(*words, input="c\nq\n")
+    mended = SHOP.replace("case OrderCreated(cents=13):", "case OrderCreated(cents=13_000_000):")
+    (shop.directory / "shop.py").write_text(mended)
+    _, out, _ = shop.call(*words, "--json", input="c\n")
+    now = json.loads(out)
+
+    assert "It raised ValueError: thirteen brings bad luck" in then
+    assert now["recorded"] == ["stuck: ValueError: thirteen brings bad luck"]
+    assert now["now"][0] == "effect payment/charge@1 at charge/~1#1" and not now["diverges"]
+
+
+def test_debug_of_a_changed_reducer_opens_where_it_decides_otherwise(shop):
+    (shop.directory / "shop.py").write_text(SHOP.replace('Order("charging")', 'Order("failed", None)'))
+
+    _, out, _ = shop.call("debug", "o-1", "--against", "shop", "--db", shop.db, "--json", input="c\n")
+
+    document = json.loads(out)
+    assert document["diverges"] and document["entry"]["number"] == 1
+    assert document["recorded"][-1].startswith("state sha256:") and "failed" in document["now"][-1]
+
+
+def test_debug_of_a_cell_says_which_code_it_needs(shop):
+    (shop.directory / "later.py").write_text(SHOP.replace("com.acme/order@1", "com.acme/order@2"))
+
+    other = shop.perdure("debug", "o-1", "--against", "later")
+    world = shop.perdure("debug", "sys/world/main", "--against", "shop")
+
+    assert other.exit_code == 3 and "com.acme/order/o-1 had version 1-" in other.stderr
+    assert world.exit_code == 3 and len(world.stderr.splitlines()) == 1

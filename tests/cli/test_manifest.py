@@ -113,7 +113,7 @@ def test_a_cell_that_has_not_gone_over_yet_says_so_by_itself(world, running):
     bare = world.perdure("cells", "show", "shop/order", "o-1")
     with_code = world.perdure("cells", "show", "shop/order", "o-1", "--against", "till_2")
 
-    assert bare.exit_code == 2 and "shop/order/o-1 is still of version 1-" in bare.stderr
+    assert bare.exit_code == 3 and "shop/order/o-1 is still of version 1-" in bare.stderr
     assert "--against MODULE" in bare.stderr and "perdure manifest migrate" in bare.stderr
     assert "is still of version 1-" in with_code.stderr and '"cents": 5' in with_code.stdout
 
@@ -133,3 +133,19 @@ def test_why_of_a_cell_whose_code_the_engine_lacks_says_just_that(world, running
     assert out.splitlines()[0] == "shop/order/o-1 is waiting."
     assert "does not have the code of shop/order in version 1-" in out and "workflows=[...]" in out
     assert "routed to it" not in out
+
+
+def test_debug_opens_the_migration_of_a_cell(world, running):
+    async def test(engine, code):
+        await typed(world, "apply", "till_2:order_2", "--mode", "migrate")
+        await engine.send(code.Placed("o-1", 1))
+        await engine.state(code.order_2, "o-1", at_least=6)
+
+    running(test)
+    at = ("debug", "shop/order/o-1", "--against", "till_2", "--at")
+    migrated = world.perdure(*at, "2", input="p old\nc\n")
+    after = world.perdure(*at, "3", input="c\n")
+
+    assert "p old\nOrder(cents=5)" in migrated.stdout and 'state {"cents": 5, "currency": "EUR"}' in migrated.stdout
+    assert 'State before: {"cents": 5, "currency": "EUR"}' in after.stdout
+    assert all("The code does what it did." in each.stdout for each in (migrated, after))

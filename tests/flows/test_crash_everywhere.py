@@ -15,7 +15,7 @@ import pytest
 import perdure
 from perdure import Backoff, Break, Context, Continue, Failed, Fatal, Ok, RollBack, step_info
 from perdure.testing import World, crash_test
-from perdure.testing.crashes import CALM, Ending, Schedule, WorkflowTrial, points_of
+from perdure.testing.crashes import CALM, Ending, Schedule, Search, WorkflowTrial, points_of, take_overs_of
 from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
 from perdure.testing.sim import check
@@ -415,17 +415,7 @@ def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(
     flow: perdure.Flow[..., Any], sent: list[Any], cache: int
 ) -> None:
     """What is right in memory, which the test before shows, is right on SQLite: each row is the same, byte for byte."""
-    trial = WorkflowTrial(
-        flow,
-        (),
-        {},
-        key="1",
-        messages=sent,
-        script={},
-        reset=OUTSIDE.clear,
-        observe=lambda: dict(OUTSIDE),
-        cache=cache,
-    )
+    trial = trial_of(flow, sent, cache)
 
     def same_on_both(schedule: Schedule) -> Ending:
         in_memory = Disk()
@@ -443,6 +433,32 @@ def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(
             same_on_both(Schedule(random=seed))
 
     assert all(deaths) and len(points) >= 4
+
+
+@pytest.mark.parametrize(
+    ("flow", "sent"), [group[:2] for group in GROUPS], ids=lambda value: getattr(value, "name", "")
+)
+def test_another_owner_at_any_commit_makes_no_difference(flow: perdure.Flow[..., Any], sent: list[Any]) -> None:
+    """The one before does not know, and tries to write what it has decided: it is refused, and writes nothing."""
+    with quiet_log():
+        search = Search(trial_of(flow, sent, 4096), flow.name)
+        endings = [search.check(Schedule((point,))) for point in take_overs_of(search.calm)]
+
+    assert len(endings) >= 2 and all(ending.deaths for ending in endings)
+
+
+def trial_of(flow: perdure.Flow[..., Any], sent: list[Any], cache: int) -> WorkflowTrial:
+    return WorkflowTrial(
+        flow,
+        (),
+        {},
+        key="1",
+        messages=sent,
+        script={},
+        reset=OUTSIDE.clear,
+        observe=lambda: dict(OUTSIDE),
+        cache=cache,
+    )
 
 
 @pytest.mark.parametrize(("flow", "sent", "result"), GROUPS, ids=lambda value: getattr(value, "name", ""))

@@ -18,12 +18,15 @@ def test_a_message_with_an_id_that_was_seen_is_dropped_and_acknowledged():
     world = World()
     world.start("a", ("wait", "w", None))
     world.tell("a", ("note",), id="m1")
-    again = world.tell("a", ("call", "x"), id="m1")
+    again = world.tell("a", ("note",), id="m1")
+    other = world.tell("a", ("call", "x"), id="m1")
 
     world.run()
 
     assert world.heard("a") == ["Started", "Message m"]
     assert world.answers[again] == Accepted(world.id("a"), Address("told", "a"), fresh=False)
+    refused = world.answers[other]
+    assert isinstance(refused, Refused) and "an id names one message" in refused.reason
     assert world.kernel.counts["duplicate"] == 1
 
 

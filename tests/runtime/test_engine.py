@@ -316,7 +316,7 @@ def shard_on(
         owner="test",
         listener=door,
     )
-    door.lead_to(shard)
+    door.lead_to(lambda ref: shard)
     opened: list[Exception | None] = []
     shard.open(opened.append)
     assert opened == [None]

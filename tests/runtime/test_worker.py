@@ -128,7 +128,7 @@ class Place:
             enclosure=Enclosure(),
             verify=unsigned if keys is None else keys.judge,
         )
-        door.lead_to(self.shard)
+        door.lead_to(lambda ref: self.shard)
         await asked(self.shard.open)
         yield Client(door, known, _read_catalog)
         idle: asyncio.Future[None] = loop.create_future()

@@ -8,7 +8,7 @@ from perdure.kernel.manifest import WORLD
 from perdure.kernel.status import Status
 from perdure.runtime.history import Waiting
 
-from .reasons import Reason, Reasons
+from .reasons import CODE, Reason, Reasons
 from .text import ago, first_line, local, until
 from .world import kernel_manifest
 
@@ -59,12 +59,16 @@ class CellReasons(Reasons):
         return Reason("receipt", text, "", open)
 
     def _ways_out(self, stuck: Stuck) -> list[str]:
-        retry = self._command("retry")
+        retry, look = self._command("retry"), self._command("debug", *CODE)
         kept = "the event is kept, and what came after it waits"
         if stuck.error.type == "Divergence":
             advice = stuck.error.message.strip().partition("\n")[2] or "put the old reducer back"
-            return [*advice.splitlines(), f"with that code in the engine: {retry}"]
-        return [f"{kept}: mend the reducer, and with that code in the engine: {retry}"]
+            see = f"see where the reducer decides otherwise: {look}"
+            return [see, *advice.splitlines(), f"with that code in the engine: {retry}"]
+        return [
+            f"see where that comes from: {look}",
+            f"{kept}: mend the reducer, and with that code in the engine: {retry}",
+        ]
 
     async def _engine(self) -> list[Reason]:
         owner = await self._queries.owner()

@@ -15,7 +15,6 @@ from typing import Any, Final, TextIO
 import click
 
 import perdure
-from perdure.flows.author import Flow
 
 LIBRARIES: Final = tuple(
     {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -30,10 +29,10 @@ COROUTINE: Final = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.C
 
 
 class Code:
-    """Which code is the author's: the package of the flow, and whatever belongs to no library."""
+    """Which code is the author's: the package of the flow or cell, and whatever belongs to no library."""
 
-    def __init__(self, flow: Flow[Any, Any]) -> None:
-        self._package = flow.function.__module__.partition(".")[0]
+    def __init__(self, workflow: Any) -> None:
+        self._package = workflow.function.__module__.partition(".")[0]
 
     def has(self, frame: FrameType) -> bool:
         file = frame.f_code.co_filename

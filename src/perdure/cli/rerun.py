@@ -1,19 +1,20 @@
-"""A recorded history, delivered again to the code of a flow, up to any entry. Nothing is run and nothing is written."""
+"""A recorded history, delivered again to the code of a flow or a cell, up to any entry.
+
+Nothing is run and nothing is written. Each entry of a cell is delivered to the definition that it had then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
 
 from perdure.codec import decode
-from perdure.flows.author import Flow
-from perdure.flows.machine import FlowMachine
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Effect
 from perdure.kernel.entry import Entry
-from perdure.kernel.events import KERNEL_ONLY, Address, CancelAsked, Event, Retried, Rewound
+from perdure.kernel.events import KERNEL_ONLY, Address, CancelAsked, Event, Migrated, Retried, Rewound, Started
 from perdure.kernel.instance import Instance
+from perdure.kernel.machine import Governed, Machine, Workflow
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import deliveries, fold, since_rewind
 from perdure.runtime.history import Line, Reader, in_words
@@ -29,33 +30,49 @@ class Parted(Exception):
         self.entry = entry
 
 
-class Delivery(NamedTuple):
-    """An entry, and a machine that stands before it. `event`: what the flow gets of it; None: nothing."""
+class Delivery:
+    """An entry, and a machine that stands before it. `event`: what the code gets of it; None: nothing."""
 
-    machine: FlowMachine
-    entry: Entry
-    event: Event | None
-    seed: bytes
-    open: dict[bytes, Effect]  # before it
+    def __init__(
+        self, workflow: Workflow, machine: Machine, entry: Entry, event: Event | None, before: Instance
+    ) -> None:
+        self.workflow = workflow
+        self.machine = machine
+        self.entry = entry
+        self.event = event
+        self.state_before = state_of(machine)
+        self._before = before
+        self._open: dict[bytes, Effect] = {id: intent.effect for id, intent in before.open.items()}
 
     def deliver(self) -> Decision:
         assert self.event is not None
+        if type(self.event) is Migrated:
+            assert isinstance(self.workflow, Governed), "only cells go over"
+            self.machine = migrated = self.workflow.migrated(str(self._before.address), self.machine)
+            return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
         recorded = None if self.raised else self.entry.decision  # what raised did so live, when nothing was recorded
-        return self.machine.deliver(
-            self.event, Moment(self.entry.at, self.seed, self.entry.number, recorded, None, self.entry.seq)
-        )
+        seed = self.event.seed if type(self.event) is Started else self._before.seed
+        moment = Moment(self.entry.at, seed, self.entry.number, recorded, None, self.entry.seq)
+        return self.machine.deliver(self.event, moment)
 
     @property
     def raised(self) -> bool:
         return raised(self.entry.decision)
 
-    def asked(self, decision: Decision) -> list[str]:
-        """What a decision on this entry asks for, in words."""
+    def asked(self, decision: Decision, now: Decision | None) -> list[str]:
+        """What a decision on this entry asks for, in words. `now`: what the code has decided, if it has.
+
+        A recorded state is known by its digest alone; it is the machine's if that has the same one.
+        """
         words = [*map(in_words, decision.open), *decision.noted]
-        words += [f"withdraw {in_words(self.open[id])}" for id in decision.withdraw]
+        words += [f"withdraw {in_words(self._open[id])}" for id in decision.withdraw]
         words += [f"send {send.name} to {send.to}" for send in decision.send]
+        words += [f"emit {fact.name} {short(decode(fact.body))}" for fact in decision.announce]
         words += [f"publish {name} = {short(decode(value))}" for name, value in decision.publish]
         words += [f"respond {short(decode(value))}" for _, value in decision.respond]
+        if decision.state:
+            known = now is not None and now.state == decision.state
+            words.append(f"state {state_of(self.machine) if known else 'sha256:' + decision.state.hex()}")
         if decision.outcome is not None:
             outcome = decision.outcome
             value = "" if outcome.value is None else f" {short(decode(outcome.value))}"
@@ -65,57 +82,76 @@ class Delivery(NamedTuple):
             words.append(f"stuck: {first_line(str(decision.stuck.error))}")
         return words
 
-    def parts(self, now: Decision, flow: Flow[Any, Any]) -> bool:
+    def parts(self, now: Decision) -> bool:
         """The code does something else than it did."""
-        return not self.raised and (raised(now) or flow.differs(self.entry.decision, now))
+        return not self.raised and (raised(now) or self.workflow.differs(self.entry.decision, now))
 
 
 class History:
-    """What is recorded of an instance, and the code to replay it on. Always the whole journal, never a snapshot."""
+    """What is recorded of an instance, and the code to replay it on. Always the whole journal, never a snapshot.
 
-    def __init__(self, address: Address, rows: list[JournalRow], flow: Flow[Any, Any]) -> None:
+    `code` gives the code of a version.
+    """
+
+    def __init__(self, address: Address, rows: list[JournalRow], code: Callable[[str], Workflow]) -> None:
         self.address = address
         self.rows = rows
-        self.flow = flow
         self.state = fold(address, None, rows)
+        self._code = code
         self._lines: list[Line] = Reader().read(rows)
         self.first = self._lines[0].number  # not always 1: a fork goes on counting
         self.last = self._lines[-1].number
 
+    @property
+    def workflow(self) -> Workflow:
+        return self._code(self.state.definition)
+
     def line(self, number: int) -> Line:
         return self._lines[number - self.first]
 
-    def machine(self) -> FlowMachine:
-        return FlowMachine(self.flow, str(self.address), None)
-
-    def replay(self, machine: FlowMachine, until: int) -> Iterator[int]:
-        """Deliver what the entries before one delivered, since the last rewind. The number of each, once it is done."""
+    def replay(self, until: int) -> Iterator[tuple[int, Machine]]:
+        """Deliver what the entries before one delivered, since the last rewind. The number of each, once it is done;
+        the first is 0, and says which machine it is.
+        """
         before = self._before(until)
-        for entry, event in since_rewind(deliveries(before.tail or ())):
+        workflow = self._code(before.definition or self.state.definition)
+        delivered = since_rewind(deliveries(before.tail or ()))
+        begin = None
+        if delivered and type(delivered[0][1]) is Migrated:  # what was before is in its decision
+            begin = delivered.pop(0)[0].decision.begin
+        machine = workflow.machine(str(self.address), begin)
+        yield 0, machine
+        for entry, event in delivered:
             moment = Moment(entry.at, before.seed, entry.number, entry.decision, None, entry.seq)
             try:
-                parted = self.flow.differs(entry.decision, machine.deliver(event, moment))
+                parted = workflow.differs(entry.decision, machine.deliver(event, moment))
             except Exception as error:
+                machine.dispose()
                 raise Parted(entry.number) from error
             if parted:
+                machine.dispose()
                 raise Parted(entry.number)
-            yield entry.number
+            yield entry.number, machine
 
     def at(self, number: int) -> Delivery:
-        before, machine = self._before(number), self.machine()
+        before = self._before(number)
         entry = (self.state.tail or [])[number - self.first]
         heard = _heard(before, entry.event)
-        try:
-            for _ in self.replay(machine, number) if type(heard) is not Rewound else ():  # which brings its own past
-                pass
-        except Parted:
-            machine.dispose()
-            raise
-        effects = {id: intent.effect for id, intent in before.open.items()}
-        return Delivery(machine, entry, heard, self.state.seed, effects)
+        replay = self.replay(number if type(heard) is not Rewound else self.first)  # a rewind brings its own past
+        _, machine = next(replay)
+        for _ in replay:
+            pass
+        version = heard.version if isinstance(heard, Migrated | Started) else before.definition
+        return Delivery(self._code(version), machine, entry, heard, before)
 
     def _before(self, number: int) -> Instance:
         return fold(self.address, None, self.rows[: number - self.first])
+
+
+def state_of(machine: Machine) -> str:
+    """The state of a cell, in short; empty: there is none, or the machine's state is not a value."""
+    state = getattr(machine, "state", b"")
+    return short(decode(state)) if isinstance(state, bytes) and state else ""
 
 
 def _heard(before: Instance, event: Event) -> Event | None:

@@ -129,7 +129,7 @@ def code_of(target: str) -> list[Any]:
         bound = bound_of(target)
         return [*bound.cells, *bound.earlier]
     module, colon, name = target.partition(":")
-    world = world_in(module)
+    world = world_in(module) if module else None
     if world is None:
         return load_all(target)
     if not colon:

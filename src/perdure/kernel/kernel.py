@@ -21,8 +21,8 @@ import msgspec
 from perdure.codec import encode as encode_value
 from perdure.errors import BadDecision, Divergence, UnknownVersion
 
-from . import snapshot
-from .apply import Changed, apply, input_hash
+from . import placement, snapshot
+from .apply import Changed, apply, content, input_hash
 from .batch import (
     Batch,
     JournalRow,
@@ -58,7 +58,7 @@ from .instance import Instance, Intent
 from .job import asked, job_row
 from .machine import Governed, Machine, Rebuild, Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
-from .manifest import AUDIT, MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
+from .manifest import APPLY, AUDIT, MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
 from .moment import Moment
 from .outside import Verify, objection, unsigned
 from .past import still_running
@@ -130,7 +130,11 @@ class Kernel:
         salt: bytes = b"",
         manifest: Manifest = NO_MANIFEST,
         verify: Verify = unsigned,
+        shard: int = 0,
+        shards: int = 1,
     ) -> None:
+        self._shard = shard
+        self._shards = shards
         self.workflows: Workflows[Workflow] = Workflows(workflows)
         self.router = Router()
         for workflow in self.workflows:
@@ -293,7 +297,10 @@ class Kernel:
         if self._caused:
             for offer in self._caused:
                 if not offer.taken and offer.inbox is None:
-                    self._keep(offer, batch)
+                    if self._here(offer.to):
+                        self._keep(offer, batch)
+                    else:
+                        batch.outbox.append(inbox_row(self._inbox_id(), offer.to, offer.event, self.at))
             self._caused.clear()
 
     def committed(self, batch: Batch) -> None:
@@ -408,6 +415,11 @@ class Kernel:
             return Refused("refused", f"{instance.address.workflow} is {against}")
         match event:
             case Message(id=id) if id in instance.seen:
+                if event.name != APPLY and instance.seen[id] not in (None, content(event)):  # counts are added to that
+                    text = (
+                        f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
+                    )
+                    return Refused("refused", f"{text}; send this one with an id of its own")
                 self.counts["duplicate"] += 1
                 return Accepted(instance.id, instance.address, fresh=False)
             case CancelAsked(intent=asked) if asked and (instance.parent is None or instance.parent.intent != asked):
@@ -853,7 +865,7 @@ class Kernel:
     def _cause(self, to: Ref, event: Event) -> None:
         offer = Offer(to, event, caused=True)
         self._caused.append(offer)
-        if not self.closing:
+        if not self.closing and self._here(to):
             self.offer(offer)
 
     def _maybe_snapshot(self, instance: Instance, batch: Batch) -> None:
@@ -921,10 +933,17 @@ class Kernel:
         return offer.inbox is not None
 
     def _keep(self, offer: Offer, batch: Batch) -> None:
+        offer.inbox = self._inbox_id()
+        batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, self.at)
+
+    def _inbox_id(self) -> bytes:
         self.counts["kept"] += 1
         number = (self.counts["kept"] & 0xFFFFFFFF).to_bytes(4, "big")
-        offer.inbox = self.seq.to_bytes(8, "big") + self._salt + number
-        batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, self.at)
+        return self.seq.to_bytes(8, "big") + self._salt + number
+
+    def _here(self, to: Ref) -> bool:
+        """Whether an instance lives on this shard."""
+        return self._shards == 1 or placement.place(to, self._shards) == self._shard
 
     # ---- memory -------------------------------------------------------------------------------------------------
 

@@ -125,7 +125,7 @@ def restore(row: SnapshotRow) -> Instance:
         effect = unpack(packed, instance.patterns)
         instance.open[id] = Intent(id, effect, delivery, strikes, counted, held)
         instance.calls += type(effect) is Call
-    instance.seen = dict.fromkeys(state.seen)
+    instance.seen = dict.fromkeys(state.seen)  # their content is not known here
     instance.published = state.published
     instance.cancelled = state.cancelled
     instance.rewound = state.rewound

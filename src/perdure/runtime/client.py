@@ -5,11 +5,12 @@ It speaks through a `Door` (`door.py`), and gives out handles (`handle.py`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, overload
 
-from perdure.errors import CallerError, UnknownIntent, UnknownWorkflow
+from perdure.errors import AskTimeout, CallerError, UnknownIntent, UnknownWorkflow
 from perdure.kernel.events import Address, Message, Parent, Received, Started
 from perdure.kernel.manifest import DEFINITIONS, WORLD
 from perdure.kernel.outside import KIND
@@ -19,11 +20,12 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.store import Filter, Queries
 
-from .arguments import checked_entry, checked_key, checked_tags, checked_text, limited, start_due, unknown
+from .arguments import checked_entry, checked_key, checked_tags, checked_text, limited, seconds_of, start_due, unknown
 from .cells import MADE_BY_EVENTS, Catalog, Keyed, read_state, record_at, refuse_cell
 from .door import Door
 from .handle import Handle
 from .history import Summary, summary
+from .judged import judged
 from .outside import intent_id, open_effects
 from .startable import Named, Startable
 
@@ -217,8 +219,8 @@ class Client:
     async def send(self, event: Any, *, key: str | None = None, id: str | None = None, correlation: str = "") -> None:
         """Send a domain event to the cells that subscribe to it; durable when this returns.
 
-        The same `id` twice is taken once. `correlation` is passed on to all that the event leads to. `key` is checked:
-        the key is in the event.
+        The same `id` twice is taken once; of another event it is refused, where that can be known (not in another
+        process). `correlation` is passed on to all that the event leads to. `key` is checked: the key is in the event.
         """
         catalog = await self._world()
         name, body = catalog.encode(event, key)
@@ -268,14 +270,16 @@ class Client:
         status: Ending | None = None,
         cost: Any = None,
         signature: Signature | None = None,
+        wait: float | timedelta | None = None,
     ) -> None:
         """Answer an effect that waits for an executor outside: ok=value, error=text, or another status.
 
         `executor` is who answers, `cost` plain data for whoever reads the receipt, `signature` of `perdure.sign`:
         needed where the engine has keys of this executor. Durable when this returns. A receipt that is not admitted
-        changes nothing, is recorded in the history of the world, and raises `ReceiptRefused`; to a client in another
-        process nothing is raised, because the engine judges when it takes the receipt. An intent that is not open,
-        because it was answered before, is `UnknownIntent`.
+        changes nothing, is recorded in the history of the world, and raises `ReceiptRefused`. An engine in another
+        process judges when it takes the receipt: who wants to hear that says how many seconds to `wait` for it, and
+        gets an `AskTimeout` if it takes longer. An intent that is not open, because it was answered before, is
+        `UnknownIntent`.
         """
         name = checked_text(executor, "the name of an executor")
         if error is not None:
@@ -287,8 +291,18 @@ class Client:
         row = await self._door.queries.work(id)
         if row is None or not row.kind.startswith(KIND):
             raise UnknownIntent(id.hex())
+        seconds = seconds_of(wait)
+        since = 0 if seconds is None else await self._door.queries.height()
         if await self._door.put(row.instance, Received(id, receipt)) == 0:  # answered since, by somebody else
             raise UnknownIntent(id.hex())
+        if seconds is not None:
+            try:
+                async with asyncio.timeout(seconds):
+                    queries, changes = self._door.queries, self._door.changes(row.instance)
+                    await judged(queries, changes, instance=row.instance, intent=id, executor=name, since=since)
+            except TimeoutError:
+                text = f"no engine has taken the receipt for {id.hex()} within {seconds} s"
+                raise AskTimeout(f"{text}; it is recorded, and one will") from None
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if isinstance(workflow, str):

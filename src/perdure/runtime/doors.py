@@ -6,17 +6,19 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from perdure.errors import CallerError, EngineClosed, InstanceStuck, NotInThisProcess, ResultTimeout
+from perdure.errors import CallerError, EngineClosed, Fenced, InstanceStuck, NotInThisProcess, ResultTimeout
 from perdure.kernel.apply import input_hash
+from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Ref, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
+from perdure.kernel.manifest import WORLD
 from perdure.kernel.problem import Report
 from perdure.kernel.rows import decode_outcome, inbox_row
 from perdure.kernel.status import TERMINAL, Status
@@ -32,6 +34,19 @@ log = logging.getLogger("perdure")
 
 POLL_SECONDS: Final = 0.02
 
+MOVED_SECONDS: Final = 1.0
+"""How long to wait for an instance of another process before asking again whether it has come here."""
+
+
+class FleetFace(Protocol):
+    """What a door wants to know of the shards of its process."""
+
+    def shard_of(self, ref: Ref) -> Shard | None: ...
+
+    def posted(self, rows: Sequence[InboxRow]) -> None: ...
+
+    def sweep(self) -> None: ...
+
 
 class LocalDoor:
     """Offers events to the shard of this process, and hears of each end. `failed`: who calls hooks."""
@@ -40,7 +55,7 @@ class LocalDoor:
         self._queries = queries
         self.failed = failed
         self.streams = Streams()
-        self._shard: Shard | None = None
+        self._shard_of: Callable[[Ref], Shard | None] = _nowhere
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
         self._watchers: dict[int, list[asyncio.Event]] = {}
         self._readers: list[asyncio.Event] = []  # of those who wait for an entry of the journal
@@ -52,12 +67,18 @@ class LocalDoor:
             raise self._fallen
         return self._queries
 
-    def lead_to(self, shard: Shard) -> None:
-        self._shard = shard
+    def lead_to(self, shard_of: Callable[[Ref], Shard | None]) -> None:
+        """`shard_of`: the shard of an instance, if it runs here."""
+        self._shard_of = shard_of
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
             raise self._fallen
+        shard = self._shard_of(to)
+        assert shard is not None, "a door opens on a shard"
+        return await self._offer(shard, to, event, new)
+
+    async def _offer(self, shard: Shard, to: Ref, event: Event, new: bool) -> int:
         try:
             msgspec.msgpack.encode(event)
         except Exception as error:  # what cannot be recorded must not get into a batch with the events of others
@@ -72,8 +93,7 @@ class LocalDoor:
             else:
                 heard.set_result(answer)
 
-        assert self._shard is not None, "a door opens on a shard"
-        self._shard.offer(to, event, hear, new=new)
+        shard.offer(to, event, hear, new=new)
         answer = await heard
         if isinstance(answer, Refused):
             raise refusal(answer)
@@ -100,7 +120,8 @@ class LocalDoor:
         waiters = self._waiters.setdefault(address, [])
         waiters.append((instance, waiter))
         try:
-            if self._shard is None or not self._shard.lives(instance):
+            shard = self._shard_of(instance or address)
+            if shard is None or not shard.lives(instance):
                 outcome = await look(self.queries, address, instance)
                 if outcome is not None:
                     return outcome
@@ -151,7 +172,8 @@ class LocalDoor:
         return os.urandom(16)
 
     def in_force(self) -> str:
-        return "" if self._shard is None else self._shard.kernel.router.manifest.hash
+        shard = self._shard_of(WORLD)
+        return "" if shard is None else shard.kernel.router.manifest.hash
 
     def published(self, instance: int) -> None:
         self._tell_watchers(instance)
@@ -173,7 +195,11 @@ class LocalDoor:
         self.streams.put(instance, frame)
 
     def progress(self, instance: int) -> list[Frame]:
-        return [] if self._shard is None else self._shard.progress(instance)
+        shard = self._shard_of(instance)
+        return [] if shard is None else shard.progress(instance)
+
+    def posted(self, rows: Sequence[InboxRow]) -> None:
+        pass  # all instances are on the one shard
 
     def reloaded(self) -> None:
         self._look_again(None)
@@ -198,6 +224,61 @@ class LocalDoor:
 
     def close(self) -> None:
         self.fallen(EngineClosed("the engine was closed; what it had acknowledged goes on at the next open"))
+
+
+class FleetDoor(LocalDoor):
+    """The door of a process that runs some of the shards: what lives on another one goes through the database."""
+
+    def __init__(self, queries: Queries, failed: Callable[[Report], None], fleet: FleetFace) -> None:
+        super().__init__(queries, failed)
+        self._fleet = fleet
+        self._remote = RemoteDoor(queries)
+        self.lead_to(fleet.shard_of)
+
+    async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
+        if self._fallen is not None:
+            raise self._fallen
+        shard = self._shard_of(to)
+        if shard is not None and shard.takes:
+            try:
+                return await self._offer(shard, to, event, new)
+            except (Fenced, EngineClosed):  # it has just gone elsewhere, and nothing of this was recorded
+                pass
+        return await self._remote.put(to, event, new=new)
+
+    async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
+        if timeout is not None:
+            return await super().outcome(address, instance, timeout)
+        while True:
+            if self._shard_of(instance or address) is not None:
+                outcome = await self._look_or_wait(address, instance)
+                if outcome is not None:
+                    return outcome
+            elif self._fallen is not None:
+                raise self._fallen
+            else:
+                with suppress(ResultTimeout):
+                    return await self._remote.outcome(address, instance, MOVED_SECONDS)
+
+    async def changes(self, instance: int) -> AsyncGenerator[None, None]:
+        here = self._shard_of(instance) is not None
+        mine = super().changes(instance) if here else self._remote.changes(instance)
+        async with aclosing(mine) as changes:
+            async for change in changes:
+                yield change
+
+    async def reached(self, seq: int) -> None:
+        await self._remote.reached(seq)
+
+    def posted(self, rows: Sequence[InboxRow]) -> None:
+        self._fleet.posted(rows)
+
+    def fallen(self, error: Exception) -> None:
+        if isinstance(error, EngineClosed):
+            super().fallen(error)
+        else:
+            self._fleet.sweep()
+            self.reloaded()  # one shard of several: whoever waits for it looks where it is now
 
 
 class RemoteDoor:
@@ -259,6 +340,10 @@ class RemoteDoor:
 
     def entropy(self) -> bytes:
         return os.urandom(16)
+
+
+def _nowhere(ref: Ref) -> Shard | None:
+    return None
 
 
 async def look(queries: Queries, address: Address, instance: int) -> Outcome | None:

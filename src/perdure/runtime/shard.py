@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
@@ -91,6 +91,10 @@ class Listener(Protocol):
         """The journal is durable up to this entry."""
         ...
 
+    def posted(self, rows: Sequence[InboxRow]) -> None:
+        """Events for instances of other shards are in the inbox."""
+        ...
+
     def framed(self, instance: int, frame: Frame) -> None:
         """A running step says something. Not durable, as the only thing here: see `ports/frame.py`."""
         ...
@@ -136,7 +140,12 @@ class Shard:
         memory: int = MEMORY,
         enclosure: AbstractContextManager[None] = NO_ENCLOSURE,
         verify: Verify = unsigned,
+        number: int = 0,
+        shards: int = 1,
     ) -> None:
+        self.number = number
+        self.epoch = 0
+        self._shards = shards
         self._store = store
         self._clock = clock
         self._executors: Mapping[str, Executor] = {executor.name: executor for executor in executors}
@@ -163,6 +172,7 @@ class Shard:
         self._suspects = Suspects(clock, self._deliver_again)
         self._timers = Timers()
         self._asking = False  # what the inbox and the timers have
+        self._look_again = False
         self._alarm: Alarm | None = None
         self._inbox_held: set[bytes] = set()
         self._scheduled = False
@@ -189,6 +199,8 @@ class Shard:
             salt=self._clock.entropy(8),
             manifest=decode_manifest(position.manifest),
             verify=self._verify,
+            shard=self.number,
+            shards=self._shards,
         )
 
     # ---- opening and starting over -------------------------------------------------------------------------------
@@ -200,6 +212,7 @@ class Shard:
             if isinstance(lease, Exception):
                 opened(lease)
             else:
+                self.epoch = lease.epoch
                 self._note_workflows(noted)
 
         def noted(error: Exception | None) -> None:
@@ -209,6 +222,21 @@ class Shard:
                 self._load(opened)
 
         self._store.acquire(self._owner, acquired)
+
+    @property
+    def closed(self) -> bool:
+        """It is released, or another owner took over."""
+        return self._closed
+
+    @property
+    def draining(self) -> bool:
+        """It takes nothing new any more."""
+        return self._closing
+
+    @property
+    def takes(self) -> bool:
+        """Whether an event can be offered: memory is there, and it is not about to go."""
+        return not (self._away or self._closing or self._closed)
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once everything that is known by now is recorded: after an open, what others had posted before."""
@@ -296,6 +324,12 @@ class Shard:
     def _start_over(self, life: int) -> None:
         if life == self._life and not self._closed:
             self._load(self._reload_failed)
+
+    def fall(self, error: Exception) -> None:
+        """The lease is lost, or may be: nothing is written and nothing is begun any more."""
+        if not self._closed:
+            self._tell_callers(error)
+            self._fall(error)
 
     def _fall(self, error: Exception) -> None:
         """Another owner took over: this one may write nothing any more, and says so to everybody."""
@@ -518,6 +552,8 @@ class Shard:
             self._watch()
 
     def _acknowledge(self, batch: Batch) -> None:
+        if batch.outbox:
+            self._listener.posted(batch.outbox)
         for intent in batch.receipts:
             self._receipts.pop(intent, None)
         for ticket, answer in batch.answers:
@@ -644,7 +680,10 @@ class Shard:
 
     def _look(self, life: int) -> None:
         self._alarm = None
-        if life != self._life or self._away or self._closed or self._closing or self._asking:
+        if life != self._life or self._away or self._closed or self._closing:
+            return
+        if self._asking:
+            self._look_again = True
             return
         self._asking = True
         self._store.inbox(1000 + len(self._inbox_held), lambda rows: self._found_inbox(life, rows))
@@ -690,6 +729,9 @@ class Shard:
 
     def _looked(self) -> None:
         self._asking = False
+        if self._look_again:
+            self._look_again = False
+            self._clock.call_soon(self.look)
         self._watch()
         if self._settled or self._idle is not None:
             self._schedule()

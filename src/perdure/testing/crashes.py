@@ -372,6 +372,7 @@ class WorldTrial(Trial):
         self._thorough = thorough
 
     def _stage(self, schedule: Schedule, **options: Any) -> Stage:
+        options["faults"].away = self.cache == 0  # so that there is a commit between an event and who hears of it
         kind = Stage if schedule.random is None else TroubledStage
         stage = kind(*self._workflows, handlers=self._handlers, ours=self._thorough, verify=self._verify, **options)
         stage.auditor.may_break |= set(self._may_break)

@@ -49,6 +49,7 @@ class Faults(msgspec.Struct):
     delay: float = 0.0  # of each receipt and each message: it comes late, so that others overtake it
     lost: float = 0.0  # of each execution: the process dies right after the side effect
     cache: int = 4096  # instances kept in memory; 0: evicted after every entry
+    away: bool = False  # no load is answered before the commit that is under way: what it caused waits in the inbox
     snapshots: bool = False  # snapshots after every few entries instead of every few kilobytes
 
     def off(self) -> None:
@@ -59,7 +60,7 @@ class Faults(msgspec.Struct):
 
 
 CHANCES = tuple(
-    name for name in Faults.__struct_fields__ if name not in ("commits", "executions", "cache", "snapshots")
+    name for name in Faults.__struct_fields__ if name not in ("commits", "executions", "cache", "away", "snapshots")
 )
 TAKE_OVER = "take_over"  # right before the commit another process takes the lease; the old owner writes all the same
 FATES = ("crash_before", "crash_after", "crash_inside", "false_error", "true_error", "late_commit")
@@ -202,6 +203,8 @@ class FaultyStore:
             if self._faults.late_load and self._dice.random() < self._faults.late_load:
                 self._counts["late loads"] += 1
                 self._load_late(ref, done)
+            elif self._faults.away:
+                self._inner.load([ref], lambda ref, record: self._after(0, lambda: done(ref, record)))
             else:
                 self._inner.load([ref], done)
 

@@ -34,9 +34,10 @@ from perdure.kernel.events import Address, CancelAsked, Event, Message, Received
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
 from perdure.kernel.kernel import Kernel
-from perdure.kernel.mailbox import Accepted, Stale
+from perdure.kernel.mailbox import Accepted, Refused, Stale
 from perdure.kernel.manifest import NO_MANIFEST, Manifest
 from perdure.kernel.moment import Moment
+from perdure.kernel.outside import Objection, objection
 from perdure.kernel.past import Item
 from perdure.ports.store import Position
 from perdure.runtime import shard
@@ -234,14 +235,17 @@ def _live_differs() -> list[tuple[Any, str, Any]]:
     return [(kernel, "apply", mutant)]
 
 
-def _caused_not_kept() -> list[tuple[Any, str, Any]]:
-    close = Kernel.close
+def _caused_not_kept(*events: type) -> Callable[[], list[tuple[Any, str, Any]]]:
+    def patches() -> list[tuple[Any, str, Any]]:
+        close = Kernel.close
 
-    def mutant(self: Kernel, batch: Batch) -> None:
-        self._caused = [offer for offer in self._caused if not isinstance(offer.event, Received | Started)]
-        close(self, batch)
+        def mutant(self: Kernel, batch: Batch) -> None:
+            self._caused = [offer for offer in self._caused if not isinstance(offer.event, events)]
+            close(self, batch)
 
-    return [(Kernel, "close", mutant)]
+        return [(Kernel, "close", mutant)]
+
+    return patches
 
 
 def _inbox_not_emptied() -> list[tuple[Any, str, Any]]:
@@ -392,6 +396,27 @@ def _first_event_lost() -> list[tuple[Any, str, Any]]:
     return [(Kernel, "_made_by", mutant)]
 
 
+def _objects_less(*codes: str) -> Callable[[], list[tuple[Any, str, Any]]]:
+    """Receipts from outside are admitted although something stands against them."""
+
+    def patches() -> list[tuple[Any, str, Any]]:
+        def mutant(*arguments: Any) -> Objection | None:
+            against = objection(*arguments)
+            return None if against is not None and against.code in codes else against
+
+        return [(kernel, "objection", mutant)]
+
+    return patches
+
+
+def _refused_in_silence() -> list[tuple[Any, str, Any]]:
+    def mutant(self: Kernel, instance: Instance, event: Received, batch: Batch) -> Any:
+        against = objection(instance.address, instance.open[event.intent], event.receipt, self._verify)
+        return None if against is None else Refused(against.code, against.text)  # type: ignore[arg-type]
+
+    return [(Kernel, "_not_admitted", mutant)]
+
+
 EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("calls are published before the commit", _publish_early),
     Exhibit("callers are answered before the commit", _acknowledge_early),
@@ -407,7 +432,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("deliveries are not counted", _attempts_uncounted),
     Exhibit("receipts are lost with a failed commit", _forget_receipts),
     Exhibit("live state skips what the fold applies", _live_differs),
-    Exhibit("what an entry caused is kept in memory only", _caused_not_kept),
+    Exhibit("what an entry caused is kept in memory only", _caused_not_kept(Received, Started)),
     Exhibit("a delivered inbox row is not removed", _inbox_not_emptied),
     Exhibit("an instance is evicted before it is durable", _evict_uncommitted),
     Exhibit("a late answer of the store is believed", _believe_late_loads),
@@ -424,6 +449,11 @@ EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("the next process does not know the manifest in force", _manifest_forgotten),
     Exhibit("a snapshot of a cell forgets what it has open", _cell_forgets_what_is_open),
     Exhibit("a cell that is made anew does not hear its first event", _first_event_lost),
+    Exhibit("a routed event is kept in memory only", _caused_not_kept(Message)),
+    Exhibit("a receipt with a bad signature is admitted", _objects_less("bad-signature")),
+    Exhibit("a receipt of another executor is admitted", _objects_less("wrong-executor")),
+    Exhibit("a receipt from the inbox need not say who it is from", _objects_less("no-identity")),
+    Exhibit("a receipt is refused, and the world is not told", _refused_in_silence),
 )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode, to_plain
 from perdure.executors.effects import EffectsExecutor
 from perdure.kernel.apply import input_hash
+from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
@@ -155,6 +156,9 @@ class Process:
 
     def framed(self, instance: int, frame: Frame) -> None:
         self.world.counts["frames"] += 1
+
+    def posted(self, rows: Sequence[InboxRow]) -> None:
+        pass  # one shard
 
     def reloaded(self) -> None:
         self.tell("has loaded everything")

@@ -1174,15 +1174,15 @@ def _people(world: Simulation, asked: dict[bytes, tuple[int, OpenEffect]]) -> No
             if outside is not None:
                 asked[intent.id] = (instance.id, _as_asked(instance.address, intent.id, outside))
                 open.add(intent.id)
-    for id, (to, effect) in list(asked.items()):
+    for id, (asker, effect) in list(asked.items()):
         if id in open or world.dice.random() < 0.2:
             for answer in world.dice.choice(ANSWERS)(world, effect):
                 world.counts["answers from outside"] += 1
                 world.counts["late answers from outside"] += id not in open
                 if answer.by is None:
-                    world.post_receipt(to, id, answer)  # no client of ours does that
+                    world.post_receipt(asker, id, answer)  # no client of ours does that
                 else:
-                    world.request(to, Received(id, answer), "answer")
+                    world.request(asker, Received(id, answer), "answer")
     heads = [head for head in world.database.heads.values() if head.workflow == "sim/claim"]
     coming = world.clock.steady < SECOND or len({head.key for head in heads}) < 3 or world.database.inbox
     world.watched = bool(coming) or any(head.status not in TERMINAL for head in heads)

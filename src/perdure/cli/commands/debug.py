@@ -1,21 +1,23 @@
-"""`perdure debug`: the code of a flow at one entry of its history, under pdb, with the recorded values."""
+"""`perdure debug`: the code of a flow or a cell at one entry of its history, under pdb, with the recorded values."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 import click
 
-from perdure.errors import UnknownWorkflow
+from perdure.errors import UnknownVersion, UnknownWorkflow
 from perdure.flows.author import Flow
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision, Stuck
 from perdure.kernel.events import Address
+from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.receipt import failure_of
+from perdure.runtime.cells import Stateful
 from perdure.runtime.client import Client
 
 from ..console import Console
@@ -23,35 +25,41 @@ from ..console import command as define
 from ..debugger import Code, Debugger, Left
 from ..exits import Stopped
 from ..find import find_started
-from ..load import load_all
-from ..look import line_document
+from ..look import Look, line_document
 from ..rerun import Delivery, History, Parted, raised
 from ..text import first_line, table, told
+from ..world import code_of
 
 
 @define("debug")
 @click.argument("id")
-@click.option("--against", "target", required=True, metavar="MODULE[:FLOW]", help="The code.")
+@click.option("--against", "target", required=True, metavar="MODULE[:NAME]|FILE", help="The code.")
 @click.option(
     "--at", type=click.IntRange(1), metavar="N", help="The entry. Default: where it raised or diverges, else the last."
 )
 def command(console: Console, id: str, target: str, at: int | None) -> None:
     """The history is replayed up to entry N, and pdb stops at the first line of your code that this entry runs. No
     step runs and nothing is written: an engine may run on the database meanwhile. Commands of pdb also come from
-    a pipe. Afterwards it says what the code asked for then, and what it asks for now.
+    a pipe. Afterwards it says what the code asked for then, and what it asks for now. Of a cell the reducer is opened,
+    with its state before the entry.
     """
 
-    async def read(client: Client) -> tuple[Address, str, list[JournalRow]]:
+    async def read(client: Client) -> tuple[Address, str, list[JournalRow], bool]:
         address, head = await find_started(client, id)
-        return address, head.version, await client.queries.history(head.id)
+        look = await Look.at(client.queries, head)
+        return address, head.version, await client.queries.history(head.id), look.is_cell
 
     with redirect_stdout(sys.stderr):
-        workflows = load_all(target)
-    address, version, rows = console.ask(read)
-    history = History(address, rows, _flow_of(address, version, workflows, target))
+        workflows = code_of(target)
+    address, version, rows, is_cell = console.ask(read)
+    if is_cell:
+        history = History(address, rows, _cells_of(address, rows, workflows, target))
+    else:
+        flow = _flow_of(address, version, workflows, target)
+        history = History(address, rows, lambda _: flow)
     if at is not None and not history.first <= at <= history.last:
         raise Stopped(f"{address} has entries {history.first} to {history.last}; there is no entry {at}")
-    session = Session(console, history)
+    session = Session(console, history, "reducer" if is_cell else "flow's code")
     session.run(at or session.first())
 
 
@@ -65,25 +73,48 @@ def _flow_of(address: Address, version: str, workflows: Iterable[Any], target: s
     return next((each for each in named if each.version == version), named[-1])
 
 
+def _cells_of(
+    address: Address, rows: list[JournalRow], workflows: Iterable[Any], target: str
+) -> Callable[[str], Workflow]:
+    """The very definition that a cell had at each entry: no other will do."""
+    cells = [each for each in workflows if isinstance(each, Stateful)]
+    named = {each.version: each for each in cells if each.name == address.workflow}
+    if not named:
+        has = ", ".join(sorted({each.name for each in cells})) or "none"
+        raise UnknownWorkflow(f"{address} is a cell {address.workflow!r}; the cells of {target} are: {has}")
+    if not rows or rows[0].seq != rows[0].instance:
+        raise Stopped(f"this database was restored, and has not the whole history of {address}")
+
+    def definition(version: str) -> Workflow:
+        if version not in named:
+            text = f"{address} had version {version} then; {target} has {', '.join(named)}"
+            raise UnknownVersion(f"{text}: name code with that version, --against MODULE")
+        return named[version]
+
+    return definition
+
+
 class Session:
-    def __init__(self, console: Console, history: History) -> None:
+    """`what` is the author's code, in words."""
+
+    def __init__(self, console: Console, history: History, what: str) -> None:
         self._console = console
         self._history = history
+        self._what = what
         self._out = sys.stderr if console.json else sys.stdout
-        self._debugger = Debugger(Code(history.flow), self._out)
+        self._debugger = Debugger(Code(history.workflow), self._out)
 
     def first(self) -> int:
         """Where to begin if nobody says so: where the code raised or does something else, else the last entry."""
-        machine = self._history.machine()
         with _silently():
             try:
-                for number in self._history.replay(machine, self._history.last + 1):
-                    if machine.raised is not None:
+                for number, machine in self._history.replay(self._history.last + 1):
+                    if _error(machine) is not None:
+                        machine.dispose()
                         return number
+                machine.dispose()
             except Parted as parted:
                 return parted.entry
-            finally:
-                machine.dispose()
         return self._history.last
 
     def run(self, at: int) -> None:
@@ -96,11 +127,11 @@ class Session:
     def _open(self, at: int) -> None:
         """At this entry. If it runs nothing of the author's code: at the next that does, else at the last before."""
         for number in (*range(at, self._history.last + 1), *range(at - 1, self._history.first - 1, -1)):
-            note = "" if number == at else f"Entry {at} runs nothing of the flow's code; entry {number} does.\n"
+            note = "" if number == at else f"Entry {at} runs nothing of the {self._what}; entry {number} does.\n"
             if self._debug(number, note):
                 return
         why = self._console.command("why", str(self._history.address))
-        raise Stopped(f"nothing of the flow's code has run yet; what it waits for is told by\n  {why}")
+        raise Stopped(f"nothing of the {self._what} has run yet; what it waits for is told by\n  {why}")
 
     def _debug(self, number: int, note: str = "") -> bool:
         """Deliver an entry under pdb, and tell what came of it. False: there is nothing to see."""
@@ -113,10 +144,12 @@ class Session:
                 delivery.machine.dispose()
 
     def _deliver(self, delivery: Delivery, note: str) -> bool:
-        number, machine, debugger = delivery.entry.number, delivery.machine, self._debugger
+        number, debugger = delivery.entry.number, self._debugger
         debugger.greeting = f"{note}Entry {number}: {told(self._history.line(number))}"
+        if delivery.state_before:
+            debugger.greeting += f"\nState before: {delivery.state_before}"
         error: BaseException | None = None
-        had_raised = machine.raised is not None
+        had_raised = _error(delivery.machine) is not None
         with redirect_stdout(self._out):
             try:
                 now: Decision | None = debugger.runcall(delivery.deliver)
@@ -127,11 +160,11 @@ class Session:
         if now is None or debugger.left:
             self._tell(delivery, None)
             return True
-        if not debugger.stopped and not delivery.parts(now, self._history.flow):
+        if not debugger.stopped and not delivery.parts(now):
             return False
         self._tell(delivery, now)
         if error is None and not had_raised:
-            error = machine.raised
+            error = _error(delivery.machine)
         if error is not None:
             debugger.greeting = f"It raised {first_line(str(failure_of(error)))}. Here is pdb once more, at that line."
             debugger.after(error)
@@ -143,19 +176,19 @@ class Session:
         document: dict[str, Any] = {
             "id": str(self._history.address),
             "entry": line_document(self._history.line(number), values=True),
-            "recorded": delivery.asked(recorded),
+            "recorded": delivery.asked(recorded, now),
             "now": None,
             "diverges": None,
         }
         if now is None:
             self._console.answer(document, "")
             return
-        document |= {"now": delivery.asked(now), "diverges": delivery.parts(now, self._history.flow)}
+        document |= {"now": delivery.asked(now, now), "diverges": delivery.parts(now)}
         rows = [[click.style(word, bold=True), ", ".join(document[word]) or "nothing"] for word in ("recorded", "now")]
         self._console.answer(document, f"{table(rows)}\n{self._verdict(delivery, now)}")
 
     def _verdict(self, delivery: Delivery, now: Decision) -> str:
-        if delivery.parts(now, self._history.flow):
+        if delivery.parts(now):
             if self._history.state.ended:
                 return "The code diverges from the history here."
             return "The code diverges from the history here: an engine would stop this instance as stuck."
@@ -170,6 +203,11 @@ class Session:
 
     def _say(self, text: str) -> None:
         click.echo(text, file=self._out)
+
+
+def _error(machine: Machine) -> BaseException | None:
+    """What the code of a flow has raised. A reducer that raises is not delivered."""
+    return getattr(machine, "raised", None)
 
 
 @contextmanager

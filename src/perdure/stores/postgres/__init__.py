@@ -7,7 +7,7 @@ from perdure.errors import NotInstalled
 if find_spec("asyncpg") is None:
     raise NotInstalled("a PostgreSQL database", "postgres")
 
-from .database import PostgresDatabase, Standing
+from .database import PostgresDatabase
 from .queries import PostgresQueries
 from .store import PostgresStore
 from .upgrade import new_script, upgrade, upgrade_script
@@ -16,7 +16,6 @@ __all__ = [
     "PostgresDatabase",
     "PostgresQueries",
     "PostgresStore",
-    "Standing",
     "new_script",
     "upgrade",
     "upgrade_script",

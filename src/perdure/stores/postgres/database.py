@@ -5,11 +5,10 @@ import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from perdure.errors import StoreError
 from perdure.kernel.placement import place
 from perdure.ports.frame import Frame
+from perdure.ports.leases import Standing
 
 from .connections import QUICK, SETTINGS, Connections, Place, log
 from .jobs import FRAME, PostgresJobs, heard_frame
@@ -33,14 +32,6 @@ PAYLOAD_MAX: Final = 4000
 """Characters in one notification. PostgreSQL takes 8,000 bytes."""
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """How the shards are shared, as it was when the database was asked."""
-
-    held: dict[int, int]  # those of the asker, with their epochs: extended just now
-    free: tuple[int, ...]  # without an owner, or with one whose lease has expired
-    engines: int  # that have given a sign of life lately, the asker included
-
-
 class PostgresDatabase:
     """Made by `open`, on the loop that it is used on."""
 
@@ -60,7 +51,7 @@ class PostgresDatabase:
         self._unsaid: dict[str, None] = {}
         self._speaking = False
         self._listener: Listener | None = None
-        self._heard: Callable[[str], None] | None = None
+        self._heard: list[Callable[[str], None]] = []
         self.frames: dict[int, Callable[[int, bytes, Frame], None]] = {}  # by shard, who hears those of workers
 
     @classmethod
@@ -115,7 +106,7 @@ class PostgresDatabase:
 
     def listen(self, heard: Callable[[str], None]) -> None:
         """Who hears hints, those of this process too. Hints may be lost: look now and then all the same."""
-        self._heard = heard
+        self._heard.append(heard)
         if self._listener is None:
             self._listener = Listener(self.place, self._hear, self._hear_anything)
 
@@ -161,8 +152,8 @@ class PostgresDatabase:
             return
         for word in payload.split(","):
             self._raise(word)
-            if self._heard is not None:
-                self._heard(word)
+            for heard in self._heard:
+                heard(word)
 
     def _hear_frame(self, payload: str) -> None:
         instance, intent, frame = heard_frame(payload)

@@ -54,7 +54,7 @@ def command(console: Console, cell: str, key: str, at: int | None, against: str 
             except UnknownVersion as error:
                 text = f"{behind}, and read" if behind else f"{name}/{key} is read"
                 needed = f"{text} with the code of its own version: name it, --against MODULE"
-                raise Stopped(f"{needed} ({error})", kind="UnknownVersion") from error
+                raise Stopped(f"{needed} ({error})", Exit.NOT_FOUND, kind="UnknownVersion") from error
 
     state, entry, behind = run_async(read)
     if behind:

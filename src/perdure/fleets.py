@@ -1,0 +1,71 @@
+"""Engines and clients of a PostgreSQL server: the wiring that `app` does for files. Imported when a URL asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from perdure.executors.shared import Shared
+from perdure.runtime.doors import FleetDoor, RemoteDoor
+from perdure.runtime.fleet import Fleet
+from perdure.runtime.setup import Setup
+from perdure.runtime.shard import Shard
+from perdure.runtime.worker import Worker
+from perdure.stores.postgres import PostgresDatabase
+
+
+class Member:
+    """This process, as one of those that run the shards of a database."""
+
+    def __init__(self, fleet: Fleet, door: FleetDoor, workers: list[Worker]) -> None:
+        self._fleet = fleet
+        self.door = door
+        self._workers = workers
+        self._working = [asyncio.create_task(worker.run()) for worker in workers]
+
+    @property
+    def shards(self) -> list[Shard]:
+        return self._fleet.shards
+
+    @property
+    def past(self) -> Counter[str]:
+        return self._fleet.past
+
+    async def stop(self, drain: float, hurry: asyncio.Event) -> None:
+        await asyncio.gather(*(worker.drain(drain, hurry) for worker in self._workers), *self._working)
+        await self._fleet.close(drain, hurry)
+
+
+@asynccontextmanager
+async def joined(url: str, setup: Setup) -> AsyncIterator[Member]:
+    """Run a fair share of the shards of a database, for as long as this is entered."""
+    database = await PostgresDatabase.open(url)
+    try:
+        setup.add_effects(database.queries)
+        setup.owner = f"{setup.owner} {socket.gethostname()}:{os.getpid()}:{os.urandom(3).hex()}"
+        shared = [Shared(executor) for executor in setup.executors]
+
+        def make(number: int) -> Shard:
+            faces = [each.face() for each in shared]
+            return setup.shard(database.store(number), faces, door, number=number, shards=database.shards)
+
+        fleet = Fleet(database, setup.owner, make)
+        door = FleetDoor(database.queries, setup.failed, fleet)
+        database.listen(fleet.hinted)
+        await fleet.open()
+        yield Member(fleet, door, setup.serving.workers(database.jobs))
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[RemoteDoor]:
+    database = await PostgresDatabase.open(url)
+    try:
+        yield RemoteDoor(database.queries)
+    finally:
+        await database.close()

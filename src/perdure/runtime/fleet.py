@@ -1,0 +1,205 @@
+"""A fleet: processes that share the shards of a database. Here is what one of them does about it.
+
+    _tick     renew the leases, see who else lives; give up what is more than a fair share, take what is free
+    _expire   no renewal came through in time: stop everything before somebody else may begin
+
+The database's clock says when a lease has expired; this process gives up by its own monotonic clock, after two thirds
+of that time, counted from before it asked. What it still writes after that is refused by the epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from perdure.errors import Fenced, PerdureError, StoreError
+from perdure.kernel.batch import InboxRow
+from perdure.kernel.events import Address, Ref
+from perdure.kernel.placement import place
+from perdure.ports.leases import Leases, Standing
+
+from .shard import Shard
+
+log = logging.getLogger("perdure")
+
+RENEWALS: Final = 4
+"""How often a lease is renewed while it lasts."""
+
+
+class Fleet:
+    """The shards of this process. `make` gives one that is not open yet."""
+
+    def __init__(self, leases: Leases, owner: str, make: Callable[[int], Shard]) -> None:
+        self._leases = leases
+        self._owner = owner
+        self._make = make
+        self._shards: dict[int, Shard] = {}
+        self._epochs: dict[int, int] = {}
+        self._renewed = time.monotonic()
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._handing_over: set[asyncio.Task[None]] = set()
+        self.past: Counter[str] = Counter()  # counts of shards that this process had
+
+    @property
+    def shards(self) -> list[Shard]:
+        return list(self._shards.values())
+
+    def shard_of(self, ref: Ref) -> Shard | None:
+        """The shard of an instance, if it runs here."""
+        return self._shards.get(place(ref, self._leases.shards))
+
+    def posted(self, rows: Sequence[InboxRow]) -> None:
+        """Events for other shards are in the inbox: those that run here look at once, others are told."""
+        for number in {place(row.instance or Address(row.workflow, row.key), self._leases.shards) for row in rows}:
+            shard = self._shards.get(number)
+            if shard is not None:
+                shard.look()
+            else:
+                self._leases.hint(f"shard {number}")
+
+    def hinted(self, word: str) -> None:
+        """Another process says that something came."""
+        kind, _, number = word.partition(" ")
+        shard = self._shards.get(int(number)) if kind == "shard" and number.isdigit() else None
+        if shard is not None:
+            shard.look()
+
+    # ---- coming and going ----------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Take a fair share of what is free. Raises what the database raises: nothing runs unless it answers."""
+        await self._tick()
+        self._task = asyncio.create_task(self._renew_for_ever(), name="perdure leases")
+
+    async def close(self, drain: float, hurry: asyncio.Event) -> None:
+        """Give every shard back in good order."""
+        self._closing = True
+        if self._handing_over:
+            await asyncio.wait(self._handing_over)
+        await asyncio.gather(*(self._give_back(shard, drain, hurry) for shard in self.shards))
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        try:
+            await asyncio.wait_for(self._leases.leave(self._owner), self._leases.lease)
+        except (StoreError, TimeoutError) as error:
+            log.warning("this engine could not take its leave: %s; its shards are free when their leases expire", error)
+
+    def sweep(self) -> None:
+        """Shards that stopped by themselves, because another owner took over, are none of ours any more."""
+        for shard in self.shards:
+            if shard.closed:
+                self._forget(shard)
+
+    def _forget(self, shard: Shard) -> None:
+        self.past.update(shard.counts + shard.kernel.counts)
+        del self._shards[shard.number]
+        self._epochs.pop(shard.number, None)
+
+    # ---- leases --------------------------------------------------------------------------------------------------
+
+    async def _renew_for_ever(self) -> None:
+        pause = self._leases.lease / RENEWALS
+        while True:
+            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # processes that began together need not stay so
+            try:
+                await asyncio.wait_for(self._tick(), self._leases.lease)
+            except (PerdureError, TimeoutError) as error:
+                log.warning("leases could not be renewed: %s", str(error) or "no answer")
+
+    async def _tick(self) -> None:
+        asked = time.monotonic()
+        standing = await self._leases.renew(self._owner, dict(self._epochs))
+        self._renewed = asked
+        self._watch()
+        for number in [number for number in self._epochs if number not in standing.held]:
+            shard = self._shards.get(number)
+            if shard is not None:
+                shard.fall(Fenced(f"shard {number} has another owner now; nothing more is written here"))
+        if not self._closing:
+            await self._share(standing)
+
+    async def _share(self, standing: Standing) -> None:
+        fair = math.ceil(self._leases.shards / max(1, standing.engines))
+        surplus = sorted(self._shards)[fair:]
+        for number in surplus:
+            self._hand_over(self._shards[number])
+        wanted = fair - len(self._shards)
+        if wanted > 0 and standing.free:
+            free = list(standing.free)
+            random.shuffle(free)  # two that come at once rarely want the same one
+            await asyncio.gather(*(self._take(number) for number in free[:wanted]))
+
+    async def _take(self, number: int) -> None:
+        if number in self._shards:
+            return
+        shard = self._make(number)
+        opened: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._shards[number] = shard
+        shard.open(lambda error: None if opened.done() else opened.set_result(error))
+        error = await opened
+        if error is not None:
+            log.info("shard %s could not be taken: %s", number, error)
+            if self._shards.get(number) is shard:
+                self._forget(shard)
+            return
+        self._epochs[number] = shard.epoch
+
+    def _hand_over(self, shard: Shard) -> None:
+        if shard.draining:
+            return
+        task = asyncio.create_task(self._give_back(shard, self._leases.lease / 2, asyncio.Event()))
+        self._handing_over.add(task)
+        task.add_done_callback(self._handing_over.discard)
+
+    async def _give_back(self, shard: Shard, drain: float, hurry: asyncio.Event) -> None:
+        await stop(shard, drain, hurry)
+        if self._shards.get(shard.number) is shard:
+            self._forget(shard)
+
+    # ---- the watchdog --------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        left = self._renewed + self._leases.lease * 2 / 3 - time.monotonic()
+        self._watchdog = asyncio.get_running_loop().call_later(max(0.0, left), self._expire)
+
+    def _expire(self) -> None:
+        if time.monotonic() < self._renewed + self._leases.lease * 2 / 3:
+            self._watch()
+            return
+        for shard in self.shards:
+            shard.fall(Fenced(f"the lease of shard {shard.number} was not renewed in time: another may own it now"))
+
+
+async def stop(shard: Shard, drain: float, hurry: asyncio.Event) -> None:
+    """Let running steps end, cut the rest, and give the lease back."""
+    loop = asyncio.get_running_loop()
+    idle: asyncio.Future[None] = loop.create_future()
+    shard.drain(lambda: None if idle.done() else idle.set_result(None))
+    await drained(idle, drain, hurry)
+    shard.park()
+    parked: asyncio.Future[None] = loop.create_future()
+    shard.when_settled(lambda: None if parked.done() else parked.set_result(None))
+    await asyncio.wait([parked], timeout=10)  # a store that does not answer: the rest is found as after a crash
+    shard.release()
+
+
+async def drained(waited_for: asyncio.Future[None], drain: float, hurry: asyncio.Event) -> None:
+    """Wait for something, for as long as a drain may take."""
+    hurried = asyncio.ensure_future(hurry.wait())
+    either: list[asyncio.Future[Any]] = [waited_for, hurried]
+    await asyncio.wait(either, timeout=drain, return_when=asyncio.FIRST_COMPLETED)
+    hurried.cancel()
+    waited_for.cancel()

@@ -1,0 +1,71 @@
+"""What the shards of a process have in common: made once by whoever opens an engine, for one shard or for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import msgspec
+
+from perdure.kernel.machine import Workflow
+from perdure.kernel.outside import Verify
+from perdure.kernel.problem import Report
+from perdure.kernel.workflows import Workflows
+from perdure.ports.clock import Clock
+from perdure.ports.executor import Executor
+from perdure.ports.jobs import Jobs
+from perdure.ports.store import Queries, Store
+
+from .shard import Listener, Shard
+from .worker import Worker
+
+
+class Serving(Protocol):
+    """The queues that this engine serves itself."""
+
+    def executors(self) -> list[Executor]:
+        """Where nobody else can: each queue is an executor of the shard."""
+        ...
+
+    def workers(self, jobs: Jobs) -> list[Worker]:
+        """Where workers serve queues: in this process too, one for each queue."""
+        ...
+
+
+class Setup(msgspec.Struct):
+    """`effects` makes the executor of cells' effects, which keeps blobs in the store. `failed`: who calls hooks."""
+
+    owner: str
+    workflows: Workflows[Workflow]
+    clock: Clock
+    executors: list[Executor]
+    serving: Serving
+    effects: Callable[[Queries], Executor] | None
+    failed: Callable[[Report], None]
+    cache: int
+    memory: int
+    enclosure: AbstractContextManager[None]
+    verify: Verify
+
+    def add_effects(self, queries: Queries) -> None:
+        if self.effects is not None:
+            self.executors.append(self.effects(queries))
+
+    def shard(
+        self, store: Store, executors: Iterable[Executor], listener: Listener, *, number: int = 0, shards: int = 1
+    ) -> Shard:
+        return Shard(
+            store,
+            self.clock,
+            executors,
+            self.workflows,
+            owner=self.owner,
+            listener=listener,
+            cache=self.cache,
+            memory=self.memory,
+            enclosure=self.enclosure,
+            verify=self.verify,
+            number=number,
+            shards=shards,
+        )
