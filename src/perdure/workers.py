@@ -7,7 +7,8 @@ import inspect
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,18 @@ def finding(functions: Mapping[str, Found]) -> Find:
 def _found(value: Any) -> Found:
     function = value.function if isinstance(value, StepFunction) else value
     return Found(function, returns_of(function), is_async(function))
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Jobs]:
+    """The jobs of a database, for a process that runs no engine on it."""
+    from perdure.stores.postgres import PostgresDatabase
+
+    database = await PostgresDatabase.open(url)
+    try:
+        yield database.jobs
+    finally:
+        await database.close()
 
 
 def signing(keys: Keyring | None) -> Sign:

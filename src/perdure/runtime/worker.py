@@ -103,6 +103,15 @@ class Worker:
             for executor in self._executors.values():
                 await executor.close()
 
+    async def serve(self, interrupted: asyncio.Event, hurry: asyncio.Event, drain: float) -> dict[str, int]:
+        """Run until somebody interrupts; the answer is what was done."""
+        running = self._loop.create_task(self.run())
+        await _first(interrupted.wait(), _ended(running))
+        if not running.done():
+            await self.drain(drain, hurry)
+        await running
+        return dict(self.counts)
+
     async def drain(self, seconds: float, hurry: asyncio.Event) -> None:
         """Claim nothing more; give what runs so long to end, then cut it. `hurry`: not even that."""
         self._draining = True
@@ -284,6 +293,10 @@ class Worker:
             self.counts["given_back"] += len(back)
             with suppress(PerdureError, OSError):  # the claims run out
                 await self._jobs.give_back(back)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
 
 
 async def _first(*waiting: Coroutine[Any, Any, Any], seconds: float | None = None) -> bool:

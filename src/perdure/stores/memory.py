@@ -442,7 +442,6 @@ class MemoryJobs:
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
-        self._hint: Callable[[], None] | None = None
 
     async def claim(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
         return self.claim_now(worker, queues, functions, limit)
@@ -462,13 +461,7 @@ class MemoryJobs:
                 framed(claim.job.instance, claim.job.intent, frame)
 
     def listen(self, hint: Callable[[], None]) -> None:
-        self._hint = hint
         self._database.hints.append(hint)
-
-    async def close(self) -> None:
-        if self._hint is not None:
-            self._database.hints.remove(self._hint)
-            self._hint = None
 
     def claim_now(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
         database = self._database

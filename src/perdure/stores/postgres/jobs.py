@@ -31,7 +31,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[int, bytes, Frame])
 
 
 class PostgresJobs:
-    """Made by `PostgresDatabase.jobs`. Closing it closes the database."""
+    """Made by `PostgresDatabase.jobs`."""
 
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
@@ -68,9 +68,6 @@ class PostgresJobs:
 
     def listen(self, hint: Callable[[], None]) -> None:
         self._database.listen(lambda word: hint() if word.startswith(QUEUE) else None)
-
-    async def close(self) -> None:
-        await self._database.close()
 
     async def _rows(self, sql: str, *arguments: Any) -> list[Any]:
         found: list[Any] = await self._database.engine.ask(lambda connection: connection.fetch(sql, *arguments))
