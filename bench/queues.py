@@ -48,7 +48,9 @@ async def measure(url: str, jobs: int, concurrency: int) -> None:
             began, cpu = time.perf_counter(), time.process_time()
             await asyncio.gather(*(handle.result() for handle in handles))
             took = time.perf_counter() - began
-            print(f"performed  {jobs / took:8,.0f} jobs/s  (engine: {(time.process_time() - cpu) / took:.0%} of a core)")
+            print(
+                f"performed  {jobs / took:8,.0f} jobs/s  (engine: {(time.process_time() - cpu) / took:.0%} of a core)"
+            )
         finally:
             worker.terminate()
             worker.wait()

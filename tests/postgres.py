@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from threading import Thread
 
 import asyncpg
 
@@ -37,6 +38,17 @@ class Server:
                 await connection.execute(statement)
         finally:
             await connection.close()
+
+    @contextmanager
+    def name(self) -> Iterator[str]:
+        """The URL of a schema that does not exist; it is dropped at the end, if it does then."""
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        try:
+            yield f"{self.url}{'&' if '?' in self.url else '?'}schema={name}"
+        finally:
+            in_thread = Thread(target=self.execute, args=(f"DROP SCHEMA IF EXISTS {name} CASCADE",))
+            in_thread.start()  # also where a loop runs
+            in_thread.join()
 
     @contextmanager
     def schema(self, shards: int = 16) -> Iterator[str]:

@@ -50,6 +50,8 @@ class PostgresStore:
 
     @property
     def _range(self) -> tuple[int, int]:
+        if self._database.shards == 1:  # it may hold what was on several shards elsewhere (`perdure copy`)
+            return 0, 2**63 - 1
         return first_seq(self.shard), first_seq(self.shard + 1)
 
     def _ask(self, question: Coroutine[Any, Any, T], done: Callable[[T | Exception], None]) -> None:
