@@ -1,11 +1,11 @@
 """`perdure db upgrade` and `perdure doctor` on both kinds of databases."""
 
-from tests.postgres import Server
+from tests.postgres import Server, changed
 
 
 def test_a_postgresql_database_is_made_once(world, postgres_server: Server):
     postgres_server.execute("DROP SCHEMA IF EXISTS made CASCADE")
-    url = f"{postgres_server.url}&schema=made"
+    url = changed(postgres_server.url, schema="made")
 
     first = world.perdure("db", "upgrade", url, "--shards", "4")
     again = world.perdure("db", "upgrade", postgres_server.url, "--schema", "made", "--json")
@@ -20,7 +20,7 @@ def test_a_postgresql_database_is_made_once(world, postgres_server: Server):
 
 
 def test_the_sql_is_printed_and_nothing_is_changed(world, postgres_server: Server):
-    url = f"{postgres_server.url}&schema=printed"
+    url = changed(postgres_server.url, schema="printed")
 
     printed = world.perdure("db", "upgrade", url, "--sql", "--shards", "2")
     without_server = world.perdure("db", "upgrade", "--sql", "--shards", "2", "--schema", "printed")
