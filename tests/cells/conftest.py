@@ -51,9 +51,13 @@ class Live:
         await self.rest()
 
     async def rest(self) -> None:
-        settled = asyncio.get_running_loop().create_future()
-        self.engine._shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
-        await settled
+        while True:
+            for shard in self.engine._running.shards:
+                settled = asyncio.get_running_loop().create_future()
+                shard.when_settled(lambda settled=settled: None if settled.done() else settled.set_result(None))  # type: ignore[misc]
+                await settled
+            if len(self.engine._running.shards) == 1 or not await self.engine.queries.undelivered():
+                return  # nothing is on its way from one shard to another
 
     async def until(self, cell: Any, key: object, state: Any) -> None:
         """Wait until a cell has this state, or one of which this is true."""
