@@ -22,7 +22,7 @@ from perdure.kernel.rows import Record
 from perdure.ports.store import Census, Lease, Place, Position
 
 from . import reads
-from .connections import Pauses
+from .connections import Pauses, log
 from .failures import BUSY, FAILURES, failure, is_lost, may_pass
 
 if TYPE_CHECKING:
@@ -153,7 +153,9 @@ class PostgresStore:
                 async with connections.one() as connection:
                     if await connection.fetchval(statement, self.shard, lease.epoch, self._turn, *arguments):
                         return None
-                return await self._fenced(lease)
+                fenced = await self._fenced(lease)
+                log.info("a commit was refused: %s", fenced)  # by the server; who gave up in time has not got so far
+                return fenced
             except FAILURES as error:
                 if not may_pass(error) or connections.closed:
                     return _caused(failure(self._database.place.name, error), error)
