@@ -23,10 +23,10 @@ REFUSED = "a commit was refused"
 class EngineProcess:
     """What it prints goes to a file. `close` kills it if it still runs, and never waits for it."""
 
-    def __init__(self, url: str, said: Path) -> None:
+    def __init__(self, url: str, said: Path, *load: Path) -> None:
         self.said = said
         with said.open("wb") as file:
-            command = [sys.executable, "-m", "tests.fleet.engine", url]
+            command = [sys.executable, "-m", "tests.fleet.engine", url, *map(str, load)]
             self.process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, env=_environment())
         self.pid = self.process.pid
 

@@ -21,6 +21,7 @@ class Proxy:
         self.url = ""
         self.delay = 0.0  # seconds before anything is passed on, either way
         self.refusing = False  # whoever connects is turned away
+        self.refused = 0
         self.cuts_wanted = 0  # so many commits will be made whose answer is lost
         self.cuts = 0
         self.commits = 0
@@ -48,6 +49,7 @@ class Proxy:
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.refusing:
+            self.refused += 1
             writer.transport.abort()
             return
         try:

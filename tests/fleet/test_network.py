@@ -91,8 +91,9 @@ async def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_made_twice(
             await more(ledger, 10)
             proxy.delay = 0.0
             for _ in range(3):
-                proxy.refusing = True
+                proxy.refusing, proxy.refused = True, 0
                 proxy.drop()
+                await until(lambda: proxy.refused > 2)
                 proxy.refusing = False
                 await more(ledger, 10)
 
