@@ -16,7 +16,7 @@ from typing import Any
 
 import asyncpg
 
-from perdure.stores.postgres import PostgresDatabase
+from perdure.stores.postgres import upgrade
 
 _numbers = count(1)
 
@@ -44,7 +44,7 @@ class Server:
         """The URL of an empty perdure database, for as long as it is wanted."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
         url = f"{self.url}{'&' if '?' in self.url else '?'}schema={name}"
-        asyncio.run(PostgresDatabase.upgrade(url, shards=shards))
+        asyncio.run(upgrade(url, shards=shards))
         try:
             yield url
         finally:

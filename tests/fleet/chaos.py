@@ -29,9 +29,9 @@ from perdure.runtime.client import Client
 from tests.fleet.engine import CANNOT_OPEN, ENOUGH
 from tests.fleet.flows import FLOWS, collect, faint, family, walk
 from tests.fleet.processes import EngineProcess, until
-from tests.fleet.proxy import Proxy, proxied
 from tests.fleet.verdict import Verdict, verdict
 from tests.postgres import OwnServer, own_server
+from tests.proxy import Proxy
 
 ENGINES = 3
 AT_ONCE = 2
@@ -109,11 +109,11 @@ class Chaos:
     async def run(self, seconds: float) -> None:
         async with AsyncExitStack() as stack:
             for number in range(ENGINES):
-                member = Member(self, number, await stack.enter_async_context(proxied(self.url)))
+                member = Member(self, number, await stack.enter_async_context(Proxy(self.url)))
                 stack.callback(lambda member=member: member.engine.kill())  # type: ignore[misc]
                 self.members.append(member)
                 member.start()
-            self._client_proxy = await stack.enter_async_context(proxied(self.url))
+            self._client_proxy = await stack.enter_async_context(Proxy(self.url))
             await until(lambda: all(member.engine.is_ready for member in self.members))
             direct = await stack.enter_async_context(perdure.connect(self.url, workflows=FLOWS))
             through = await stack.enter_async_context(perdure.connect(self._client_proxy.url, workflows=FLOWS))
@@ -256,7 +256,7 @@ class Chaos:
 
     async def _drop(self) -> None:
         self.faults["connections dropped"] += 1
-        self._network().drop()
+        self._network().cut()
 
     async def _delay(self) -> None:
         self.faults["network slow"] += 1
@@ -267,23 +267,23 @@ class Chaos:
 
     async def _cut_commits(self) -> None:
         proxy = self._network()
-        before, proxy.cuts_wanted = proxy.cuts, self.dice.randint(1, 10)
+        before, proxy.lose_commits = proxy.commits_lost, self.dice.randint(1, 10)
         await asyncio.sleep(self.dice.uniform(0.5, 3))
-        proxy.cuts_wanted = 0
-        self.faults["answers to commits lost"] += proxy.cuts - before
+        proxy.lose_commits = 0
+        self.faults["answers to commits lost"] += proxy.commits_lost - before
 
     async def _hold(self) -> None:
         self.faults["network stood still"] += 1
         proxy = self._network()
-        proxy.hold()
+        proxy.stand_still()
         await asyncio.sleep(self.dice.choice([1.0, LEASE + 2, LEASE + 4, 20.0]))
-        proxy.release()
+        proxy.flow()
 
     async def _refuse(self) -> None:
         self.faults["connections refused"] += 1
         proxy = self._network()
         proxy.refusing = True
-        proxy.drop()
+        proxy.cut()
         await asyncio.sleep(self.dice.choice([0.5, 2.0, LEASE + 2]))
         proxy.refusing = False
 

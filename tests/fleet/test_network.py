@@ -10,10 +10,10 @@ from perdure.runtime.client import Client
 from tests.fleet.conftest import StartEngine
 from tests.fleet.flows import FLOWS, collect, family, ledger_of, walk
 from tests.fleet.processes import until
-from tests.fleet.proxy import proxied
 from tests.fleet.test_owners import shared
 from tests.fleet.verdict import verdict
 from tests.postgres import OwnServer
+from tests.proxy import Proxy
 
 BACKENDS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perdure'"
 
@@ -81,18 +81,18 @@ async def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_made_twice(
     url: str, engine: StartEngine, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
-    async with proxied(url) as proxy:
+    async with Proxy(url) as proxy:
         await shared(url, engine(proxy.url), engine(proxy.url))
         async with perdure.connect(url, workflows=FLOWS) as client, load(client, ledger):
             for number in range(1, 21):
-                proxy.cuts_wanted = 1
-                await until(lambda: proxy.cuts == number)  # noqa: B023
+                proxy.lose_commits = 1
+                await until(lambda: proxy.commits_lost == number)  # noqa: B023
             proxy.delay = 0.05
             await more(ledger, 10)
             proxy.delay = 0.0
             for _ in range(3):
                 proxy.refusing, proxy.refused = True, 0
-                proxy.drop()
+                proxy.cut()
                 await until(lambda: proxy.refused > 2)
                 proxy.refusing = False
                 await more(ledger, 10)
@@ -102,12 +102,12 @@ async def test_a_commit_that_arrives_after_the_shard_was_taken_over_is_refused(
     url: str, engine: StartEngine, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
-    async with proxied(url) as proxy:
+    async with Proxy(url) as proxy:
         cut_off, heir = engine(proxy.url), engine()
         await shared(url, cut_off, heir)
         async with perdure.connect(url, workflows=FLOWS) as client, load(client, ledger):
-            proxy.hold()
+            proxy.stand_still()
             await shared(url, heir)
-            proxy.release()
+            proxy.flow()
             await until(lambda: cut_off.refusals() > 0)
             await shared(url, cut_off, heir)

@@ -5,21 +5,24 @@ import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-from perdure.errors import CallerError, StoreError
-from perdure.kernel.placement import SHARDS_MAX
+from perdure.errors import StoreError
+from perdure.kernel.placement import place
+from perdure.ports.frame import Frame
 from perdure.ports.leases import Standing
 
-from . import schema
-from .connections import QUICK, SETTINGS, Connections, Place, connect, log
-from .failures import FAILURES, open_error
+from .connections import QUICK, SETTINGS, Connections, Place, log
+from .jobs import FRAME, PostgresJobs, heard_frame
 from .listener import Listener, channel
 from .queries import PostgresQueries
 from .statements import statements
 from .store import PostgresStore
+from .upgrade import checked
 
 LEASE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.5
 """How often it is looked for what no hint told of."""
+
+CLOSE_SECONDS: Final = 5.0
 
 ENGINE_CONNECTIONS: Final = 8
 CLIENT_CONNECTIONS: Final = 4
@@ -50,40 +53,32 @@ class PostgresDatabase:
         self._unsaid: dict[str, None] = {}
         self._speaking = False
         self._listener: Listener | None = None
-        self._heard: Callable[[str], None] | None = None
+        self._heard: list[Callable[[str], None]] = []
+        self.frames: dict[int, Callable[[int, bytes, Frame], None]] = {}  # by shard, who hears those of workers
 
     @classmethod
     async def open(cls, url: str, schema: str | None = None, *, lease: float = LEASE_SECONDS) -> "PostgresDatabase":
         """A URL may name its schema, too: `?schema=NAME`. Raises `CannotOpen` or `NewerSchema`, with the reason."""
         place = Place(url, schema)
-        shards = await _checked(place)
+        shards = await checked(place)
         return cls(place, shards, lease)
-
-    @staticmethod
-    async def upgrade(url: str, namespace: str | None = None, *, shards: int | None = None) -> tuple[int, int]:
-        """Make the schema, or bring it up to date: the version it had (0: none), and the one it has."""
-        place = Place(url, namespace)
-        checked_shards(shards)
-        async with _first_connection(place) as connection:
-            return await schema.upgrade(connection, place.name, place.namespace, shards)
-
-    @staticmethod
-    async def upgrade_script(url: str, namespace: str | None = None, *, shards: int | None = None) -> str:
-        """The SQL that `upgrade` would execute; empty if there is nothing to do."""
-        place = Place(url, namespace)
-        checked_shards(shards)
-        async with _first_connection(place) as connection:
-            before = await schema.version_of(connection, place.namespace)
-        return schema.script(place.namespace, before, shards) if before < schema.VERSION else ""
 
     def store(self, shard: int) -> PostgresStore:
         assert 0 <= shard < self.shards, f"there are {self.shards} shards"
         return PostgresStore(self, shard)
 
+    @property
+    def jobs(self) -> PostgresJobs:
+        return PostgresJobs(self)
+
     async def close(self) -> None:
-        """What is under way comes to its end first."""
+        """What is under way may come to its end first, if that does not take long."""
         if self._listener is not None:
             await self._listener.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
         await self.rest()
         await self.engine.close()
         await self.clients.close()
@@ -117,7 +112,7 @@ class PostgresDatabase:
 
     def listen(self, heard: Callable[[str], None]) -> None:
         """Who hears hints, those of this process too. Hints may be lost: look now and then all the same."""
-        self._heard = heard
+        self._heard.append(heard)
         if self._listener is None:
             self._listener = Listener(self.place, self._hear, self._hear_anything)
 
@@ -158,10 +153,19 @@ class PostgresDatabase:
         await self.clients.ask(lambda connection: connection.execute(self.sql.notify, *arguments), 0)
 
     def _hear(self, payload: str) -> None:
+        if payload.startswith(FRAME):
+            self._hear_frame(payload)
+            return
         for word in payload.split(","):
             self._raise(word)
-            if self._heard is not None:
-                self._heard(word)
+            for heard in self._heard:
+                heard(word)
+
+    def _hear_frame(self, payload: str) -> None:
+        instance, intent, frame = heard_frame(payload)
+        framed = self.frames.get(place(instance, self.shards))
+        if framed is not None:
+            framed(instance, intent, frame)
 
     def _hear_anything(self) -> None:
         """What was said before this process listened, or while it did not."""
@@ -174,6 +178,10 @@ class PostgresDatabase:
             self._hints[int(number)] += 1
         else:
             self._other += 1
+
+    def tell_shards(self, shards: Iterable[int]) -> None:
+        """Something is in the inbox of these shards, for their owners to see."""
+        self.hint(*(f"{SHARD}{shard}" for shard in shards))
 
     def arrived(self, shards: Iterable[int]) -> None:
         """Something of this process is in the inbox of these shards."""
@@ -190,35 +198,3 @@ class PostgresDatabase:
 
     def _polls(self) -> int:
         return int(self._loop.time() / POLL_SECONDS)
-
-
-class _first_connection:
-    """The connection by which a database is opened: every failure is told in words."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._connection: Any = None
-
-    async def __aenter__(self) -> Any:
-        try:
-            self._connection = await connect(self._place)
-        except (*FAILURES, ValueError) as error:
-            raise open_error(self._place.name, error) from error
-        return self._connection
-
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._connection.terminate()
-        if isinstance(error, FAILURES):
-            raise open_error(self._place.name, error) from error
-
-
-async def _checked(place: Place) -> int:
-    """The number of shards of a database that has the schema it should have."""
-    async with _first_connection(place) as connection:
-        await schema.check(connection, place.name, place.namespace)
-        return int(await connection.fetchval(statements(place.namespace).shard_count))
-
-
-def checked_shards(shards: int | None) -> None:
-    if shards is not None and not 0 < shards <= SHARDS_MAX:
-        raise CallerError(f"a database has 1 to {SHARDS_MAX} shards, not {shards}")

@@ -31,11 +31,10 @@ async def check(connection: Any, where: str, namespace: str) -> None:
     """Raise unless the database has the form that this code knows."""
     version = await version_of(connection, namespace)
     if version == 0:
-        raise CannotOpen(f"{where} has no perdure schema {namespace!r} yet; make it: {_command(where, namespace)}")
+        raise CannotOpen(f"{where} has no perdure schema {namespace!r} yet; make it: perdure db upgrade {where}")
     if version < VERSION:
         raise CannotOpen(
-            f"{where} has schema {version}, this perdure {VERSION}; stop its engines, then: "
-            f"{_command(where, namespace)}"
+            f"{where} has schema {version}, this perdure {VERSION}; stop its engines, then: perdure db upgrade {where}"
         )
     if version > VERSION:
         raise NewerSchema(
@@ -43,8 +42,8 @@ async def check(connection: Any, where: str, namespace: str) -> None:
         )
 
 
-async def upgrade(connection: Any, where: str, namespace: str, shards: int | None = None) -> tuple[int, int]:
-    """Bring a database to the newest schema, all steps or none; answers the version it had and the one it has."""
+async def upgrade(connection: Any, where: str, namespace: str, shards: int | None = None) -> int:
+    """Bring a database to the newest schema, all steps or none; the answer is the version it had."""
     async with connection.transaction():
         # Two upgrades at once: the second waits, and finds nothing to do.
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 48))", f"{namespace} upgrade")
@@ -58,7 +57,7 @@ async def upgrade(connection: Any, where: str, namespace: str, shards: int | Non
                 await _check_idle(connection, where, namespace)
             exists = await connection.fetchval("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", namespace)
             await connection.execute(script(namespace, before, shards, create=not exists))
-    return before, VERSION
+    return before
 
 
 def script(namespace: str, before: int = 0, shards: int | None = None, *, create: bool = True) -> str:
@@ -94,7 +93,3 @@ async def _check_idle(connection: Any, where: str, namespace: str) -> None:
     )
     if owner is not None:
         raise EngineRunning(f"{owner} runs on {where}; stop all engines first: nothing was changed")
-
-
-def _command(where: str, namespace: str) -> str:
-    return f"perdure db upgrade {where}" + ("" if namespace == "perdure" else f" --schema {namespace}")

@@ -19,11 +19,13 @@ from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import first_seq, place
 from perdure.kernel.rows import Record
+from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Place, Position
 
 from . import reads
 from .connections import Pauses, log
 from .failures import BUSY, FAILURES, failure, is_lost, may_pass
+from .jobs import QUEUE
 
 if TYPE_CHECKING:
     from .database import PostgresDatabase
@@ -132,6 +134,8 @@ class PostgresStore:
         self._committing = None
         if error is None and batch.outbox:
             self._database.arrived({self._place(row) for row in batch.outbox})
+        if error is None and batch.jobs_opened:
+            self._database.hint(*{QUEUE + row.queue for row in batch.jobs_opened.values()})
         if not self._closed:
             done(error)
 
@@ -151,10 +155,11 @@ class PostgresStore:
         while True:
             try:
                 async with connections.one() as connection:
-                    if await connection.fetchval(statement, self.shard, lease.epoch, self._turn, *arguments):
-                        return None
+                    rows = await connection.fetch(statement, self.shard, lease.epoch, self._turn, *arguments)
+                if rows and rows[0][0]:
+                    return None
                 fenced = await self._fenced(lease)
-                log.info("a commit was refused: %s", fenced)  # by the server; who gave up in time has not got so far
+                log.info("a commit was refused: %s", fenced)  # by the server: others know in time, and send nothing
                 return fenced
             except FAILURES as error:
                 if not may_pass(error) or connections.closed:
@@ -201,6 +206,8 @@ class PostgresStore:
             *reads.columns(batch.heads.values(), 12),
             batch.work_closed or None,
             *reads.columns(batch.work_opened.values(), 4),
+            sorted(batch.jobs_closed) or None,
+            *reads.columns((batch.jobs_opened[intent] for intent in sorted(batch.jobs_opened)), 7),
             batch.inbox_removed or None,
             *reads.columns(inbox, 7),
             *reads.columns(batch.snapshots.values(), 3),
@@ -283,6 +290,22 @@ class PostgresStore:
             return rows
 
         self._ask(self._database.engine.ask(read), done)
+
+    # ---- workers -------------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> bool:
+        return True
+
+    def lost(self, limit: int, done: Callable[[list[tuple[int, bytes]] | Exception], None]) -> None:
+        async def read(connection: Any) -> list[tuple[int, bytes]]:
+            rows = await connection.fetch(self._sql.lost, self.shard, limit)
+            return [(instance, intent) for instance, intent in rows]
+
+        self._ask(self._database.engine.ask(read), done)
+
+    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+        self._database.frames[self.shard] = framed
 
 
 def _caused(failure: StoreFailed, error: BaseException) -> StoreFailed:
