@@ -149,7 +149,7 @@ async def test_connections_that_are_cut_are_made_again(postgres: str, caplog: py
 
 async def test_what_lasts_longer_than_the_patience_is_an_error_that_names_the_database(postgres: str):
     async with Proxy(postgres) as proxy, opened(proxy.url) as database:
-        proxy._server.close()
+        proxy.close()
 
         with pytest.raises(StoreFailed, match=r"^postgresql://.*: the connection was lost"):
             await database.clients.ask(lambda connection: connection.fetch("SELECT"), patience=0.2)

@@ -23,7 +23,7 @@ from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Place, Position
 
 from . import reads
-from .connections import Pauses
+from .connections import Pauses, log
 from .failures import BUSY, FAILURES, failure, is_lost, may_pass
 from .jobs import QUEUE
 
@@ -160,7 +160,9 @@ class PostgresStore:
                     rows = await connection.fetch(statement, self.shard, lease.epoch, self._turn, *arguments)
                 if rows and rows[0][0]:
                     return None
-                return await self._fenced(lease)
+                fenced = await self._fenced(lease)
+                log.info("a commit was refused: %s", fenced)  # by the server: others know in time, and send nothing
+                return fenced
             except FAILURES as error:
                 if not may_pass(error) or connections.closed:
                     return _caused(failure(self._database.place.name, error), error)
