@@ -15,7 +15,7 @@ from pathlib import Path
 
 import asyncpg
 
-from perdure.stores.postgres import PostgresDatabase
+from perdure.stores.postgres import upgrade
 
 _numbers = count(1)
 
@@ -43,7 +43,7 @@ class Server:
         """The URL of an empty perdure database, for as long as it is wanted."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
         url = f"{self.url}{'&' if '?' in self.url else '?'}schema={name}"
-        asyncio.run(PostgresDatabase.upgrade(url, shards=shards))
+        asyncio.run(upgrade(url, shards=shards))
         try:
             yield url
         finally:

@@ -16,6 +16,7 @@ class Verb(NamedTuple):
 
 GROUPS: Final = {
     "cells": "Cells: what there is, what state they have, and what events led to.",
+    "db": "Databases: make one, or bring it up to date.",
     "journal": "The journal: the one total order of all that happened.",
     "manifest": "Manifests: the definitions that a world of cells runs.",
     "snapshot": "Snapshots of a whole world: take them, go on from one, free what none needs.",
@@ -109,6 +110,11 @@ VERBS: Final = {
         Verb("snapshot ls", "List snapshots.", "perdure snapshot ls --db shop.db"),
         Verb("snapshot restore", "Make a new database from one.", "perdure snapshot restore copy.db --db shop.db"),
         Verb("snapshot gc", "Free what nothing needs.", "perdure snapshot gc --keep 7 --dry-run --db shop.db"),
+        Verb(
+            "db upgrade",
+            "Make a database, or bring it up to date.",
+            "perdure db upgrade postgresql://shop@db.example/shop --shards 16",
+        ),
         Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
     )
 }

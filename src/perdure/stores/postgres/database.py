@@ -5,17 +5,15 @@ import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-from perdure.errors import CallerError, StoreError
-from perdure.kernel.placement import SHARDS_MAX
+from perdure.errors import StoreError
 from perdure.ports.leases import Standing
 
-from . import schema
-from .connections import QUICK, SETTINGS, Connections, Place, connect, log
-from .failures import FAILURES, open_error
+from .connections import QUICK, SETTINGS, Connections, Place, log
 from .listener import Listener, channel
 from .queries import PostgresQueries
 from .statements import statements
 from .store import PostgresStore
+from .upgrade import checked
 
 LEASE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.5
@@ -56,25 +54,8 @@ class PostgresDatabase:
     async def open(cls, url: str, schema: str | None = None, *, lease: float = LEASE_SECONDS) -> "PostgresDatabase":
         """A URL may name its schema, too: `?schema=NAME`. Raises `CannotOpen` or `NewerSchema`, with the reason."""
         place = Place(url, schema)
-        shards = await _checked(place)
+        shards = await checked(place)
         return cls(place, shards, lease)
-
-    @staticmethod
-    async def upgrade(url: str, namespace: str | None = None, *, shards: int | None = None) -> tuple[int, int]:
-        """Make the schema, or bring it up to date: the version it had (0: none), and the one it has."""
-        place = Place(url, namespace)
-        checked_shards(shards)
-        async with _first_connection(place) as connection:
-            return await schema.upgrade(connection, place.name, place.namespace, shards)
-
-    @staticmethod
-    async def upgrade_script(url: str, namespace: str | None = None, *, shards: int | None = None) -> str:
-        """The SQL that `upgrade` would execute; empty if there is nothing to do."""
-        place = Place(url, namespace)
-        checked_shards(shards)
-        async with _first_connection(place) as connection:
-            before = await schema.version_of(connection, place.namespace)
-        return schema.script(place.namespace, before, shards) if before < schema.VERSION else ""
 
     def store(self, shard: int) -> PostgresStore:
         assert 0 <= shard < self.shards, f"there are {self.shards} shards"
@@ -190,35 +171,3 @@ class PostgresDatabase:
 
     def _polls(self) -> int:
         return int(self._loop.time() / POLL_SECONDS)
-
-
-class _first_connection:
-    """The connection by which a database is opened: every failure is told in words."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._connection: Any = None
-
-    async def __aenter__(self) -> Any:
-        try:
-            self._connection = await connect(self._place)
-        except (*FAILURES, ValueError) as error:
-            raise open_error(self._place.name, error) from error
-        return self._connection
-
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._connection.terminate()
-        if isinstance(error, FAILURES):
-            raise open_error(self._place.name, error) from error
-
-
-async def _checked(place: Place) -> int:
-    """The number of shards of a database that has the schema it should have."""
-    async with _first_connection(place) as connection:
-        await schema.check(connection, place.name, place.namespace)
-        return int(await connection.fetchval(statements(place.namespace).shard_count))
-
-
-def checked_shards(shards: int | None) -> None:
-    if shards is not None and not 0 < shards <= SHARDS_MAX:
-        raise CallerError(f"a database has 1 to {SHARDS_MAX} shards, not {shards}")

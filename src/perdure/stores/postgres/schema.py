@@ -43,8 +43,8 @@ async def check(connection: Any, where: str, namespace: str) -> None:
         )
 
 
-async def upgrade(connection: Any, where: str, namespace: str, shards: int | None = None) -> tuple[int, int]:
-    """Bring a database to the newest schema, all steps or none; answers the version it had and the one it has."""
+async def upgrade(connection: Any, where: str, namespace: str, shards: int | None = None) -> int:
+    """Bring a database to the newest schema, all steps or none; the answer is the version it had."""
     async with connection.transaction():
         # Two upgrades at once: the second waits, and finds nothing to do.
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 48))", f"{namespace} upgrade")
@@ -58,7 +58,7 @@ async def upgrade(connection: Any, where: str, namespace: str, shards: int | Non
                 await _check_idle(connection, where, namespace)
             exists = await connection.fetchval("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", namespace)
             await connection.execute(script(namespace, before, shards, create=not exists))
-    return before, VERSION
+    return before
 
 
 def script(namespace: str, before: int = 0, shards: int | None = None, *, create: bool = True) -> str:

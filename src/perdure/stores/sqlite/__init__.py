@@ -2,5 +2,6 @@
 
 from .queries import SqliteQueries
 from .store import SqliteStore
+from .upgrade import upgrade
 
-__all__ = ["SqliteQueries", "SqliteStore"]
+__all__ = ["SqliteQueries", "SqliteStore", "upgrade"]
