@@ -19,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from perdure.stores.postgres import PostgresDatabase
+from perdure.stores.postgres import upgrade
 
 VARIABLE: Final = "PERDURE_BENCH_POSTGRES"
 SHARDS: Final = 16
@@ -76,7 +76,7 @@ def schema(shards: int = SHARDS) -> Iterator[str]:
     """The URL of an empty perdure database."""
     name = f"bench_{os.getpid()}_{next(_numbers)}"
     made = f"{url()}{'&' if '?' in url() else '?'}schema={name}"
-    asyncio.run(PostgresDatabase.upgrade(made, shards=shards))
+    asyncio.run(upgrade(made, shards=shards))
     try:
         yield made
     finally:

@@ -46,13 +46,13 @@ async def _far(url: str) -> Measures:
 
 async def _talk(handle: Any) -> Measures:
     times = []
-    async with server.connection() as beside:
+    async with server.connection() as beside, aclosing(handle.watch("answer")) as answers:
         await beside.execute(TABLE)
         floor = Between(beside)
         for n in range(MESSAGES):
             began = time.perf_counter()
             await handle.send("ask", n)
-            answer = await _answer(handle, n)
+            answer = await _answer(answers, n)
             times.append(time.perf_counter() - began)
             await floor.commit()
             verify(answer["total"] == sum(range(n + 1)), f"answer {n} was {answer}")
@@ -61,15 +61,10 @@ async def _talk(handle: Any) -> Measures:
     return in_commits(percentiles(times), floor.median)
 
 
-async def _answer(handle: Any, n: int) -> Any:
-    """Read; if the answer is not there yet, wait for changes, as a caller would."""
-    answer = await handle.read("answer")
-    if answer is not None and answer["asked"] == n:
-        return answer
-    async with aclosing(handle.watch("answer")) as values:
-        async for answer in values:
-            if answer is not None and answer["asked"] == n:
-                return answer
+async def _answer(answers: AsyncIterator[Any], n: int) -> Any:
+    async for answer in answers:
+        if answer["asked"] == n:
+            return answer
     raise AssertionError("the flow ended without an answer")
 
 
