@@ -11,8 +11,8 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -28,8 +28,9 @@ T = TypeVar("T")
 log = logging.getLogger("perdure")
 
 CONNECT_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 15.0
-"""A server that has not answered for so long is taken for lost: nobody may wait for ever for what a network dropped."""
+ANSWER_SECONDS: Final = 20.0
+"""A server that has not answered for so long, or at least half as long, is taken for lost: nobody may wait for ever for
+what a network dropped."""
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a question is asked again before it fails."""
@@ -45,6 +46,7 @@ SETTINGS: Final = {
 QUICK: Final = SETTINGS | {
     # The plans of the engine are by index, whatever the statistics of a table say that was empty a minute ago.
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
@@ -62,13 +64,18 @@ class Place:
             parts = urlsplit(url)
             query = parse_qsl(parts.query, keep_blank_values=True)
             user, host, port = parts.username, parts.hostname, parts.port
-        except ValueError as error:
-            raise CannotOpen(f"this is not a URL of PostgreSQL: {error}") from None
+        except ValueError:  # its text may have a part of the password
+            raise CannotOpen(
+                "the host or port of this URL cannot be read: it is postgresql://USER:PASSWORD@HOST:PORT/DATABASE, and "
+                "what is special in a password is written as %2F and the like"
+            ) from None
         named = [value for name, value in query if name == "schema"]
         self.namespace = namespace or (named[-1] if named else NAMESPACE)
         if not 0 < len(self.namespace.encode()) < 64 or "\x00" in self.namespace:
             raise CannotOpen(f"{self.namespace!r:.80} is no name of a schema: it has 1 to 63 bytes")
         kept = [(name, value) for name, value in query if name not in ("schema", "password")]
+        if self.namespace != NAMESPACE:
+            kept.append(("schema", self.namespace))
         rest = [(name, value) for name, value in query if name != "schema"]
         self.dsn = urlunsplit(parts._replace(query=urlencode(rest)))
         address = (f"{quote(user)}@" if user else "") + (host or "") + (f":{port}" if port else "")
@@ -93,56 +100,57 @@ class Connections:
     def __init__(self, place: Place, settings: dict[str, str], size: int) -> None:
         self._place = place
         self._settings = settings
+        self._loop = asyncio.get_running_loop()
         self._free = size
         self._idle: list[Any] = []
+        self._busy: dict[Any, float] = {}  # since when
+        self._watch: asyncio.TimerHandle | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._lost = False  # and told
         self.closed = False
 
     async def ask(self, question: Callable[[Any], Awaitable[T]], patience: float = PATIENCE_SECONDS) -> T:
         """The answer to a question that may be asked again: it is, on another connection, while that may help."""
-        until = asyncio.get_running_loop().time() + patience
+        until = self._loop.time() + patience
         pauses = Pauses()
         while True:
             try:
                 async with self.one() as connection:
                     return await question(connection)
             except FAILURES as error:
-                if not may_pass(error) or self.closed or asyncio.get_running_loop().time() > until:
+                if not may_pass(error) or self.closed or self._loop.time() > until:
                     raise failure(self._place.name, error) from error
                 self.tell_lost(error)
             await pauses.next()
 
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[Any]:
+    def one(self) -> "Borrowed":
         """A connection for a moment. It is not used again if it was lost, or left in the middle of a question."""
-        connection = await self._take()
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                yield connection
-        except BaseException as error:
-            if is_lost(error) or isinstance(error, asyncio.CancelledError):
-                connection.terminate()
-            raise
-        finally:
-            self._give_back(connection)
+        return Borrowed(self)
 
-    async def _take(self) -> Any:
+    def take_idle(self) -> Any | None:
+        """One that can be used at once."""
+        while self._idle and self._free:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                self._free -= 1
+                self._lend(connection)
+                return connection
+        return None
+
+    async def take(self) -> Any:
         if self.closed:
             raise StoreFailed(f"{self._place.name} was closed")
         while not self._free:
-            waiter = asyncio.get_running_loop().create_future()
+            waiter = self._loop.create_future()
             self._waiting.append(waiter)
             try:
                 await waiter
             finally:
-                with suppress(ValueError):
-                    self._waiting.remove(waiter)
+                self._waiting.remove(waiter)
+        connection = self.take_idle()
+        if connection is not None:
+            return connection
         self._free -= 1
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.is_closed():
-                return connection
         try:
             connection = await connect(self._place, self._settings)
         except BaseException:
@@ -151,14 +159,15 @@ class Connections:
         if self._lost:
             self._lost = False
             log.warning("%s answers again", self._place.name)
+        self._lend(connection)
         return connection
 
-    def _give_back(self, connection: Any) -> None:
-        if not connection.is_closed():
-            if self.closed:
-                connection.terminate()
-            else:
-                self._idle.append(connection)
+    def give_back(self, connection: Any, error: BaseException | None) -> None:
+        del self._busy[connection]
+        if self.closed or (error is not None and (is_lost(error) or isinstance(error, asyncio.CancelledError))):
+            connection.terminate()
+        elif not connection.is_closed():
+            self._idle.append(connection)
         self._one_more()
 
     def _one_more(self) -> None:
@@ -168,6 +177,20 @@ class Connections:
                 waiter.set_result(None)
                 break
 
+    def _lend(self, connection: Any) -> None:
+        """A timer for each question would cost as much as a tenth of a commit. So one looks after all of them."""
+        self._busy[connection] = self._loop.time()
+        if self._watch is None:
+            self._watch = self._loop.call_later(ANSWER_SECONDS / 2, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        before = self._loop.time() - ANSWER_SECONDS / 2
+        for connection in [connection for connection, since in self._busy.items() if since < before]:
+            connection.terminate()  # whoever waits for its answer hears that it was lost
+        if self._busy:
+            self._watch = self._loop.call_later(ANSWER_SECONDS / 2, self._look)
+
     def tell_lost(self, error: BaseException) -> None:
         if not self._lost:
             self._lost = True
@@ -175,10 +198,28 @@ class Connections:
 
     async def close(self) -> None:
         self.closed = True
+        if self._watch is not None:
+            self._watch.cancel()
         idle, self._idle = self._idle, []
         for connection in idle:
             with suppress(*FAILURES):
                 await connection.close(timeout=1)
+
+
+class Borrowed:
+    """`async with connections.one() as connection:`"""
+
+    __slots__ = ("_connection", "_connections")
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def __aenter__(self) -> Any:
+        self._connection = self._connections.take_idle() or await self._connections.take()
+        return self._connection
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._connections.give_back(self._connection, error)
 
 
 class Pauses:

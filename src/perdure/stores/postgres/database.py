@@ -19,6 +19,8 @@ LEASE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.5
 """How often it is looked for what no hint told of."""
 
+CLOSE_SECONDS: Final = 5.0
+
 ENGINE_CONNECTIONS: Final = 8
 CLIENT_CONNECTIONS: Final = 4
 
@@ -62,9 +64,13 @@ class PostgresDatabase:
         return PostgresStore(self, shard)
 
     async def close(self) -> None:
-        """What is under way comes to its end first."""
+        """What is under way may come to its end first, if that does not take long."""
         if self._listener is not None:
             await self._listener.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
         await self.rest()
         await self.engine.close()
         await self.clients.close()

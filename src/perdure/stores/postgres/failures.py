@@ -53,7 +53,7 @@ def open_error(where: str, error: BaseException) -> StoreError:
         case asyncpg.InvalidPasswordError():
             text = f"the server refuses the password or the user ({error}); check both"
         case asyncpg.InvalidAuthorizationSpecificationError():
-            text = f"the server lets this user not in ({error}); check the user, and pg_hba.conf of the server"
+            text = f"the server does not let this user in ({error}); check the user, and pg_hba.conf of the server"
         case asyncpg.InvalidCatalogNameError():
             text = f"{error}; create it first: createdb"
         case asyncpg.TooManyConnectionsError():

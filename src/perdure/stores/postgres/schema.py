@@ -31,11 +31,10 @@ async def check(connection: Any, where: str, namespace: str) -> None:
     """Raise unless the database has the form that this code knows."""
     version = await version_of(connection, namespace)
     if version == 0:
-        raise CannotOpen(f"{where} has no perdure schema {namespace!r} yet; make it: {_command(where, namespace)}")
+        raise CannotOpen(f"{where} has no perdure schema {namespace!r} yet; make it: perdure db upgrade {where}")
     if version < VERSION:
         raise CannotOpen(
-            f"{where} has schema {version}, this perdure {VERSION}; stop its engines, then: "
-            f"{_command(where, namespace)}"
+            f"{where} has schema {version}, this perdure {VERSION}; stop its engines, then: perdure db upgrade {where}"
         )
     if version > VERSION:
         raise NewerSchema(
@@ -94,7 +93,3 @@ async def _check_idle(connection: Any, where: str, namespace: str) -> None:
     )
     if owner is not None:
         raise EngineRunning(f"{owner} runs on {where}; stop all engines first: nothing was changed")
-
-
-def _command(where: str, namespace: str) -> str:
-    return f"perdure db upgrade {where}" + ("" if namespace == "perdure" else f" --schema {namespace}")

@@ -151,8 +151,9 @@ class PostgresStore:
         while True:
             try:
                 async with connections.one() as connection:
-                    if await connection.fetchval(statement, self.shard, lease.epoch, self._turn, *arguments):
-                        return None
+                    rows = await connection.fetch(statement, self.shard, lease.epoch, self._turn, *arguments)
+                if rows and rows[0][0]:
+                    return None
                 return await self._fenced(lease)
             except FAILURES as error:
                 if not may_pass(error) or connections.closed:

@@ -1,0 +1,129 @@
+"""The SQL files: migrations end at the schema, every named query is used, and the hot ones go by an index."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any
+
+import asyncpg
+
+from perdure.stores.postgres import new_script, schema, upgrade
+from perdure.stores.postgres.connections import QUICK
+from perdure.stores.postgres.statements import statements, text_of
+from tests.postgres import Server
+
+PACKAGE = files("perdure.stores.postgres")
+SQL = statements("perdure")
+
+COLUMNS = """
+SELECT table_name, ordinal_position, column_name, data_type, is_nullable, column_default, collation_name, is_identity
+FROM information_schema.columns WHERE table_schema = $1 ORDER BY 1, 2
+"""
+INDEXES = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = $1 ORDER BY 1"
+OPTIONS = """
+SELECT relname, reloptions FROM pg_class JOIN pg_namespace AS place ON place.oid = relnamespace
+WHERE nspname = $1 AND relkind = 'r' ORDER BY 1
+"""
+CONSTRAINTS = """
+SELECT conrelid::regclass::text, conname, pg_get_constraintdef(rule.oid) FROM pg_constraint AS rule
+JOIN pg_namespace AS place ON place.oid = connamespace WHERE nspname = $1 ORDER BY 1, 2
+"""
+
+
+async def shape(connection: Any, name: str) -> str:
+    found = [await connection.fetch(query, name) for query in (COLUMNS, INDEXES, OPTIONS, CONSTRAINTS)]
+    return str(found).replace(name, "perdure")
+
+
+def plain(text: str) -> str:
+    """Without the quotes that a name with a space needs, and those that are escaped for them."""
+    return text.translate(dict.fromkeys(map(ord, "\\\"'")))
+
+
+@asynccontextmanager
+async def connected(url: str, **settings: str) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(url, server_settings=settings)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def test_migrations_end_at_the_schema(postgres: str, postgres_server: Server):
+    migrated = postgres.partition("schema=")[2]
+    async with connected(postgres_server.url) as connection:
+        await connection.execute("DROP SCHEMA IF EXISTS direct CASCADE; CREATE SCHEMA direct")
+        await connection.execute(text_of("schema.sql", "direct"))
+
+        assert await shape(connection, migrated) == await shape(connection, "direct")
+        assert await schema.version_of(connection, migrated) == schema.VERSION
+        await connection.execute("DROP SCHEMA direct CASCADE")
+
+
+def test_there_is_one_migration_for_each_version():
+    names = sorted(file.name for file in PACKAGE.joinpath("migrations").iterdir() if file.name.endswith(".sql"))
+
+    assert names == [f"{number:04}.sql" for number in range(1, schema.VERSION + 1)]
+
+
+async def test_upgrading_twice_changes_nothing(postgres: str, postgres_server: Server):
+    name = postgres.partition("schema=")[2]
+    async with connected(postgres_server.url) as connection:
+        before = await shape(connection, name)
+
+        done = await upgrade(postgres)
+
+        assert (done.before, done.version, done.shards) == (schema.VERSION, schema.VERSION, 16)
+        assert await shape(connection, name) == before
+
+
+async def test_the_printed_script_makes_the_same_as_the_command(postgres: str, postgres_server: Server):
+    name = postgres.partition("schema=")[2]
+    async with connected(postgres_server.url) as connection:
+        await connection.execute('DROP SCHEMA IF EXISTS "by hand" CASCADE')
+        await connection.execute(new_script("by hand", shards=3))
+
+        printed = await shape(connection, "by hand")
+        assert plain(printed) == plain(await shape(connection, name))
+        assert await connection.fetchval('SELECT count(*) FROM "by hand".shards') == 3
+        await connection.execute('DROP SCHEMA "by hand" CASCADE')
+
+
+def test_every_query_is_used_and_every_used_query_exists():
+    code = "".join(file.read_text("utf-8") for file in PACKAGE.iterdir() if file.name.endswith(".py"))
+
+    used = set(re.findall(r"sql\.(\w+)", code)) | set(re.findall(r"\bstatements\(\w+(?:\.\w+)?\)\.(\w+)", code))
+    assert used == set(vars(SQL))
+
+
+async def test_every_query_can_be_prepared(postgres: str, postgres_server: Server):
+    async with connected(postgres_server.url) as connection:
+        for sql in vars(statements(postgres.partition("schema=")[2])).values():
+            await connection.prepare(sql.replace("{conditions}", "true"))
+
+
+async def test_the_queries_of_the_engine_use_an_index_and_sort_nothing(postgres: str, postgres_server: Server):
+    sql = statements(postgres.partition("schema=")[2])
+    async with connected(postgres_server.url, **QUICK) as connection:
+        for query in (
+            sql.due, sql.inbox, sql.head_by_name, sql.history, sql.records, sql.running, sql.last_entry, sql.commit_lone
+        ):  # fmt: skip
+            plan = await plan_of(connection, query)
+            assert "Seq Scan" not in plan.replace("Seq Scan on world_snapshots", ""), plan
+            # The histories of an instance come from their index in order; only two rows at most are ever sorted.
+            assert "Sort" not in plan or query == sql.last_entry, plan
+
+
+async def plan_of(connection: Any, query: str) -> str:
+    """The generic plan, as the server makes it for whatever values."""
+    names = {"int4": "integer", "int8": "bigint"}
+    prepared = await connection.prepare(query)
+    types = [kind.name for kind in prepared.get_parameters()]
+    texts = [
+        f"{names.get(kind.removesuffix('[]'), kind.removesuffix('[]'))}{'[]' * kind.endswith('[]')}" for kind in types
+    ]
+    await connection.execute(f"PREPARE asked ({', '.join(texts)}) AS {query}")
+    rows = await connection.fetch(f"EXPLAIN EXECUTE asked ({', '.join(['NULL'] * len(texts))})")
+    await connection.execute("DEALLOCATE asked")
+    return "\n".join(row[0] for row in rows)
