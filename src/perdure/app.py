@@ -32,6 +32,7 @@ from perdure.runtime.setup import Setup
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
+from perdure.workers import Serving
 
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound, Catalog
@@ -70,6 +71,7 @@ async def open(
     inline: int | None = None,
     threads: int = 32,
     processes: int | None = None,
+    queues: Mapping[str, int] | None = None,
     drain: float = 5.0,
     handlers: Iterable[Any] = (),
     lenient: bool = False,
@@ -86,9 +88,9 @@ async def open(
     the environment, `PERDURE_SECRET_...`. keys: of the executors outside that sign their receipts.
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
-    many steps of each kind run at once (None: no bound for inline steps, one process per core). drain: seconds that
-    running steps and hooks get to end when the engine is closed; what still runs then is cut, and a step runs again at
-    the next open.
+    many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
+    that this engine serves itself, and how many steps of each run at once. drain: seconds that running steps and hooks
+    get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, world = _registered(workflows)
     for workflow in known:
@@ -110,6 +112,7 @@ async def open(
         workflows=known,
         clock=clock,
         executors=executors,
+        serving=Serving(queues, known, keys),
         effects=None if performers is None else lambda store: performers.executor(store, clock, on_loop, in_threads),
         failed=hooks.tell,
         cache=cache,
@@ -149,6 +152,7 @@ async def _running(url: str | os.PathLike[str], setup: Setup) -> AsyncIterator[R
     try:
         queries = cast(Queries, store)
         setup.add_effects(queries)
+        setup.executors += setup.serving.executors()
         door = LocalDoor(queries, setup.failed)
         shard = setup.shard(store, setup.executors, door)
         door.lead_to(lambda ref: shard)

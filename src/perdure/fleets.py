@@ -14,15 +14,18 @@ from perdure.runtime.doors import FleetDoor, RemoteDoor
 from perdure.runtime.fleet import Fleet
 from perdure.runtime.setup import Setup
 from perdure.runtime.shard import Shard
+from perdure.runtime.worker import Worker
 from perdure.stores.postgres import PostgresDatabase
 
 
 class Member:
     """This process, as one of those that run the shards of a database."""
 
-    def __init__(self, fleet: Fleet, door: FleetDoor) -> None:
+    def __init__(self, fleet: Fleet, door: FleetDoor, workers: list[Worker]) -> None:
         self._fleet = fleet
         self.door = door
+        self._workers = workers
+        self._working = [asyncio.create_task(worker.run()) for worker in workers]
 
     @property
     def shards(self) -> list[Shard]:
@@ -33,6 +36,7 @@ class Member:
         return self._fleet.past
 
     async def stop(self, drain: float, hurry: asyncio.Event) -> None:
+        await asyncio.gather(*(worker.drain(drain, hurry) for worker in self._workers), *self._working)
         await self._fleet.close(drain, hurry)
 
 
@@ -53,7 +57,7 @@ async def joined(url: str, setup: Setup) -> AsyncIterator[Member]:
         door = FleetDoor(database.queries, setup.failed, fleet)
         database.listen(fleet.hinted)
         await fleet.open()
-        yield Member(fleet, door)
+        yield Member(fleet, door, setup.serving.workers(database.jobs))
     finally:
         await database.close()
 

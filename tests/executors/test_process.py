@@ -98,7 +98,7 @@ def test_what_a_flow_records_is_what_a_child_runs():
     item = steps.Item("tea", date(2024, 1, 1))
 
     async def tell(desk: Desk) -> None:
-        found = await desk.value(desk.params(_parameters(steps.later, (item,), {"days": 3})))
+        found = await desk.value(desk.params(_parameters(steps.later, (item,), {"days": 3}, "process")))
 
         assert found == [{"name": "TEA", "day": date(2024, 1, 4)}]
 

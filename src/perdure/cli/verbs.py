@@ -35,6 +35,11 @@ VERBS: Final = {
             "Start an instance in the engine of another process.",
             """perdure start order --input '{"order_id": "o-18"}' --key o-18 --db shop.db""",
         ),
+        Verb(
+            "worker",
+            "Perform the steps of queues, for engines elsewhere.",
+            "perdure worker shop --queue images --concurrency 8 --db postgresql://shop@db.example/shop",
+        ),
         Verb("check", "Check flows for what a replay would not repeat.", "perdure check shop:order"),
         Verb("ls", "List instances, newest first.", "perdure ls --status waiting --db shop.db"),
         Verb("show", "Show one instance: its state, result or error.", "perdure show order/o-17 --db shop.db"),

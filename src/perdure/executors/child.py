@@ -172,7 +172,7 @@ def perform(request: bytes, main: list[Any] | None, outlet: PipeOutlet) -> Recei
         outlet.begin(about)
         call = decode(asked["params"])
         function = _function(call["call"], main)
-        args, kwargs = _arguments(function, call["args"], call["kwargs"])
+        args, kwargs = arguments(function, call["args"], call["kwargs"])
     except BaseException as error:  # not even SystemExit from an imported module may end the child
         return Receipt("error", error=info.failure(error, retry=False))
     try:
@@ -193,7 +193,7 @@ def _awaited(awaitable: Any) -> Any:
     return asyncio.run(result())
 
 
-def _arguments(
+def arguments(
     function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...] | list[Any], dict[str, Any]]:
     """The recorded arguments, each converted by the annotation of its parameter."""

@@ -58,7 +58,7 @@ from .change import Removed, pinned
 from .loop import TURNS_MAX, FlowTask
 from .operation import AGAIN
 from .relive import at
-from .returns import is_async, returns_of, state_annotation_of, takes_argument, takes_context
+from .returns import importable, is_async, returns_of, state_annotation_of, takes_argument, takes_context
 from .scope import text
 from .undo import Done, roll_back
 
@@ -168,7 +168,7 @@ async def _step(  # noqa: PLR0917  # called at every step
     location = machine.claim(name)
     executor = options.executor or ("inline" if is_async(function) else "thread")
     returns = returns_of(function)
-    params = _parameters(function, args, kwargs) if executor == "process" else None
+    params = _parameters(function, args, kwargs, executor) if executor not in HERE else None
     work = Work(function, args, kwargs, returns) if params is None else None
     timeout = None if options.timeout is None else nanoseconds(options.timeout)
     errors: tuple[Failure, ...] = ()
@@ -243,11 +243,17 @@ def _hooks(machine: FlowMachine, options: StepOptions, undoes: Done | None) -> t
     return tuple(hooks)
 
 
-def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+HERE: Final = frozenset({"inline", "thread"})
+"""Executors whose calls stay in this process. Others get the name of a function and recorded arguments."""
+
+
+def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], executor: str) -> bytes:
     """What a call that leaves the process carries: the function's name, and its arguments as plain data."""
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     if not module or not name or "<" in name:
         raise BadCall(f"a step in another process needs a function that can be imported, not {function!r}")
+    if executor != "process":  # a worker has its own __main__
+        module = importable(module)
     plain = {"call": f"{module}:{name}", "args": to_plain(list(args)), "kwargs": to_plain(kwargs)}
     return limited(encode(plain), f"the arguments of {name}")
 

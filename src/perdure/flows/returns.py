@@ -2,8 +2,10 @@
 
 import functools
 import inspect
+import sys
 import typing
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from types import FunctionType, NoneType
 from typing import Any
 
@@ -54,6 +56,17 @@ def is_async(function: Any) -> bool:
     if inspect.isfunction(function):
         return inspect.iscoroutinefunction(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def importable(module: str) -> str:
+    """The name that a module has elsewhere: a script that runs is the module that its file would be."""
+    if module != "__main__":
+        return module
+    main = sys.modules[module]
+    spec: Any = getattr(main, "__spec__", None)
+    if spec is not None:  # python -m
+        return str(spec.name)
+    return Path(getattr(main, "__file__", None) or module).stem
 
 
 def state_annotation_of(body: Callable[..., Any]) -> tuple[Any, bool]:

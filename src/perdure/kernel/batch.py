@@ -49,6 +49,18 @@ class WorkRow(NamedTuple):
     due: int
 
 
+class JobRow(NamedTuple):
+    """An open call of a queue, for whoever serves that. `function` is a name; `body` has the rest (`kernel/job.py`)."""
+
+    intent: bytes
+    instance: int
+    queue: str
+    function: str
+    delivery: int
+    at: int
+    body: bytes
+
+
 class InboxRow(NamedTuple):
     """An event that is recorded as sent but not yet delivered. `instance` is 0 when the name is the address."""
 
@@ -104,6 +116,8 @@ class Batch:
         "heads",
         "inbox_added",
         "inbox_removed",
+        "jobs_closed",
+        "jobs_opened",
         "journal",
         "light",
         "outbox",
@@ -124,6 +138,8 @@ class Batch:
         self.heads: dict[int, HeadRow] = {}
         self.work_opened: dict[bytes, WorkRow] = {}
         self.work_closed: list[bytes] = []
+        self.jobs_opened: dict[bytes, JobRow] = {}  # new ones, or an open one in its next delivery
+        self.jobs_closed: list[bytes] = []
         self.inbox_added: dict[bytes, InboxRow] = {}
         self.inbox_removed: list[bytes] = []
         self.outbox: list[InboxRow] = []  # for instances of other shards
@@ -155,6 +171,8 @@ class Batch:
             self.heads
             or self.work_opened
             or self.work_closed
+            or self.jobs_opened
+            or self.jobs_closed
             or self.inbox_added
             or self.inbox_removed
             or self.outbox

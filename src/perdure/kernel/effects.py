@@ -4,6 +4,8 @@ Every effect has a location, unique among the open effects of its instance. What
 exactly its fields. The live arguments of a call that stays in this process are not among them: see `Machine.work`.
 """
 
+from typing import Final
+
 import msgspec
 
 
@@ -53,6 +55,15 @@ KINDS: tuple[type[Call], type[Timer], type[Wait], type[Child]] = (Call, Timer, W
 """The journal writes a kind as its place in this tuple: append only."""
 
 NUMBERS: dict[type, int] = {kind: number for number, kind in enumerate(KINDS)}
+
+
+OURS: Final = frozenset({"inline", "thread", "process", "effects"})
+"""The executors that every engine has. Any other name is that of a queue."""
+
+
+def is_queued(effect: Effect) -> bool:
+    """Whether a call is for whoever serves its queue. While it is open and not held, it has a row among the jobs."""
+    return type(effect) is Call and effect.executor not in OURS
 
 
 def attempt_of(effect: Effect) -> int:

@@ -1,7 +1,8 @@
 """The gate: the single admission point for effects. A pure function of the effect and of what runs now.
 
-Allow: the intent is opened and published. Defer: it is opened and held until what `release` names has happened, then
-judged again, oldest first. Deny: it is opened and answered at once with an error receipt, so the machine hears why.
+Allow: the intent is opened and published. Hand: it is opened, and a job for workers; it takes no place here. Defer: it
+is opened and held until what `release` names has happened, then judged again, oldest first. Deny: it is opened and
+answered at once with an error receipt, so the machine hears why.
 """
 
 from collections.abc import Mapping
@@ -9,10 +10,14 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from .effects import Call, Effect
+from .effects import Call, Effect, is_queued
 
 
 class Allow(msgspec.Struct, frozen=True):
+    pass
+
+
+class Hand(msgspec.Struct, frozen=True):
     pass
 
 
@@ -25,9 +30,10 @@ class Deny(msgspec.Struct, frozen=True):
     reason: str
 
 
-Verdict = Allow | Defer | Deny
+Verdict = Allow | Hand | Defer | Deny
 
 ALLOW = Allow()
+HAND = Hand()
 SLOT = Defer("slot")
 
 
@@ -36,12 +42,23 @@ class Gate(Protocol):
         """`running`: for each executor, how many calls are open and not held."""
         ...
 
+    def performs(self, executor: str) -> bool:
+        """Whether this engine itself has an executor of this name."""
+        ...
+
 
 class Executors:
-    """The gate of an engine: calls go to executors that exist, and to each at most so many at once."""
+    """The gate of an engine: calls go to executors that exist, and to each at most so many at once.
 
-    def __init__(self, slots: Mapping[str, int | None]) -> None:
+    `workers`: other processes serve queues on this database. Then any other name is that of a queue.
+    """
+
+    def __init__(self, slots: Mapping[str, int | None], *, workers: bool = False) -> None:
         self._slots = dict(slots)
+        self._workers = workers
+
+    def performs(self, executor: str) -> bool:
+        return executor in self._slots
 
     def judge(self, effect: Effect, running: Mapping[str, int]) -> Verdict:
         if type(effect) is not Call:
@@ -51,5 +68,7 @@ class Executors:
             return ALLOW
         if effect.executor in self._slots:
             return SLOT
+        if self._workers and is_queued(effect):
+            return HAND
         known = ", ".join(sorted(self._slots))
         return Deny(f"no executor is named {effect.executor!r} in this engine; there are: {known}")

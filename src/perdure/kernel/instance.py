@@ -92,7 +92,7 @@ class Instance:
         self.parent: Parent | None = None
         self.tags: dict[str, str] = {}
         self.open: dict[bytes, Intent] = {}
-        self.calls = 0  # open intents that are calls
+        self.calls = 0  # open intents that are calls, but for those that are with workers
         self.patterns = Patterns()
         self.seen: dict[str, int | None] = {}  # the ids of messages, with their content if this memory has seen it
         self.published: dict[str, bytes] = {}

@@ -31,7 +31,7 @@ from .batch import (
 )
 from .check import check
 from .decision import NOTHING, Decision, Outcome, Stuck
-from .effects import Call, Child, Effect, due_of
+from .effects import OURS, Call, Child, Effect, due_of, is_queued
 from .entry import Entry, Packed, encode, pack
 from .events import (
     KERNEL_ONLY,
@@ -52,9 +52,10 @@ from .events import (
     Started,
     Woken,
 )
-from .gate import Allow, Deny, Gate
+from .gate import Defer, Deny, Gate
 from .identity import Identity
 from .instance import Instance, Intent
+from .job import asked, job_row
 from .machine import Governed, Machine, Rebuild, Workflow
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .manifest import APPLY, AUDIT, MANIFEST, NO_MANIFEST, RULES, WORLD, Manifest, decode_manifest
@@ -219,7 +220,7 @@ class Kernel:
             return instance
         instance = fold(address, record.snapshot, record.rows)
         for intent in instance.open.values():
-            if type(intent.effect) is Call and not intent.held:
+            if type(intent.effect) is Call and not intent.held and not self._is_away(intent.effect):
                 self.slots.found(intent.id)
         return instance
 
@@ -364,7 +365,11 @@ class Kernel:
 
     def _not_admitted(self, instance: Instance, event: Received, batch: Batch) -> Answer | None:
         """The refusal of a receipt from outside that is not what it should be. The world records it."""
-        against = objection(instance.address, instance.open[event.intent], event.receipt, self._verify)
+        intent = instance.open[event.intent]
+        job = None
+        if self._is_away(intent.effect) and not intent.held:  # what is held was answered by the gate
+            job = asked(intent.effect, intent.delivery)  # type: ignore[arg-type]
+        against = objection(instance.address, intent, event.receipt, self._verify, job)
         if against is None:
             return None
         self.counts["receipts_refused"] += 1
@@ -548,8 +553,8 @@ class Kernel:
         if intent.strikes < allowed or (allowed > 1 and not event.alone):
             return event
         failure = Failure(
-            "ProcessDied",
-            "the process died while it executed this"
+            "WorkerLost" if self._is_away(intent.effect) else "ProcessDied",
+            f"the {'worker was lost' if self._is_away(intent.effect) else 'process died'} while it executed this"
             + (f", each of {intent.delivery} times" if intent.delivery > 1 else ""),
             retry=False,
         )
@@ -673,7 +678,7 @@ class Kernel:
         for place, effect in enumerate(effects):
             if type(effect) is Call:
                 verdict = self.slots.admit(instance.id, intents[place], effect)
-                if type(verdict) is not Allow:
+                if type(verdict) is Defer or type(verdict) is Deny:
                     held.append(intents[place])
                     if type(verdict) is Deny:
                         denied.append((intents[place], verdict.reason))
@@ -737,10 +742,14 @@ class Kernel:
         for intent in changed.opened:
             effect = intent.effect
             if type(effect) is Call:
-                if effect.ephemeral and not intent.held:
+                if intent.held:
+                    continue
+                if effect.executor not in OURS:
+                    self._hand_over(instance, intent, effect, batch)
+                elif effect.ephemeral:
                     batch.early.append(self._publication(instance, intent, effect))
                     batch.light += _is_light(entry, changed)
-                elif not intent.held:
+                else:
                     batch.publications[intent.id] = self._publication(instance, intent, effect)
             elif type(effect) is Child:
                 self._start_child(instance, intent, effect)
@@ -749,7 +758,10 @@ class Kernel:
         if changed.resumed is not None:
             resumed = changed.resumed
             assert type(resumed.effect) is Call
-            batch.publications[resumed.id] = self._publication(instance, resumed, resumed.effect)
+            if is_queued(resumed.effect):
+                self._hand_over(instance, resumed, resumed.effect, batch)
+            else:
+                batch.publications[resumed.id] = self._publication(instance, resumed, resumed.effect)
         decision = entry.decision
         if decision.send or decision.announce:
             self._send(instance, decision)
@@ -802,6 +814,16 @@ class Kernel:
         start = Started(child.workflow, child.key, child.input, seed, child.version, parent, reuse=reuse)
         self._cause(Address(child.workflow, child.key), start)
 
+    def _is_away(self, effect: Effect) -> bool:
+        """Whether a call is for others to perform: workers, or the next engine that serves its queue."""
+        return is_queued(effect) and not self.slots.gate.performs(effect.executor)  # type: ignore[union-attr]
+
+    def _hand_over(self, instance: Instance, intent: Intent, call: Call, batch: Batch) -> None:
+        """A call of a queue becomes a job, for workers or for this engine itself."""
+        batch.jobs_opened[intent.id] = job_row(instance, intent, call, self.at)
+        if not self._is_away(call):
+            batch.publications[intent.id] = self._publication(instance, intent, call)
+
     def _publication(self, instance: Instance, intent: Intent, call: Call) -> Publication:
         work = None
         if call.params is None and instance.machine is not None:
@@ -813,6 +835,8 @@ class Kernel:
         """A call was closed by its own receipt. It was freed when that was taken, unless it is an orphan."""
         if intent.id in self.slots.orphans:
             self.slots.stop(intent.id, intent.effect)
+        if is_queued(intent.effect):
+            self._close_job(intent, batch)
         if batch.publications.pop(intent.id, None) is None and receipt.status not in ("ok", "error"):
             batch.stops.append(intent.id)
 
@@ -821,6 +845,8 @@ class Kernel:
         effect = intent.effect
         if type(effect) is Call:
             self.slots.stop(intent.id, effect)
+            if is_queued(effect):
+                self._close_job(intent, batch)
             if batch.publications.pop(intent.id, None) is None:
                 batch.stops.append(intent.id)
         elif type(effect) is Child:
@@ -830,6 +856,11 @@ class Kernel:
                 self._cause(Address(effect.workflow, effect.key), cancel)
         elif has_row(effect) and batch.work_opened.pop(intent.id, None) is None:
             batch.work_closed.append(intent.id)
+
+    @staticmethod
+    def _close_job(intent: Intent, batch: Batch) -> None:
+        batch.jobs_opened.pop(intent.id, None)
+        batch.jobs_closed.append(intent.id)
 
     def _cause(self, to: Ref, event: Event) -> None:
         offer = Offer(to, event, caused=True)
@@ -876,8 +907,9 @@ class Kernel:
         """A stuck instance takes no events. They are kept as inbox rows and delivered when it goes on."""
         event = offer.event
         if isinstance(event, Redelivered | Released):  # `recover` finds it again when the instance goes on
-            self.slots.stop(event.intent, instance.open[event.intent].effect)
-            if type(event) is Redelivered:
+            effect = instance.open[event.intent].effect
+            self.slots.stop(event.intent, effect)
+            if type(event) is Redelivered and not self._is_away(effect):
                 self.slots.orphans.add(event.intent)
             self._answer(offer, Accepted(instance.id, instance.address), batch)
             return

@@ -62,9 +62,11 @@ def unsigned(address: Address, intent: bytes, outside: Outside, receipt: Receipt
     return ""
 
 
-def objection(address: Address, intent: Intent, receipt: Receipt, verify: Verify) -> Objection | None:
-    """What stands against a receipt that came from outside."""
-    outside = outside_of(intent.effect)
+def objection(
+    address: Address, intent: Intent, receipt: Receipt, verify: Verify, job: Outside | None = None
+) -> Objection | None:
+    """What stands against a receipt that came from outside. `job`: the intent is a call that a worker performs."""
+    outside = job or outside_of(intent.effect)
     executor = "" if receipt.by is None else receipt.by.executor
     if outside is None:
         if receipt.by is None:

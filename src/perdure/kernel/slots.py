@@ -1,14 +1,14 @@
 """Slots: which calls are running, and which wait until the gate lets them go. Memory only: the journal is the truth.
 
-Every open call of this shard is in exactly one of three sets: running (handed to an executor, or about to be), held
-(by the gate), or an orphan (found open by loading: whether an executor has it is not known yet).
+Every open call of this shard that is not with a worker is in exactly one of three sets: running (handed to an executor,
+or about to be), held (by the gate), or an orphan (found open by loading: whether an executor has it is not known yet).
 """
 
 from collections import Counter, deque
 from collections.abc import Iterator
 
 from .effects import Call
-from .gate import SLOT, Allow, Defer, Deny, Gate, Verdict
+from .gate import SLOT, Allow, Defer, Deny, Gate, Hand, Verdict
 
 
 class Slots:
@@ -56,7 +56,7 @@ class Slots:
         if id not in self.running_ids:
             self.orphans.add(id)
 
-    def let_go(self) -> Iterator[tuple[int, bytes, Allow | Deny]]:
+    def let_go(self) -> Iterator[tuple[int, bytes, Allow | Hand | Deny]]:
         """Judge the oldest held call of each executor again, as long as the gate does not defer it."""
         for executor, waiting in self._held.items():
             while first := self._first_held(executor):

@@ -21,6 +21,8 @@ from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, WorkflowR
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Record
 
+from .frame import Frame
+
 Place = tuple[int, bytes]
 """Where work stands in the order in which it is due: its time, then its intent."""
 
@@ -153,6 +155,22 @@ class Store(Protocol):
         rows that the shard itself added may come too: the shard knows which ones it holds already, and asks for so many
         more.
         """
+        ...
+
+    @property
+    def workers(self) -> bool:
+        """Whether jobs are for workers to claim (`ports/jobs.py`), and not for the engine to perform."""
+        ...
+
+    def lost(self, limit: int, done: Callable[[list[tuple[int, bytes]] | Exception], None]) -> None:
+        """Jobs whose worker is lost, as (instance, intent). Their claims are void from now on.
+
+        Each is named again until a batch opens it once more, in its next delivery, or closes it.
+        """
+        ...
+
+    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+        """Who hears the frames of workers: called with an instance, an intent and a frame. Some may be lost."""
         ...
 
     def close(self) -> None:

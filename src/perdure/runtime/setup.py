@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from typing import Protocol
 
 import msgspec
 
@@ -13,9 +14,23 @@ from perdure.kernel.problem import Report
 from perdure.kernel.workflows import Workflows
 from perdure.ports.clock import Clock
 from perdure.ports.executor import Executor
+from perdure.ports.jobs import Jobs
 from perdure.ports.store import Queries, Store
 
 from .shard import Listener, Shard
+from .worker import Worker
+
+
+class Serving(Protocol):
+    """The queues that this engine serves itself."""
+
+    def executors(self) -> list[Executor]:
+        """Where nobody else can: each queue is an executor of the shard."""
+        ...
+
+    def workers(self, jobs: Jobs) -> list[Worker]:
+        """Where workers serve queues: in this process too, one for each queue."""
+        ...
 
 
 class Setup(msgspec.Struct):
@@ -25,6 +40,7 @@ class Setup(msgspec.Struct):
     workflows: Workflows[Workflow]
     clock: Clock
     executors: list[Executor]
+    serving: Serving
     effects: Callable[[Queries], Executor] | None
     failed: Callable[[Report], None]
     cache: int

@@ -58,6 +58,10 @@ TIMERS_WAITING_MAX: Final = 10_000
 MEMORY: Final = 256 * 1024 * 1024
 """Bytes of states of cells that stay in memory."""
 
+LOST_POLL: Final = 1_000_000_000
+"""How often is looked for workers that were lost."""
+
+LOST_AT_ONCE: Final = 500
 RECOVER_AT_ONCE: Final = 500
 RESTART_FIRST: Final = 100_000_000
 RESTART_MAX: Final = 30_000_000_000
@@ -155,6 +159,7 @@ class Shard:
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
+        self._progress: dict[bytes, tuple[int, Frame]] = {}  # the newest of each job that is with a worker
         self._receipts: dict[bytes, Offer] = {}  # answered by an executor, not yet durable
         self._recovering: set[Ref] = set()
         self._away = True  # memory is not there: not yet, or not any more
@@ -181,12 +186,14 @@ class Shard:
         self._early: list[Offer] = []  # came while memory was being loaded again
         for executor in self._executors.values():
             executor.listen(self._framed)
+        if store.workers:
+            store.listen(self._framed_by_worker)
 
     def _new_kernel(self, position: Position) -> Kernel:
         slots = {name: executor.slots for name, executor in self._executors.items()}
         return Kernel(
             self._workflows,
-            Executors(slots),
+            Executors(slots, workers=self._store.workers),
             seq=position.seq,
             at=position.at,
             salt=self._clock.entropy(8),
@@ -291,6 +298,8 @@ class Shard:
         for intent, offer in self._receipts.items():
             self.kernel.offer(Offer(offer.to, offer.event, ticket=intent))
         self._look(self._life)
+        if self._store.workers:
+            self._look_for_lost(self._life)
         self._schedule()
         self._listener.reloaded()  # a commit that was reported as failed may have ended instances nobody heard of
 
@@ -414,10 +423,18 @@ class Shard:
         except Exception:  # it would be raised in the step, which has no part in it
             log.exception("a listener failed at a frame of %s at %s", frame.instance, frame.location)
 
+    def _framed_by_worker(self, instance: int, intent: bytes, frame: Frame) -> None:
+        """The same of a worker's call. Of its frames some may be missing; those of a claim that was lost may come."""
+        self.counts["frames_of_workers"] += 1
+        if frame.kind == "progress":
+            self._progress[intent] = instance, frame
+        self._listener.framed(instance, frame)
+
     def progress(self, instance: int) -> list[Frame]:
         """The newest progress of each call of an instance that is running."""
         running = (each for each in self.running.values() if each.instance == instance)
-        return [each.progress for each in running if each.progress is not None]
+        here = [each.progress for each in running if each.progress is not None]
+        return here + [frame for whose, frame in self._progress.values() if whose == instance]
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -524,6 +541,9 @@ class Shard:
             self._stop_call(intent)
         for publication in batch.publications.values():
             self._start_call(publication)
+        if self._progress:
+            for intent in batch.jobs_closed:
+                self._progress.pop(intent, None)
         if batch.inbox_removed:
             self._inbox_held.difference_update(batch.inbox_removed)
         if batch.work_opened or batch.work_closed:
@@ -715,6 +735,39 @@ class Shard:
         self._watch()
         if self._settled or self._idle is not None:
             self._schedule()
+
+    # ---- workers -------------------------------------------------------------------------------------------------
+
+    def _look_for_lost(self, life: int) -> None:
+        if life == self._life and not self._closing and not self._closed:
+            self._store.lost(LOST_AT_ONCE, lambda lost: self._found_lost(life, lost))
+
+    def _found_lost(self, life: int, lost: list[tuple[int, bytes]] | Exception) -> None:
+        """Each is delivered again, or its outcome is unknown. None counts twice: the next look waits for that."""
+        if life != self._life or self._closed:
+            return
+        if isinstance(lost, Exception):
+            self._crash(lost)
+            return
+        undecided = {intent for _, intent in lost}
+
+        def heard(intent: bytes) -> Heard:
+            def hear(answer: Answer | Exception) -> None:
+                undecided.discard(intent)
+                if not undecided:
+                    self._look_later(life)
+
+            return hear
+
+        for instance, intent in lost:
+            self.counts["jobs_lost"] += 1
+            self.kernel.offer(Offer(instance, Redelivered(intent), heard(intent)))
+            self._schedule()
+        if not lost:
+            self._look_later(life)
+
+    def _look_later(self, life: int) -> None:
+        self._clock.call_at(self._clock.now() + LOST_POLL, lambda: self._look_for_lost(life))
 
     def _admit_counted(self, offer: Offer, own: int) -> None:
         """Whoever wants another manifest in force hears what stands against it at this very moment."""

@@ -4,7 +4,9 @@ from bisect import insort
 from typing import Final
 
 from perdure.kernel.batch import InboxRow, JournalRow
+from perdure.kernel.effects import Call, is_queued
 from perdure.kernel.events import Address
+from perdure.kernel.job import job_row
 from perdure.kernel.replay import fold
 from perdure.kernel.rows import Record, work_row
 from perdure.ports.store import Filter, Queries
@@ -35,6 +37,8 @@ async def copied(queries: Queries) -> MemoryDatabase:
     for head in sorted(database.heads.values(), key=lambda head: head.generation):
         database.names[head.workflow, head.key] = head.id
     database.work = rebuilt.work
+    for job in rebuilt.jobs.values():
+        database.open_job(job)
     database.published = rebuilt.published
     for record in earlier:
         if record.head.id not in rebuilt.heads:
@@ -70,4 +74,6 @@ def _add(database: MemoryDatabase, record: Record) -> None:
     for intent in instance.open.values():
         if (work := work_row(instance.id, intent)) is not None:
             database.work[intent.id] = work
+        if type(intent.effect) is Call and is_queued(intent.effect) and not intent.held:
+            database.open_job(job_row(instance, intent, intent.effect, record.head.changed_at))
     database.published |= {(instance.id, name): value for name, value in instance.published.items()}

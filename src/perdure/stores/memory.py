@@ -10,6 +10,7 @@ commits are `Fenced`.
 """
 
 import heapq
+import time
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +21,14 @@ import msgspec
 
 from perdure.codec import unseal
 from perdure.errors import Fenced, PerdureError, StoreFailed
-from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
+from perdure.kernel.batch import Batch, HeadRow, InboxRow, JobRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL, TERMINAL, Status
+from perdure.ports.frame import Frame
+from perdure.ports.jobs import CLAIM, Claim
 from perdure.ports.store import (
     BlobRow,
     Census,
@@ -47,9 +50,15 @@ _tags = msgspec.json.Decoder(dict[str, str])
 
 
 class MemoryDatabase:
-    """The committed rows. Only `MemoryStore` writes here, and only whole batches."""
+    """The committed rows. Only `MemoryStore` writes here, and only whole batches; and workers their claims.
 
-    def __init__(self) -> None:
+    `workers`: jobs are for workers, by `MemoryJobs`; else the engine itself performs them. `now` is the clock of the
+    database, in nanoseconds: that of claims.
+    """
+
+    def __init__(self, *, workers: bool = False, now: Callable[[], int] = time.monotonic_ns) -> None:
+        self.workers = workers
+        self.now = now
         self.owner = ""
         self.epoch = 0
         self.written = 0  # counts writes, as a file's change counter does
@@ -59,6 +68,11 @@ class MemoryDatabase:
         self.names: dict[tuple[str, str], int] = {}  # the last generation
         self.work: dict[bytes, WorkRow] = {}
         self.work_order: list[tuple[int, bytes]] = []  # (due, intent), sorted
+        self.jobs: dict[bytes, JobRow] = {}
+        self.claims: dict[bytes, _Claimed] = {}  # of jobs that were claimed at least once
+        self.unclaimed: dict[str, dict[bytes, None]] = {}  # by queue, oldest first
+        self.hints: list[Callable[[], None]] = []  # of workers
+        self.listeners: list[Callable[[int, bytes, Frame], None]] = []  # of engines, to the frames of workers
         self.inbox: dict[bytes, tuple[int, InboxRow]] = {}  # with its place in the order of arrival
         self.inbox_places = 0
         self.snapshots: dict[int, SnapshotRow] = {}
@@ -67,9 +81,36 @@ class MemoryDatabase:
         self.blobs: dict[bytes, tuple[int, bytes]] = {}  # when it was last put, and the body
         self.world_snapshots: dict[int, WorldSnapshotRow] = {}
 
+    def add_to_inbox(self, row: InboxRow) -> None:
+        self.inbox_places += 1
+        self.inbox[row.id] = (self.inbox_places, row)
+
+    def open_job(self, job: JobRow) -> None:
+        """A new one, or one that is there in its next delivery: from now on it can be claimed."""
+        self.jobs[job.intent] = job
+        self.unclaimed.setdefault(job.queue, {})[job.intent] = None
+        if job.intent in self.claims:
+            self.claims[job.intent].state = "open"
+
+    def close_job(self, intent: bytes) -> None:
+        job = self.jobs.pop(intent, None)
+        if job is not None:
+            self.unclaimed[job.queue].pop(intent, None)
+            self.claims.pop(intent, None)
+
     @property
     def base(self) -> WorldSnapshotRow | None:
         return next((row for row in self.world_snapshots.values() if row.base), None)
+
+
+class _Claimed(msgspec.Struct):
+    """`state` is open (given back), taken, answered or lost."""
+
+    worker: str
+    taken: int
+    expires: int
+    state: str
+    answer: bytes = b""  # the event in the inbox
 
 
 class MemoryStore:
@@ -106,10 +147,12 @@ class MemoryStore:
         self._inbox_seen, self._inbox_written = 0, -1
         database = self.database
         open_calls = (Status.RUNNING, Status.STUCK)  # a stuck instance may have calls open too
-        running = sorted(id for id, head in database.heads.items() if head.status in open_calls)
+        running = {id for id, head in database.heads.items() if head.status in open_calls}
+        if not database.workers:
+            running.update(job.instance for job in database.jobs.values())
         world = self._head(WORLD)
         manifest = None if world is None else database.published.get((world.id, MANIFEST))
-        done(Position(*self._last(), tuple(running), manifest))
+        done(Position(*self._last(), tuple(sorted(running)), manifest))
 
     def _last(self) -> tuple[int, int]:
         """The last entry, or the base of a restored database that has none after it."""
@@ -159,6 +202,23 @@ class MemoryStore:
             self._inbox_written = database.written
         done([row for _, row in found])
 
+    @property
+    def workers(self) -> bool:
+        return self.database.workers
+
+    def lost(self, limit: int, done: Callable[[list[tuple[int, bytes]] | Exception], None]) -> None:
+        database, now = self.database, self.database.now()
+        for claimed in database.claims.values():
+            if claimed.state in ("open", "lost") or claimed.expires > now:
+                continue
+            if claimed.answer not in database.inbox:
+                claimed.state = "lost"
+        lost = (intent for intent, claimed in database.claims.items() if claimed.state == "lost")
+        done([(database.jobs[intent].instance, intent) for intent in islice(lost, limit)])
+
+    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+        self.database.listeners.append(framed)
+
     # ---- one transaction -----------------------------------------------------------------------------------
 
     def _fenced(self) -> PerdureError | None:
@@ -205,24 +265,27 @@ class MemoryStore:
         for work in batch.work_opened.values():
             database.work[work.intent] = work
             insort(database.work_order, (work.due, work.intent))
+        for intent in batch.jobs_closed:
+            database.close_job(intent)
+        for job in batch.jobs_opened.values():
+            database.open_job(job)
         for id in batch.inbox_removed:
             database.inbox.pop(id, None)
         for event in (*batch.inbox_added.values(), *batch.outbox):
-            self._add_to_inbox(event)
+            database.add_to_inbox(event)
         database.snapshots.update(batch.snapshots)
         for published in batch.published.values():
             database.published[published.instance, published.name] = published.value
         database.written += 1
+        if batch.jobs_opened or batch.jobs_closed:
+            for hint in list(database.hints):
+                hint()
 
     def _close_work(self, intent: bytes) -> None:
         database = self.database
         row = database.work.pop(intent, None)
         if row is not None:
             del database.work_order[bisect_left(database.work_order, (row.due, intent))]
-
-    def _add_to_inbox(self, row: InboxRow) -> None:
-        self.database.inbox_places += 1
-        self.database.inbox[row.id] = (self.database.inbox_places, row)
 
     # ---- reading -------------------------------------------------------------------------------------------
 
@@ -282,7 +345,7 @@ class MemoryStore:
         )
         if answer is not None:
             return answer
-        self._add_to_inbox(row)
+        database.add_to_inbox(row)
         database.written += 1
         return TAKEN
 
@@ -359,6 +422,7 @@ class MemoryStore:
     async def check(self) -> list[str]:
         database = self.database
         bodies = [(f"the inbox event {id.hex()}", row.body) for id, (_, row) in database.inbox.items()]
+        bodies += [(f"the job {intent.hex()}", job.body) for intent, job in database.jobs.items()]
         bodies += [(f"the snapshot of {id}", row.body) for id, row in database.snapshots.items()]
         problems = []
         for what, body in bodies:
@@ -368,8 +432,83 @@ class MemoryStore:
                 problems.append(f"{what}: {error}")
         problems += [found for digest, (_, body) in database.blobs.items() if (found := problem_of(digest, body))]
         rebuilt = rebuild(database.journal, base=database.base.seq if database.base is not None else 0)
-        stored = Indexes(database.heads, database.work, database.published, [row for _, row in database.inbox.values()])
+        inbox = [row for _, row in database.inbox.values()]
+        stored = Indexes(database.heads, database.work, database.published, inbox, database.jobs)
         return problems + rebuilt.problems + differences(rebuilt, stored)
+
+
+class MemoryJobs:
+    """The workers' side. Whoever has no loop, as a simulation, calls the methods in which nothing waits."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
+
+    async def claim(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
+        return self.claim_now(worker, queues, functions, limit)
+
+    async def beat(self, worker: str, claims: Sequence[Claim]) -> list[Claim]:
+        return self.beat_now(claims)
+
+    async def answer(self, answers: Sequence[tuple[Claim, InboxRow]]) -> list[Claim]:
+        return self.answer_now(answers)
+
+    async def give_back(self, claims: Sequence[Claim]) -> None:
+        self.give_back_now(claims)
+
+    async def tell(self, frames: Sequence[tuple[Claim, Frame]]) -> None:
+        for claim, frame in frames:
+            for framed in list(self._database.listeners):
+                framed(claim.job.instance, claim.job.intent, frame)
+
+    def listen(self, hint: Callable[[], None]) -> None:
+        self._database.hints.append(hint)
+
+    def claim_now(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
+        database = self._database
+        open = (database.jobs[intent] for queue in queues for intent in database.unclaimed.get(queue, ()))
+        known = (job for job in open if job.function in functions)
+        found = heapq.nsmallest(limit, known, key=lambda job: (job.at, job.intent))
+        claims = []
+        for job in found:
+            del database.unclaimed[job.queue][job.intent]
+            before = database.claims.get(job.intent)
+            taken = 1 if before is None else before.taken + 1
+            database.claims[job.intent] = _Claimed(worker, taken, database.now() + CLAIM, "taken")
+            claims.append(Claim(job, worker, taken))
+        return claims
+
+    def beat_now(self, claims: Sequence[Claim]) -> list[Claim]:
+        gone = []
+        for claim in claims:
+            own = self._own(claim)
+            if own is None:
+                gone.append(claim)
+            else:
+                own.expires = self._database.now() + CLAIM
+        return gone
+
+    def answer_now(self, answers: Sequence[tuple[Claim, InboxRow]]) -> list[Claim]:
+        fenced = []
+        for claim, row in answers:
+            own = self._own(claim)
+            if own is None:
+                fenced.append(claim)
+            else:
+                own.state, own.answer, own.expires = "answered", row.id, self._database.now() + CLAIM
+                self._database.add_to_inbox(row)
+                self._database.written += 1
+        return fenced
+
+    def give_back_now(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            own = self._own(claim)
+            if own is not None:
+                self._database.open_job(claim.job)
+
+    def _own(self, claim: Claim) -> _Claimed | None:
+        own = self._database.claims.get(claim.job.intent)
+        is_own = own is not None and own.state == "taken" and (own.worker, own.taken) == (claim.worker, claim.taken)
+        return own if is_own else None
 
 
 def _matches(filter: Filter, head: HeadRow) -> bool:

@@ -19,12 +19,13 @@ from typing import NamedTuple
 from perdure.codec import encode as encode_value
 from perdure.errors import PerdureError
 from perdure.kernel.apply import Changed, apply
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, WorkRow
 from perdure.kernel.decision import Fact
-from perdure.kernel.effects import Child
+from perdure.kernel.effects import Call, Child, is_queued
 from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
 from perdure.kernel.instance import Instance, Intent
+from perdure.kernel.job import job_row
 from perdure.kernel.kernel import NEW_HEAD
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import Moment
@@ -47,6 +48,7 @@ class Indexes(NamedTuple):
     work: Mapping[bytes, WorkRow]
     published: Mapping[tuple[int, str], bytes]
     inbox: Sequence[InboxRow]
+    jobs: Mapping[bytes, JobRow]
 
 
 class Caused(NamedTuple):
@@ -59,6 +61,7 @@ class Rebuilt(NamedTuple):
     heads: dict[int, HeadRow]
     work: dict[bytes, WorkRow]
     published: dict[tuple[int, str], bytes]
+    jobs: dict[bytes, JobRow]
     caused: list[Caused]
     problems: list[str]
     broken: set[int]  # instances whose rows cannot be read to the end; the tables above have them half
@@ -83,7 +86,7 @@ def rebuild(rows: Iterable[JournalRow], route: Route | None = None, base: int = 
         seq = row.seq
         if row.instance not in fold.broken and not fold.is_part(row, base):
             fold.take(row)
-    return Rebuilt(fold.heads, fold.work, fold.published, fold.caused(), fold.problems, fold.broken, base)
+    return Rebuilt(fold.heads, fold.work, fold.published, fold.jobs, fold.caused(), fold.problems, fold.broken, base)
 
 
 def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
@@ -99,6 +102,10 @@ def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
         has, says = stored.work.get(intent), rebuilt.work.get(intent)
         if has != says and sound(row.instance for row in (has, says) if row is not None):
             problems.append(f"open work {intent.hex()}: the row is {has}, the journal says {says}")
+    for intent in sorted(rebuilt.jobs.keys() | stored.jobs.keys()):
+        job, told = stored.jobs.get(intent), rebuilt.jobs.get(intent)
+        if job != told and sound(row.instance for row in (job, told) if row is not None):
+            problems.append(f"job {intent.hex()}: the row is {job}, the journal says {told}")
     for key in sorted(rebuilt.published.keys() | stored.published.keys()):
         if stored.published.get(key) != rebuilt.published.get(key) and sound(key[:1]):
             problems.append(f"instance {key[0]}: the published value {key[1]!r} is not the journal's last")
@@ -139,6 +146,7 @@ class _Fold:
         self._live: dict[int, tuple[Instance, Patterns]] = {}
         self.heads: dict[int, HeadRow] = {}
         self.work: dict[bytes, WorkRow] = {}
+        self.jobs: dict[bytes, JobRow] = {}
         self.published: dict[tuple[int, str], bytes] = {}
         self.problems: list[str] = []
         self.broken: set[int] = set()
@@ -171,13 +179,18 @@ class _Fold:
             del self._live[row.instance]
 
     def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status) -> None:
-        """What `Kernel._index` writes, in the same order."""
+        """What `Kernel._spread` writes, in the same order."""
         for intent in changed.closed:
             self.work.pop(intent.id, None)
+            self.jobs.pop(intent.id, None)
         for intent in changed.opened:
             row = work_row(instance.id, intent)
             if row is not None and intent.id in instance.open:
                 self.work[intent.id] = row
+        for intent in (*changed.opened, *([changed.resumed] if changed.resumed is not None else [])):
+            effect = intent.effect
+            if type(effect) is Call and is_queued(effect) and not intent.held and intent.id in instance.open:
+                self.jobs[intent.id] = job_row(instance, intent, effect, entry.at)
         for message, value in entry.decision.respond:
             self.published[instance.id, response_name(message)] = value
         for name, value in entry.decision.publish:

@@ -144,9 +144,10 @@ class Auditor(_Fold):
         for executor, slots in self.slots.items():
             if slots is not None and self._admitted[executor] > slots:
                 raise Violation(f"{self._admitted[executor]} calls are admitted to {executor}, which has {slots} slots")
-        rebuilt = Rebuilt(self.heads, self.work, self.published, self.caused(), self.problems, self.broken)
+        rebuilt = Rebuilt(self.heads, self.work, self.published, self.jobs, self.caused(), self.problems, self.broken)
         inbox = [row for _, row in self._database.inbox.values()]
-        stored = Indexes(self._database.heads, self._database.work, self._database.published, inbox)
+        database = self._database
+        stored = Indexes(database.heads, database.work, database.published, inbox, database.jobs)
         self._check(differences(rebuilt, stored))
 
     def refused(self, process: int, error: Exception) -> None:

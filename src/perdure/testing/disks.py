@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import apsw
 
 from perdure.codec import unseal
-from perdure.kernel.batch import Batch, InboxRow, SnapshotRow
+from perdure.kernel.batch import Batch, InboxRow, JobRow, SnapshotRow
 from perdure.ports.store import Filter, Lease, Posted, Queries, Store
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.stores.sqlite import SqliteStore, reads
@@ -121,6 +121,7 @@ class SqliteDisk(Disk):
             rows.work_order = [(work.due, work.intent) for work in rows.work.values()]
             inbox = connection.execute(SQL.inbox, (0, reads.NO_LIMIT))
             rows.inbox = {row[1]: (row[0], InboxRow(*row[1:])) for row in inbox}
+            rows.jobs = {row[0]: JobRow(*row) for row in connection.execute(SQL.jobs)}
             snapshots = connection.execute("SELECT instance, seq, body FROM snapshots")
             rows.snapshots = {row[0]: SnapshotRow(*row) for row in snapshots}
             published = connection.execute(SQL.all_published)

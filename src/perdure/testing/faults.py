@@ -18,6 +18,7 @@ from perdure.errors import Fenced, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
+from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Place, Position, Store
 
 from .clock import Life, VirtualClock
@@ -240,6 +241,17 @@ class FaultyStore:
         self._counts["late reads"] += 1
         delay = self._dice.randrange(1, 40) * MILLISECOND
         return lambda found: self._after(delay, lambda: done(found))
+
+    @property
+    def workers(self) -> bool:
+        return self._inner.workers
+
+    def lost(self, limit: int, done: Callable[[list[tuple[int, bytes]] | Exception], None]) -> None:
+        if not self._unreadable(done):
+            self._inner.lost(limit, self._perhaps_late(done))
+
+    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+        self._inner.listen(framed)
 
     def close(self) -> None:
         self._inner.close()

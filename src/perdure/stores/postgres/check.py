@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from perdure.codec import unseal
 from perdure.errors import PerdureError
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, WorkRow
 from perdure.stores.content import problem_of
 from perdure.stores.rebuild import Indexes, differences, rebuild
 
@@ -67,6 +67,7 @@ class _Reading:
             {row[0]: WorkRow(*row) for row in self._rows(sql.all_work)},
             {(instance, name.decode()): value[1:-4] for instance, name, value in self._rows(sql.all_published)},
             [InboxRow(*row) for row in self._rows(sql.undelivered)],
+            {row[0]: JobRow(*row) for row in self._rows(sql.all_jobs)},
         )
 
     def _rows(self, sql: str) -> Iterator[Any]:

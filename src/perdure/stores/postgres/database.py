@@ -6,9 +6,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 from perdure.errors import StoreError
+from perdure.kernel.placement import place
+from perdure.ports.frame import Frame
 from perdure.ports.leases import Standing
 
 from .connections import QUICK, SETTINGS, Connections, Place, log
+from .jobs import FRAME, PostgresJobs, heard_frame
 from .listener import Listener, channel
 from .queries import PostgresQueries
 from .statements import statements
@@ -50,7 +53,8 @@ class PostgresDatabase:
         self._unsaid: dict[str, None] = {}
         self._speaking = False
         self._listener: Listener | None = None
-        self._heard: Callable[[str], None] | None = None
+        self._heard: list[Callable[[str], None]] = []
+        self.frames: dict[int, Callable[[int, bytes, Frame], None]] = {}  # by shard, who hears those of workers
 
     @classmethod
     async def open(cls, url: str, schema: str | None = None, *, lease: float = LEASE_SECONDS) -> "PostgresDatabase":
@@ -62,6 +66,10 @@ class PostgresDatabase:
     def store(self, shard: int) -> PostgresStore:
         assert 0 <= shard < self.shards, f"there are {self.shards} shards"
         return PostgresStore(self, shard)
+
+    @property
+    def jobs(self) -> PostgresJobs:
+        return PostgresJobs(self)
 
     async def close(self) -> None:
         """What is under way may come to its end first, if that does not take long."""
@@ -104,7 +112,7 @@ class PostgresDatabase:
 
     def listen(self, heard: Callable[[str], None]) -> None:
         """Who hears hints, those of this process too. Hints may be lost: look now and then all the same."""
-        self._heard = heard
+        self._heard.append(heard)
         if self._listener is None:
             self._listener = Listener(self.place, self._hear, self._hear_anything)
 
@@ -145,10 +153,19 @@ class PostgresDatabase:
         await self.clients.ask(lambda connection: connection.execute(self.sql.notify, *arguments), 0)
 
     def _hear(self, payload: str) -> None:
+        if payload.startswith(FRAME):
+            self._hear_frame(payload)
+            return
         for word in payload.split(","):
             self._raise(word)
-            if self._heard is not None:
-                self._heard(word)
+            for heard in self._heard:
+                heard(word)
+
+    def _hear_frame(self, payload: str) -> None:
+        instance, intent, frame = heard_frame(payload)
+        framed = self.frames.get(place(instance, self.shards))
+        if framed is not None:
+            framed(instance, intent, frame)
 
     def _hear_anything(self) -> None:
         """What was said before this process listened, or while it did not."""
@@ -161,6 +178,10 @@ class PostgresDatabase:
             self._hints[int(number)] += 1
         else:
             self._other += 1
+
+    def tell_shards(self, shards: Iterable[int]) -> None:
+        """Something is in the inbox of these shards, for their owners to see."""
+        self.hint(*(f"{SHARD}{shard}" for shard in shards))
 
     def arrived(self, shards: Iterable[int]) -> None:
         """Something of this process is in the inbox of these shards."""

@@ -15,6 +15,9 @@ CREATE FUNCTION perdure.commit(
     head_input_hash bytea[], head_tags text[], head_outcome bytea[],
     work_closed bytea[],
     work_intent bytea[], work_instance bigint[], work_kind text[], work_due bigint[],
+    jobs_closed bytea[],
+    job_intent bytea[], job_instance bigint[], job_queue text[], job_function text[], job_delivery bigint[],
+    job_at bigint[], job_body bytea[],
     inbox_removed bytea[],
     inbox_shard integer[], inbox_id bytea[], inbox_workflow text[], inbox_key text[], inbox_instance bigint[],
     inbox_at bigint[], inbox_body bytea[],
@@ -48,6 +51,15 @@ BEGIN
     IF work_intent IS NOT NULL THEN
         INSERT INTO perdure.open_work (intent, instance, kind, due)
         SELECT * FROM unnest(work_intent, work_instance, work_kind, work_due);
+    END IF;
+    IF jobs_closed IS NOT NULL THEN
+        DELETE FROM perdure.jobs WHERE intent = ANY (jobs_closed);
+    END IF;
+    IF job_intent IS NOT NULL THEN  -- new ones, or open ones in their next delivery
+        INSERT INTO perdure.jobs AS old (intent, instance, queue, function, delivery, at, body)
+        SELECT * FROM unnest(job_intent, job_instance, job_queue, job_function, job_delivery, job_at, job_body)
+        ON CONFLICT (intent) DO UPDATE SET delivery = excluded.delivery, at = excluded.at, body = excluded.body,
+            worker = '', expires = '-infinity', answered = false, lost = false;
     END IF;
     IF inbox_removed IS NOT NULL THEN
         DELETE FROM perdure.inbox WHERE id = ANY (inbox_removed);

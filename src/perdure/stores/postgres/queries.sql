@@ -51,7 +51,8 @@ SELECT pg_notify($1, $2)
 
 -- name: commit
 SELECT perdure.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44,
+    $45, $46, $47)
 
 -- name: commit_lone
 -- The commit of one journal row, the most frequent: it costs less than the function.
@@ -235,9 +236,64 @@ SELECT (SELECT max(version) FROM perdure.migrations)::text AS schema,
     (SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_catalog.pg_class
      WHERE relnamespace = $1::regnamespace AND relkind = 'r')::text AS size_bytes
 
+-- name: claim
+-- The oldest of each queue that nobody has. What another worker is just taking is passed by.
+WITH free AS (
+    SELECT found.intent FROM unnest($3::text[]) AS wanted (queue) CROSS JOIN LATERAL (
+        SELECT intent, at FROM perdure.jobs
+        WHERE worker = '' AND jobs.queue = wanted.queue AND function = ANY ($4::text[])
+        ORDER BY at, intent LIMIT $5 FOR UPDATE SKIP LOCKED
+    ) AS found ORDER BY found.at LIMIT $5
+)
+UPDATE perdure.jobs SET worker = $1, taken = taken + 1, expires = clock_timestamp() + make_interval(secs => $2)
+FROM free WHERE jobs.intent = free.intent
+RETURNING jobs.intent, instance, queue, function, delivery, at, body, taken
+
+-- name: beat
+UPDATE perdure.jobs SET expires = clock_timestamp() + make_interval(secs => $2)
+FROM unnest($3::bytea[], $4::bigint[]) AS mine (intent, taken)
+WHERE jobs.intent = mine.intent AND jobs.taken = mine.taken AND worker = $1 AND NOT lost
+RETURNING jobs.intent, jobs.taken
+
+-- name: answer
+-- The receipts of claims that are still their worker's; the others leave no trace.
+WITH own AS (
+    UPDATE perdure.jobs SET answered = true, expires = clock_timestamp() + make_interval(secs => $2)
+    FROM unnest($3::bytea[], $4::bigint[], $5::bytea[], $6::bigint[], $7::bigint[], $8::bytea[])
+        AS mine (intent, taken, id, instance, at, body)
+    WHERE jobs.intent = mine.intent AND jobs.taken = mine.taken AND worker = $1 AND NOT lost AND NOT answered
+    RETURNING jobs.intent, jobs.taken, mine.id, mine.instance, mine.at, mine.body
+), put AS (
+    INSERT INTO perdure.inbox (shard, id, workflow, key, instance, at, body)
+    SELECT (own.instance >> 48)::integer, own.id, '', '', own.instance, own.at, own.body FROM own
+    ON CONFLICT (id) DO NOTHING
+)
+SELECT intent, taken FROM own
+
+-- name: give_back
+UPDATE perdure.jobs SET worker = '', expires = '-infinity'
+FROM unnest($2::bytea[], $3::bigint[]) AS mine (intent, taken)
+WHERE jobs.intent = mine.intent AND jobs.taken = mine.taken AND worker = $1 AND NOT lost AND NOT answered
+
+-- name: lost
+-- Claims of a shard that ran out, unless the answer waits in the inbox; from now on they are void.
+WITH gone AS (
+    UPDATE perdure.jobs SET lost = true
+    WHERE instance >> 48 = $1 AND worker <> '' AND NOT lost AND expires <= now()
+        AND NOT EXISTS (SELECT FROM perdure.inbox WHERE inbox.id = jobs.intent || int8send(jobs.taken))
+    RETURNING instance, intent
+)
+SELECT instance, intent FROM gone
+UNION SELECT instance, intent FROM perdure.jobs WHERE instance >> 48 = $1 AND worker <> '' AND lost
+LIMIT $2
+
+-- name: all_jobs
+SELECT intent, instance, queue, function, delivery, at, body FROM perdure.jobs
+
 -- name: sealed_bodies
 -- Every sealed body outside the journal, with a name for people.
 SELECT 'inbox event', encode(id, 'hex'), body FROM perdure.inbox
+UNION ALL SELECT 'job', encode(intent, 'hex'), body FROM perdure.jobs
 UNION ALL SELECT 'snapshot of', instance::text, body FROM perdure.snapshots
 UNION ALL SELECT 'published value of', instance || ' ' || encode(name, 'escape'), value FROM perdure.published
 UNION ALL SELECT 'outcome of', id::text, outcome FROM perdure.instances WHERE outcome IS NOT NULL

@@ -4,7 +4,7 @@
 -- shard * 2^48 on, and an instance's id is the number of its first entry: so `id >> 48` is its shard, and most tables
 -- need no column for it (kernel/placement.py).
 --
--- The journal is the truth. `instances`, `open_work` and `published` can be rebuilt from it (stores/rebuild.py).
+-- The journal is the truth. `instances`, `open_work`, `jobs` and `published` can be rebuilt from it (stores/rebuild.py).
 -- Texts are compared by their bytes (COLLATE "C"), so that every store gives the same order.
 
 -- Which migrations were made.
@@ -81,6 +81,29 @@ CREATE INDEX open_work_by_due ON perdure.open_work ((instance >> 48), due, inten
 
 -- What waits for somebody outside, by who that is. Timers and deadlines cost nothing here.
 CREATE INDEX open_work_outside ON perdure.open_work (kind, intent) WHERE kind NOT IN ('timer', 'deadline');
+
+-- Open calls of queues. `taken` counts the claims of a job, and so is the fence; `worker` has it since then, if there is
+-- one. `answered`: its receipt is in the inbox, or was there. `lost`: the claim ran out, and until the owner of the
+-- instance has recorded what becomes of it nobody may take it.
+-- What changes while a worker has it is in no index, and there is room on the page for it: beats are cheap.
+CREATE TABLE perdure.jobs (
+    intent bytea PRIMARY KEY,
+    instance bigint NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    function text COLLATE "C" NOT NULL,
+    delivery bigint NOT NULL,
+    at bigint NOT NULL,
+    body bytea NOT NULL,
+    worker text COLLATE "C" NOT NULL DEFAULT '',
+    taken bigint NOT NULL DEFAULT 0,
+    expires timestamptz NOT NULL DEFAULT '-infinity',
+    answered boolean NOT NULL DEFAULT false,
+    lost boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50);
+
+-- What can be claimed, the oldest first; and what is claimed, by shard.
+CREATE INDEX jobs_open ON perdure.jobs (queue, at, intent) WHERE worker = '';
+CREATE INDEX jobs_taken ON perdure.jobs ((instance >> 48)) WHERE worker <> '';
 
 -- Events on their way to a shard, in the order in which their numbers were drawn. Transactions may become visible in
 -- another order, so nobody may remember how far he has looked.

@@ -19,11 +19,13 @@ from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import first_seq, place
 from perdure.kernel.rows import Record
+from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Place, Position
 
 from . import reads
 from .connections import Pauses
 from .failures import BUSY, FAILURES, failure, is_lost, may_pass
+from .jobs import QUEUE
 
 if TYPE_CHECKING:
     from .database import PostgresDatabase
@@ -132,6 +134,8 @@ class PostgresStore:
         self._committing = None
         if error is None and batch.outbox:
             self._database.arrived({self._place(row) for row in batch.outbox})
+        if error is None and batch.jobs_opened:
+            self._database.hint(*{QUEUE + row.queue for row in batch.jobs_opened.values()})
         if not self._closed:
             done(error)
 
@@ -200,6 +204,8 @@ class PostgresStore:
             *reads.columns(batch.heads.values(), 12),
             batch.work_closed or None,
             *reads.columns(batch.work_opened.values(), 4),
+            sorted(batch.jobs_closed) or None,
+            *reads.columns((batch.jobs_opened[intent] for intent in sorted(batch.jobs_opened)), 7),
             batch.inbox_removed or None,
             *reads.columns(inbox, 7),
             *reads.columns(batch.snapshots.values(), 3),
@@ -282,6 +288,22 @@ class PostgresStore:
             return rows
 
         self._ask(self._database.engine.ask(read), done)
+
+    # ---- workers -------------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> bool:
+        return True
+
+    def lost(self, limit: int, done: Callable[[list[tuple[int, bytes]] | Exception], None]) -> None:
+        async def read(connection: Any) -> list[tuple[int, bytes]]:
+            rows = await connection.fetch(self._sql.lost, self.shard, limit)
+            return [(instance, intent) for instance, intent in rows]
+
+        self._ask(self._database.engine.ask(read), done)
+
+    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+        self._database.frames[self.shard] = framed
 
 
 def _caused(failure: StoreFailed, error: BaseException) -> StoreFailed:

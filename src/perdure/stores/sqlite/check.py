@@ -6,7 +6,7 @@ import apsw
 
 from perdure.codec import unseal
 from perdure.errors import Corrupt, PerdureError
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, WorkRow
 from perdure.ports.store import BEGINNING
 from perdure.stores.rebuild import Indexes, differences, rebuild
 
@@ -53,4 +53,5 @@ def _stored(connection: apsw.Connection) -> Indexes:
         {row[0]: WorkRow(*row) for row in work},
         {(instance, name): value[1:-4] for instance, name, value in published},  # checked before
         [InboxRow(*row[1:]) for row in connection.execute(SQL.inbox, (0, NO_LIMIT))],
+        {row[0]: JobRow(*row) for row in connection.execute(SQL.jobs)},
     )

@@ -24,7 +24,8 @@ ORDER BY seq DESC LIMIT 1
 
 -- name: running
 -- Instances that may have calls open, stuck ones too: they are loaded and their calls handed out again when an engine starts.
-SELECT id FROM instances WHERE status IN ('running', 'stuck') ORDER BY id
+-- So are those with jobs: on this database nobody but the engine performs them.
+SELECT id FROM instances WHERE status IN ('running', 'stuck') UNION SELECT instance FROM jobs ORDER BY 1
 
 -- name: live_instances
 SELECT workflow, version, status, count(*) FROM instances WHERE status IN ('running', 'waiting', 'stuck')
@@ -93,6 +94,16 @@ INSERT INTO open_work (intent, instance, kind, due) VALUES (?, ?, ?, ?)
 
 -- name: delete_work
 DELETE FROM open_work WHERE intent = ?
+
+-- name: write_job
+-- A new one, or the next delivery of one that is there.
+INSERT OR REPLACE INTO jobs (intent, instance, queue, function, delivery, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: delete_job
+DELETE FROM jobs WHERE intent = ?
+
+-- name: jobs
+SELECT intent, instance, queue, function, delivery, at, body FROM jobs ORDER BY intent
 
 -- name: insert_inbox
 INSERT INTO inbox (id, workflow, key, instance, at, body) VALUES (?, ?, ?, ?, ?, ?)
@@ -186,6 +197,7 @@ SELECT instance, name, value FROM published
 -- name: sealed_bodies
 -- Every sealed body outside the journal, with a name for people.
 SELECT 'inbox event', hex(id), body FROM inbox
+UNION ALL SELECT 'job', hex(intent), body FROM jobs
 UNION ALL SELECT 'snapshot of', instance, body FROM snapshots
 UNION ALL SELECT 'published value of', instance || ' ' || name, value FROM published
 UNION ALL SELECT 'outcome of', id, outcome FROM instances WHERE outcome IS NOT NULL

@@ -11,7 +11,7 @@ from typing import Final
 import apsw
 
 APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
-VERSION: Final = 6
+VERSION: Final = 7
 """The number of the last file in `migrations/`."""
 
 

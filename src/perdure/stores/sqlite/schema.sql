@@ -1,6 +1,6 @@
 -- The whole schema. Migrations end here: tests/stores/test_schema.py proves it.
 --
--- The journal is the truth. `instances`, `open_work` and `published` can be rebuilt from it (stores/rebuild.py).
+-- The journal is the truth. `instances`, `open_work`, `jobs` and `published` can be rebuilt from it (stores/rebuild.py).
 -- The inbox holds what was accepted and is not recorded yet. There are no foreign keys: rows are written in
 -- batches by one writer whose bookkeeping the conformance suite checks, and every key would cost a lookup per row.
 
@@ -78,6 +78,17 @@ CREATE INDEX open_work_by_due ON open_work (due);
 
 -- What waits for somebody outside, by who that is. Timers and deadlines cost nothing here.
 CREATE INDEX open_work_outside ON open_work (kind) WHERE kind NOT IN ('timer', 'deadline');
+
+-- Open calls of queues. Here the engine that has the file serves them itself: who has claimed which is in its memory.
+CREATE TABLE jobs (
+    intent BLOB PRIMARY KEY,
+    instance INTEGER NOT NULL,
+    queue TEXT NOT NULL,
+    function TEXT NOT NULL,
+    delivery INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- Events on their way, in the order of their arrival. AUTOINCREMENT: a number is never used twice, so that the
 -- engine can remember how far it has looked.

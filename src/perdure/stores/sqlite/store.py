@@ -24,6 +24,7 @@ from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Record
+from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Place, Position
 from perdure.stores.answers import at_once
 
@@ -208,6 +209,10 @@ class SqliteStore(SqliteQueries):
             executemany(SQL.delete_work, [(intent,) for intent in batch.work_closed])
         if batch.work_opened:
             executemany(SQL.insert_work, batch.work_opened.values())
+        if batch.jobs_closed:
+            executemany(SQL.delete_job, [(intent,) for intent in batch.jobs_closed])
+        if batch.jobs_opened:
+            executemany(SQL.write_job, batch.jobs_opened.values())
         if batch.inbox_removed:
             executemany(SQL.delete_inbox, [(id,) for id in batch.inbox_removed])
         if batch.inbox_added or batch.outbox:
@@ -328,6 +333,16 @@ class SqliteStore(SqliteQueries):
     def inbox(self, limit: int, done: Callable[[list[InboxRow] | Exception], None]) -> None:
         """Each row once after `position`: a row that is handed out is in the hands of the shard."""
         at_once(done, self._ask, self._look_into_inbox, limit)
+
+    @property
+    def workers(self) -> bool:
+        return False
+
+    def lost(self, limit: int, done: Callable[[list[tuple[int, bytes]] | Exception], None]) -> None:
+        done([])
+
+    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+        pass  # there are no workers
 
     def _look_into_inbox(self, connection: apsw.Connection, limit: int) -> list[InboxRow]:
         version = reads.data_version(connection)

@@ -62,6 +62,24 @@ CREATE INDEX open_work_by_due ON perdure.open_work ((instance >> 48), due, inten
 
 CREATE INDEX open_work_outside ON perdure.open_work (kind, intent) WHERE kind NOT IN ('timer', 'deadline');
 
+CREATE TABLE perdure.jobs (
+    intent bytea PRIMARY KEY,
+    instance bigint NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    function text COLLATE "C" NOT NULL,
+    delivery bigint NOT NULL,
+    at bigint NOT NULL,
+    body bytea NOT NULL,
+    worker text COLLATE "C" NOT NULL DEFAULT '',
+    taken bigint NOT NULL DEFAULT 0,
+    expires timestamptz NOT NULL DEFAULT '-infinity',
+    answered boolean NOT NULL DEFAULT false,
+    lost boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50);
+
+CREATE INDEX jobs_open ON perdure.jobs (queue, at, intent) WHERE worker = '';
+CREATE INDEX jobs_taken ON perdure.jobs ((instance >> 48)) WHERE worker <> '';
+
 CREATE TABLE perdure.inbox (
     n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     shard integer NOT NULL,

@@ -1,0 +1,66 @@
+"""The executor of a queue: it performs calls by the name of their function, on the loop or in threads.
+
+An engine has one for each queue that it serves itself, a worker has one for each of its queues. So a step of a queue
+gets the same wherever it runs: its arguments as they were recorded, converted by the annotations of its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from perdure.codec import decode
+from perdure.kernel.batch import Publication
+from perdure.kernel.receipt import Receipt
+from perdure.ports.executor import Answered, Framed, Work
+
+from . import child, info
+from .inline import InlineExecutor
+from .thread import ThreadExecutor
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A function that a queue may call. `returns` is the annotation of its result."""
+
+    function: Callable[..., Any]
+    returns: Any
+    is_async: bool
+
+
+Find = Callable[[str], Found]
+"""The function of a name, `module:name`. Raises when there is none."""
+
+
+class QueueExecutor:
+    def __init__(self, name: str, slots: int, find: Find) -> None:
+        self.name = name
+        self.slots = slots
+        self._find = find
+        self._inline = InlineExecutor()
+        self._thread = ThreadExecutor(slots)
+
+    def listen(self, framed: Framed) -> None:
+        self._inline.listen(framed)
+        self._thread.listen(framed)
+
+    def start(self, publication: Publication, answered: Answered) -> None:
+        try:
+            asked = decode(publication.effect.params or b"")
+            found = self._find(asked["call"])
+            args, kwargs = child.arguments(found.function, asked["args"], asked["kwargs"])
+        except Exception as error:  # not a line of the step ran, and none ever will
+            answered(publication.intent, Receipt("error", error=info.failure(error, retry=False)))
+            return
+        work = Work(found.function, tuple(args), kwargs, found.returns)
+        executor = self._inline if found.is_async else self._thread
+        executor.start(msgspec.structs.replace(publication, work=work), answered)
+
+    def stop(self, intent: bytes) -> None:
+        self._inline.stop(intent)
+        self._thread.stop(intent)
+
+    async def close(self) -> None:
+        await self._inline.close()
+        await self._thread.close()

@@ -1,0 +1,162 @@
+"""The wiring of queues: which functions a queue may call, and a worker that serves queues of a database."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.errors import BadCall
+from perdure.executors.queue import Find, Found, QueueExecutor
+from perdure.flows.author import Flow, StepFunction
+from perdure.flows.returns import importable, is_async, returns_of
+from perdure.kernel.batch import Publication
+from perdure.kernel.effects import OURS
+from perdure.kernel.job import asked
+from perdure.kernel.receipt import Answerer, Receipt
+from perdure.ports.executor import Executor
+from perdure.ports.jobs import Jobs
+from perdure.runtime.worker import Sign, Worker
+
+if TYPE_CHECKING:
+    from perdure.executors.signatures import Keyring
+
+
+class Serving:
+    """The queues that an engine serves itself: names, and how many calls of each run at once."""
+
+    def __init__(self, queues: Mapping[str, int] | None, workflows: Iterable[Any], keys: Keyring | None) -> None:
+        self._queues = dict([checked(name, slots) for name, slots in (queues or {}).items()])
+        self._workflows = workflows
+        self._keys = keys
+
+    def executors(self) -> list[Executor]:
+        return [QueueExecutor(name, slots, imported) for name, slots in self._queues.items()]
+
+    def workers(self, jobs: Jobs) -> list[Worker]:
+        """They have the functions of the modules that the workflows are in."""
+        names = {found.function.__module__ for found in self._workflows if isinstance(found, Flow)}
+        modules = [sys.modules[name] for name in sorted(names)]
+        return [
+            worker(jobs, modules, [name], concurrency=slots, keys=self._keys) for name, slots in self._queues.items()
+        ]
+
+
+def checked(name: str, slots: int) -> tuple[str, int]:
+    if not isinstance(name, str) or not name or name in OURS:  # type: ignore[redundant-expr]
+        raise BadCall(f"a queue has a name of its own, found {name!r}; taken are: {', '.join(sorted(OURS))}")
+    if not isinstance(slots, int) or slots < 1:  # type: ignore[redundant-expr]
+        raise BadCall(f"the queue {name} runs at least 1 call at once, found {slots!r}: queues={{{name!r}: 4}}")
+    return name, slots
+
+
+def imported(name: str) -> Found:
+    """A function of this very process: what a flow names, its engine can import."""
+    module_name, _, path = name.partition(":")
+    main = sys.modules.get("__main__")
+    try:
+        here = main is not None and importable("__main__") == module_name
+        found: Any = main if here else importlib.import_module(module_name)
+    except ImportError as error:
+        raise BadCall(f"the function {name} cannot be imported: {error}") from None
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise BadCall(
+            f"there is no function {path} in the module {module_name}: a step of a queue is found by its name"
+        )
+    return _found(found)
+
+
+def known(modules: Iterable[ModuleType]) -> dict[str, Found]:
+    """What the worker of these modules runs, by name: their own functions, and every `@perdure.step` in them."""
+    functions: dict[str, Found] = {}
+    for module in modules:
+        for value in vars(module).values():
+            for function in _functions(value, module):
+                functions[f"{importable(function.__module__)}:{function.__qualname__}"] = _found(function)
+    return functions
+
+
+def _functions(value: Any, module: ModuleType) -> list[Callable[..., Any]]:
+    if isinstance(value, StepFunction):
+        return [value.function]
+    if getattr(value, "__module__", "") != module.__name__:
+        return []
+    if inspect.isfunction(value):
+        return [value]
+    if inspect.isclass(value):
+        return [found for each in vars(value).values() for found in _functions(_plain(each), module)]
+    return []
+
+
+def _plain(value: Any) -> Any:
+    return value.__func__ if isinstance(value, staticmethod) else value
+
+
+def finding(functions: Mapping[str, Found]) -> Find:
+    def find(name: str) -> Found:
+        if name not in functions:
+            raise BadCall(f"this worker has no function {name}")
+        return functions[name]
+
+    return find
+
+
+def _found(value: Any) -> Found:
+    function = value.function if isinstance(value, StepFunction) else value
+    return Found(function, returns_of(function), is_async(function))
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Jobs]:
+    """The jobs of a database, for a process that runs no engine on it."""
+    from perdure.stores.postgres import PostgresDatabase
+
+    database = await PostgresDatabase.open(url)
+    try:
+        yield database.jobs
+    finally:
+        await database.close()
+
+
+def signing(keys: Keyring | None) -> Sign:
+    """Who a worker's receipts are from; signed where the queue has a key."""
+
+    def sign(job: Publication, receipt: Receipt) -> Answerer:
+        queue = job.effect.executor
+        by = Answerer(queue)
+        if keys is None or not keys.knows(queue):
+            return by
+        from perdure.executors.signatures import envelope
+
+        answered = msgspec.structs.replace(receipt, by=by)
+        address = job.address
+        signed = envelope(asked(job.effect, job.delivery), address.workflow, address.key, job.intent, answered)
+        return Answerer(queue, None, keys.sign(signed))
+
+    return sign
+
+
+def worker(
+    jobs: Jobs,
+    modules: Iterable[ModuleType],
+    queues: Iterable[str],
+    *,
+    concurrency: int,
+    name: str = "",
+    keys: Keyring | None = None,
+) -> Worker:
+    """A worker of these queues, which runs what it finds in these modules."""
+    functions = known(modules)
+    executors = [QueueExecutor(*checked(queue, concurrency), finding(functions)) for queue in queues]
+    name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
+    return Worker(jobs, executors, functions, name=name, concurrency=concurrency, sign=signing(keys))
