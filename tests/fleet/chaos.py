@@ -293,8 +293,10 @@ class Chaos:
         for member in self.members:
             if member.engine.running:
                 member.engine.go_on()
-        (self.directory / f"acknowledged{ENOUGH}").touch()
         begun = time.monotonic()
+        (self.directory / f"acknowledged{ENOUGH}").touch()
+        # Nobody sends items any more before anybody says that this is all.
+        await until(lambda: all("enough\n" in member.engine.words for member in self.members), CALM_SECONDS)
         while (left := await self._unfinished(client)) and time.monotonic() - begun < CALM_SECONDS:
             for key in {key for workflow, key in left if workflow == "collect"}:
                 with suppress(PerdureError):  # it has just ended

@@ -111,3 +111,20 @@ async def test_a_commit_that_arrives_after_the_shard_was_taken_over_is_refused(
             proxy.flow()
             await until(lambda: cut_off.refusals() > 0)
             await shared(url, cut_off, heir)
+
+
+async def test_an_engine_can_be_sent_home_while_its_database_is_away(
+    url: str, engine: StartEngine, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+    async with Proxy(url) as proxy:
+        leaving, heir = engine(proxy.url), engine()
+        await shared(url, leaving, heir)
+        async with perdure.connect(url, workflows=FLOWS) as client, load(client, ledger):
+            proxy.refusing = True
+            proxy.cut()
+            await until(lambda: proxy.refused > 2)
+
+            leaving.terminate()
+
+            assert await leaving.ended() == 0
