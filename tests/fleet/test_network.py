@@ -55,9 +55,7 @@ async def more(ledger: Path, lines: int) -> None:
     await until(lambda: len(ledger_of(ledger)) >= seen + lines)
 
 
-async def test_terminated_backends_lose_nothing(
-    own: OwnServer, url: str, engine: StartEngine, tmp_path: Path
-) -> None:
+async def test_terminated_backends_lose_nothing(own: OwnServer, url: str, engine: StartEngine, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     await shared(url, engine(), engine())
     async with perdure.connect(url, workflows=FLOWS) as client, load(client, ledger):
