@@ -38,6 +38,7 @@ class Bar:
         return value <= self.value if self.sign == "<=" else value < self.value
 
 
+Store = Literal["sqlite", "postgres"]
 Unit = Literal["/s", "µs", "ms", "s", "KB", "MB", "%", "x", "commits", ""]
 
 
@@ -80,6 +81,16 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Ratio:
+    """perdure against a peer, pass by pass: a rate of both."""
+
+    label: str
+    measure: str
+    peer: str
+    bar: Bar | None = None
+
+
+@dataclass(frozen=True)
 class Workload:
     """`systems`: one function per system, by its name. A peer is one more function in the workload's file."""
 
@@ -89,6 +100,8 @@ class Workload:
     systems: Mapping[str, System]
     once: bool = False  # heavy, and of a kind that a busy machine does not change: one pass is enough
     needs_floor: bool = True
+    store: Store = "sqlite"  # what it runs on, and whose floor it is read against
+    ratios: tuple[Ratio, ...] = ()
     curve: Curve | None = None
 
 

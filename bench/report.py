@@ -15,7 +15,7 @@ from typing import Any, Final
 import apsw
 
 from bench import floor
-from bench.measure import Bar, Curve, Figure, Measures, Pass, Unit, Workload
+from bench.measure import Bar, Curve, Figure, Measures, Pass, Ratio, Store, Unit, Workload
 
 COLUMNS: Final = ("", "figure", "median", "range", "bar")
 SCALES: Final[dict[Unit, tuple[float, str]]] = {
@@ -36,34 +36,66 @@ BAR_LENGTH: Final = 12
 BUSY: Final = 1.5
 """A floor that varies by more than this within one run measures the neighbours."""
 
+TITLES: Final[dict[Store, str]] = {"sqlite": "# Results", "postgres": "# Results on PostgreSQL"}
+AGAIN: Final[dict[Store, tuple[str, str]]] = {
+    "sqlite": (
+        "make bench",
+        "`make bench` (all), `make bench-quick` (W1 to W3, W9 in small: a minute), "
+        "`python -m bench W2 --passes 9`\n(some).",
+    ),
+    "postgres": (
+        "python -m bench postgres",
+        "`python -m bench postgres` (all), `python -m bench postgres-W2 --passes 9` (some).",
+    ),
+}
+
 Row = tuple[str, ...]
 Runs = Sequence[tuple[Workload, str, Sequence[Pass]]]
 """Workload, system, passes."""
 
 
-def rows(floors: Sequence[Pass], runs: Runs) -> Iterator[Row]:
-    yield from _rows("floor", "raw SQLite and the disk", floor.FIGURES, floors)
+def rows(floors: Sequence[Pass], runs: Runs, store: Store) -> Iterator[Row]:
+    if store == "sqlite":
+        yield from _rows("floor", "raw SQLite and the disk", floor.FIGURES, floors)
+    else:
+        from bench import floor_postgres
+
+        yield from _rows("floor", "raw PostgreSQL, one connection", floor_postgres.FIGURES, floors)
     for workload, system, passes in runs:
         title = workload.title if system == "perdure" else f"{workload.title}, {system}"
-        yield from _rows(workload.name, title, workload.figures, passes)
+        several = len(workload.systems) > 1  # then each figure may be of one of them only
+        yield from _rows(workload.name, title, workload.figures, passes, leave_out=several)
+        for ratio in workload.ratios:
+            peers = [(each, its) for each, its, _ in runs if each is workload]
+            if system == ratio.peer and (workload, "perdure") in peers:
+                ours = next(each for found, its, each in runs if found is workload and its == "perdure")
+                yield _ratio(ratio, ours, passes)
 
 
-def _rows(name: str, title: str, figures: Sequence[Figure], passes: Sequence[Pass]) -> Iterator[Row]:
+def _ratio(ratio: Ratio, ours: Sequence[Pass], theirs: Sequence[Pass]) -> Row:
+    values = [
+        one.measures[ratio.measure] / other.measures[ratio.measure] for one, other in zip(ours, theirs, strict=True)
+    ]
+    figure = Figure(f"perdure against {ratio.peer}, {ratio.label}", ratio.measure, "x", bar=ratio.bar)
+    return _row(figure, values)
+
+
+def _rows(
+    name: str, title: str, figures: Sequence[Figure], passes: Sequence[Pass], leave_out: bool = False
+) -> Iterator[Row]:
     yield (name, title, "", "", "")
     for figure in figures:
         values = figure.values(passes)
-        if not values:
+        if values:
+            yield _row(figure, values)
+        elif not leave_out:
             yield ("", figure.label, "not measured", "", _bar(figure, None))
-            continue
-        middle = statistics.median(values)
-        spread = f"{_text(min(values), figure.unit)} to {_text(max(values), figure.unit)}"
-        yield (
-            "",
-            figure.label,
-            _text(middle, figure.unit),
-            spread if len(values) > 1 else "",
-            _bar(figure, middle),
-        )
+
+
+def _row(figure: Figure, values: Sequence[float]) -> Row:
+    middle = statistics.median(values)
+    spread = f"{_text(min(values), figure.unit)} to {_text(max(values), figure.unit)}" if len(values) > 1 else ""
+    return ("", figure.label, _text(middle, figure.unit), spread, _bar(figure, middle))
 
 
 def _text(value: float, unit: Unit) -> str:
@@ -170,17 +202,35 @@ def as_data(floors: Sequence[Pass], runs: Runs, settings: dict[str, str]) -> dic
     }
 
 
-def settings(place: Path, passes: int) -> dict[str, str]:
+def settings(place: Path, passes: int, store: Store) -> dict[str, str]:
     return {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "durability": _durability(place),
+        **(_sqlite(place) if store == "sqlite" else _postgres()),
         "perdure": _version("perdure"),
         "Python": f"{platform.python_version()}, asyncio's own event loop",
-        "SQLite": f"{apsw.sqlite_lib_version()} through apsw {apsw.apsw_version()}",
         "other packages": ", ".join(f"{name} {_version(name)}" for name in ("msgspec", "cbor2")),
         "machine": f"{os.cpu_count()} cores, {_processor()}, {platform.system()} {platform.release()}",
         "load when it began": f"{os.getloadavg()[0]:.1f}",
         "passes": f"{passes}, in turns; the floor before and after each",
+    }
+
+
+def _sqlite(place: Path) -> dict[str, str]:
+    library = f"{apsw.sqlite_lib_version()} through apsw {apsw.apsw_version()}"
+    return {"durability": _durability(place), "SQLite": library}
+
+
+def _postgres() -> dict[str, str]:
+    from bench import server
+    from bench.peers import environments
+
+    environments.python_of("dbos")
+    return {
+        "durability": "an answer is given only after the server has flushed its log to the disk",
+        **server.settings(),
+        "the same server for all": f"over a Unix socket on this machine; perdure: {server.SHARDS} shards",
+        "DBOS": f"{environments.version_of('dbos')}; its defaults, log_level=ERROR; each workload is written with def "
+        "and with async def, and the faster one counts",
     }
 
 
@@ -214,13 +264,22 @@ def _processor() -> str:
     return platform.machine()
 
 
-def document(table: Sequence[Row], runs: Runs, settings: dict[str, str], warning: str) -> str:
+def document(before: str, section: str, store: Store) -> str:
+    """The file: one section per store, of which this run has made one anew."""
+    sections = dict(zip(TITLES, before.partition(f"\n{TITLES['postgres']}\n")[::2], strict=True))
+    sections["postgres"] = f"{TITLES['postgres']}\n{sections['postgres']}" if sections["postgres"] else ""
+    sections[store] = section
+    return "\n".join(text for text in sections.values() if text)
+
+
+def section(table: Sequence[Row], runs: Runs, settings: dict[str, str], warning: str, store: Store) -> str:
     along = "".join(f"\n## {title}\n\n{curve_as_markdown(lines)}\n" for title, lines in curves(runs))
     loud = f"\n**{warning}**\n" if warning else ""
     facts = "\n".join(f"- {name}: {value}" for name, value in settings.items())
-    return f"""# Results
+    again = AGAIN[store]
+    return f"""{TITLES[store]}
 
-Written by `make bench`. Read the ratios: absolute numbers belong to this machine and this hour. What each
+Written by `{again[0]}`. Read the ratios: absolute numbers belong to this machine and this hour. What each
 workload is for stands at the top of its file in `bench/workloads/`; how to read the numbers, in
 `docs/explanation/performance.md`.
 {loud}
@@ -231,6 +290,5 @@ workload is for stands at the top of its file in `bench/workloads/`; how to read
 Median and range are over the passes. A ratio is taken within a pass, against the floor measured right before
 and right after it.
 {along}
-Again: `make bench` (all), `make bench-quick` (W1 to W3, W9 in small: a minute), `python -m bench W2 --passes 9`
-(some).
+Again: {again[1]}
 """

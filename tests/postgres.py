@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
@@ -40,15 +42,34 @@ class Server:
             await connection.close()
 
     @contextmanager
+    def name(self) -> Iterator[str]:
+        """The URL of a schema that does not exist; it is dropped at the end, if it does then."""
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        try:
+            yield f"{self.url}{'&' if '?' in self.url else '?'}schema={name}"
+        finally:
+            in_thread = Thread(target=self.execute, args=(f"DROP SCHEMA IF EXISTS {name} CASCADE",))
+            in_thread.start()  # also where a loop runs
+            in_thread.join()
+
+    @contextmanager
     def schema(self, shards: int = 16) -> Iterator[str]:
         """The URL of an empty perdure database, for as long as it is wanted."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
-        url = f"{self.url}{'&' if '?' in self.url else '?'}schema={name}"
+        url = changed(self.url, schema=name)
         asyncio.run(upgrade(url, shards=shards))
         try:
             yield url
         finally:
             self.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
+def changed(url: str, *, user: str = "", database: str = "", **options: str) -> str:
+    """Another URL of the same server."""
+    parts = urlsplit(url)
+    netloc = f"{user}@{parts.netloc.rpartition('@')[2]}" if user else parts.netloc
+    query = "&".join([*filter(None, [parts.query]), *(f"{name}={value}" for name, value in options.items())])
+    return urlunsplit((parts.scheme, netloc, f"/{database}" if database else parts.path, query, ""))
 
 
 def server() -> Server:

@@ -6,6 +6,11 @@ from . import (
     c1_cells,
     c2_cells,
     c3_snapshots,
+    postgres_fleet,
+    postgres_w1,
+    postgres_w2,
+    postgres_w5,
+    postgres_w6,
     w1_sequential,
     w2_concurrent,
     w3_latency,
@@ -34,6 +39,13 @@ STANDARD: tuple[Workload, ...] = (
     c1_cells.WORKLOAD,
 )
 GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD, c3_snapshots.WORKLOAD)
+POSTGRES: tuple[Workload, ...] = (
+    postgres_w1.WORKLOAD,
+    postgres_w2.WORKLOAD,
+    postgres_w5.WORKLOAD,
+    postgres_w6.WORKLOAD,
+    postgres_fleet.WORKLOAD,
+)
 QUICK: tuple[Workload, ...] = (*STANDARD[:3], w9_rebuild.TINY, w9_loop.TINY)
 
-BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH, *QUICK)}
+BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH, *POSTGRES, *QUICK)}

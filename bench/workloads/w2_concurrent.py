@@ -33,9 +33,9 @@ def on_perdure(place: Path) -> Measures:
 
 async def _on_perdure(place: Path) -> Measures:
     async with engine(place, [short]) as opened:
-        first = await _seconds(opened)
+        first = await seconds_of(opened)
         before, worked = opened.counts, time.process_time()
-        seconds = await _seconds(opened)
+        seconds = await seconds_of(opened)
         counts, worked = opened.counts, time.process_time() - worked
     entries = counts["entries"] - before["entries"]
     verify(entries == FLOWS * (STEPS + 1), f"{FLOWS} flows of {STEPS} steps made {entries} entries")
@@ -48,7 +48,7 @@ async def _on_perdure(place: Path) -> Measures:
     }
 
 
-async def _seconds(opened: perdure.Engine) -> float:
+async def seconds_of(opened: perdure.Engine) -> float:
     began = time.perf_counter()
     results = await asyncio.gather(*(_run(opened, n) for n in range(FLOWS)))
     seconds = time.perf_counter() - began

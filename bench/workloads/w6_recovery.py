@@ -47,12 +47,12 @@ async def long(ctx: perdure.Context, flow: int) -> int:
 
 def on_perdure(place: Path) -> Measures:
     _kill_in_the_middle(place)
-    before = _executed(place)
+    before = executed(place)
     recorded = _entries(place) - FLOWS
     began = time.perf_counter()
     opened, results = asyncio.run(_finish(place))
     seconds = time.perf_counter() - began
-    after = _executed(place)
+    after = executed(place)
     steps = FLOWS * STEPS
     repeated = after.total() - steps
     verify(
@@ -75,7 +75,7 @@ def _kill_in_the_middle(place: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + PATIENCE_SECONDS
     try:
-        while _size(place) < FLOWS * STEPS // 2 * RECORD.size:
+        while size_of_records(place) < FLOWS * STEPS // 2 * RECORD.size:
             verify(child.poll() is None, "the process ended before it could be killed")
             verify(time.monotonic() < deadline, f"half of the steps took longer than {PATIENCE_SECONDS} s")
             time.sleep(0.005)
@@ -84,12 +84,12 @@ def _kill_in_the_middle(place: Path) -> None:
         child.wait()
 
 
-def _size(place: Path) -> int:
+def size_of_records(place: Path) -> int:
     file = place / "records"
     return file.stat().st_size if file.exists() else 0
 
 
-def _executed(place: Path) -> Counter[tuple[int, ...]]:
+def executed(place: Path) -> Counter[tuple[int, ...]]:
     return Counter(RECORD.iter_unpack((place / "records").read_bytes()))
 
 
@@ -105,7 +105,7 @@ def _entries(place: Path) -> int:
 
 
 async def _finish(place: Path) -> tuple[float, list[int]]:
-    _open_records(place)
+    open_records(place)
     began = time.perf_counter()
     async with engine(place, [long], settled=False) as opened:
         seconds = time.perf_counter() - began
@@ -119,13 +119,13 @@ def work(place: str) -> None:
 
 
 async def _work(place: Path) -> None:
-    _open_records(place)
+    open_records(place)
     async with engine(place, [long], settled=False) as opened:
         handles = await asyncio.gather(*(opened.start(long, n, key=str(n)) for n in range(FLOWS)))
         await asyncio.gather(*(handle.result() for handle in handles))
 
 
-def _open_records(place: Path) -> None:
+def open_records(place: Path) -> None:
     global _records  # noqa: PLW0603  # a step takes plain data only, and this is none
     _records = os.open(place / "records", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 

@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from perdure.executors.shared import Shared
 from perdure.runtime.doors import FleetDoor, RemoteDoor
@@ -16,6 +17,10 @@ from perdure.runtime.setup import Setup
 from perdure.runtime.shard import Shard
 from perdure.runtime.worker import Worker
 from perdure.stores.postgres import PostgresDatabase
+from perdure.stores.postgres.database import POLL_SECONDS
+
+POLL: Final = int(POLL_SECONDS * 1e9)
+"""Hints tell at once that something came; this is for those that were lost. Many shards need not look all the time."""
 
 
 class Member:
@@ -51,7 +56,8 @@ async def joined(url: str, setup: Setup) -> AsyncIterator[Member]:
 
         def make(number: int) -> Shard:
             faces = [each.face() for each in shared]
-            return setup.shard(database.store(number), faces, door, number=number, shards=database.shards)
+            store, shards = database.store(number), database.shards
+            return setup.shard(store, faces, door, number=number, shards=shards, poll=POLL)
 
         fleet = Fleet(database, setup.owner, make)
         door = FleetDoor(database.queries, setup.failed, fleet)

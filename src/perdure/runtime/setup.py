@@ -17,7 +17,7 @@ from perdure.ports.executor import Executor
 from perdure.ports.jobs import Jobs
 from perdure.ports.store import Queries, Store
 
-from .shard import Listener, Shard
+from .shard import POLL, Listener, Shard
 from .worker import Worker
 
 
@@ -53,7 +53,14 @@ class Setup(msgspec.Struct):
             self.executors.append(self.effects(queries))
 
     def shard(
-        self, store: Store, executors: Iterable[Executor], listener: Listener, *, number: int = 0, shards: int = 1
+        self,
+        store: Store,
+        executors: Iterable[Executor],
+        listener: Listener,
+        *,
+        number: int = 0,
+        shards: int = 1,
+        poll: int = POLL,
     ) -> Shard:
         return Shard(
             store,
@@ -68,4 +75,5 @@ class Setup(msgspec.Struct):
             verify=self.verify,
             number=number,
             shards=shards,
+            poll=poll,
         )

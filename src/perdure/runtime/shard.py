@@ -47,7 +47,7 @@ from .timers import Timers
 log = logging.getLogger("perdure")
 
 POLL: Final = 25_000_000
-"""How often the inbox is looked at: other processes write there. A look costs microseconds when nothing came."""
+"""How often the inbox is looked at where nobody tells that something came. A look costs microseconds if nothing did."""
 
 LIGHT_WAIT: Final = 50_000_000
 """How long the results of ephemeral calls may wait for something that is worth a commit."""
@@ -142,10 +142,12 @@ class Shard:
         verify: Verify = unsigned,
         number: int = 0,
         shards: int = 1,
+        poll: int = POLL,
     ) -> None:
         self.number = number
         self.epoch = 0
         self._shards = shards
+        self._poll = poll
         self._store = store
         self._clock = clock
         self._executors: Mapping[str, Executor] = {executor.name: executor for executor in executors}
@@ -657,7 +659,7 @@ class Shard:
     def _watch(self) -> None:
         """Set the alarm for whatever comes first: a timer, or the next look into the inbox."""
         now = self._clock.now()
-        when = now + POLL
+        when = now + self._poll
         if len(self.kernel.wanted) < TIMERS_WAITING_MAX:
             when = min(when, self._timers.next())
         if self._alarm is None or when < self._alarm_at:

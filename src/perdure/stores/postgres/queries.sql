@@ -151,7 +151,8 @@ SELECT seq, instance, at, body FROM perdure.journal WHERE seq > $1 ORDER BY seq 
 SELECT value FROM perdure.published WHERE instance = $1 AND name = $2
 
 -- name: workflows
-SELECT name, version, defaults FROM perdure.workflows ORDER BY name, version
+-- Of all engines: while one is put in place of another, both versions can be started.
+SELECT DISTINCT ON (name, version) name, version, defaults FROM perdure.workflows ORDER BY name, version, defaults
 
 -- name: judge
 -- What an event for the inbox is judged by: whether it is there already, what else was posted to the name, and the head.
@@ -287,6 +288,9 @@ WITH gone AS (
 SELECT instance, intent FROM gone
 UNION SELECT instance, intent FROM perdure.jobs WHERE instance >> 48 = $1 AND worker <> '' AND lost
 LIMIT $2
+
+-- name: job
+SELECT queue, function, CASE WHEN lost THEN '' ELSE worker END FROM perdure.jobs WHERE intent = $1
 
 -- name: all_jobs
 SELECT intent, instance, queue, function, delivery, at, body FROM perdure.jobs
