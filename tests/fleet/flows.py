@@ -92,8 +92,7 @@ async def collect(ctx: perdure.Context, ledger: str) -> list[int]:
 @perdure.flow
 async def family(ctx: perdure.Context, ledger: str, steps: int, seconds: float) -> int:
     """Children by other names, which live on other shards, and a timer."""
-    older = ctx.child(walk, ledger, steps, seconds, key=f"{ctx.key}-older")
-    total = await older
+    total: int = await ctx.child(walk, ledger, steps, seconds, key=f"{ctx.key}-older")
     await ctx.sleep("rest", seconds)
     total += await ctx.child(walk, ledger, steps, seconds, key=f"{ctx.key}-younger")
     total += await ctx.step.options(retries=RETRIES)("own", work, ledger, seconds, 1)
