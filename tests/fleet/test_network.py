@@ -120,8 +120,9 @@ async def test_an_engine_can_be_sent_home_while_its_database_is_away(
         await shared(url, leaving, heir)
         async with perdure.connect(url, workflows=FLOWS) as client, load(client, ledger):
             proxy.refusing = True
+            proxy.stand_still()
+            await until(lambda: proxy.waiting >= 4)  # among them are commits, of which nobody will ever hear
             proxy.cut()
-            await until(lambda: proxy.refused > 2)
 
             leaving.terminate()
 
