@@ -129,6 +129,14 @@ async def processor_time(opened: Any) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def processor_time_of(process: int) -> float:
+    """Seconds of one process so far; 0 where that cannot be seen."""
+    try:
+        return sum(_stat(process)[11:13]) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return 0.0
+
+
 def _stat(process: int) -> list[int]:
     """The fields of /proc/PID/stat after the name and with the state as 0: parent, ..., times."""
     text = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
