@@ -7,6 +7,7 @@ from . import (
     c2_cells,
     c3_snapshots,
     postgres_fleet,
+    postgres_model,
     postgres_queue,
     postgres_w1,
     postgres_w2,
@@ -47,6 +48,7 @@ POSTGRES: tuple[Workload, ...] = (
     postgres_w6.WORKLOAD,
     postgres_fleet.WORKLOAD,
     postgres_queue.WORKLOAD,
+    postgres_model.WORKLOAD,
 )
 QUICK: tuple[Workload, ...] = (*STANDARD[:3], w9_rebuild.TINY, w9_loop.TINY)
 
