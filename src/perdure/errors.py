@@ -806,7 +806,8 @@ class EngineClosed(CallerError):
 class EngineRunning(StoreError):
     """Another engine runs on this database.
 
-    One engine owns a SQLite file. Talk to it with `perdure.connect(url)` from other processes, or stop it first.
+    One engine owns a SQLite file, or a shard of a PostgreSQL database. Talk to it with `perdure.connect(url)` from
+    other processes, or stop it first.
     """
 
 
@@ -823,7 +824,7 @@ class NewerSchema(StoreError):
 
 
 class CannotOpen(StoreError):
-    """The database cannot be opened: no such directory, no permission, or a read-only file."""
+    """The database cannot be opened: no such file or server, no permission, or a schema that is missing or older."""
 
 
 class StoreFailed(StoreError):

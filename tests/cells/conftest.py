@@ -9,6 +9,7 @@ its indexes against its journal.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -34,6 +35,9 @@ from perdure.ports.store import Filter
 from perdure.worlds import gather
 from tests.entries import entries_of
 
+STAGES = os.environ.get("PERDURE_TEST_STAGES", "memory; memory, evicted; sqlite; sqlite, evicted").split("; ")
+"""Also: postgres, which takes longer."""
+
 
 class Live:
     """An engine with cells, and what a test asks of it. `rest` lets everything be recorded that is under way."""
@@ -47,9 +51,13 @@ class Live:
         await self.rest()
 
     async def rest(self) -> None:
-        settled = asyncio.get_running_loop().create_future()
-        self.engine._shard.when_settled(lambda: None if settled.done() else settled.set_result(None))
-        await settled
+        while True:
+            for shard in self.engine._running.shards:
+                settled = asyncio.get_running_loop().create_future()
+                shard.when_settled(lambda settled=settled: None if settled.done() else settled.set_result(None))  # type: ignore[misc]
+                await settled
+            if len(self.engine._running.shards) == 1 or not await self.engine.queries.undelivered():
+                return  # nothing is on its way from one shard to another
 
     async def until(self, cell: Any, key: object, state: Any) -> None:
         """Wait until a cell has this state, or one of which this is true."""
@@ -163,9 +171,11 @@ async def replays(engine: perdure.Engine, workflows: Workflows[Any]) -> None:
         rebuild(fold(Address(head.workflow, head.key), None, rows), workflow).dispose()
 
 
-@pytest.fixture(params=["memory", "memory, evicted", "sqlite", "sqlite, evicted"])
+@pytest.fixture(params=STAGES)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
-    url = ":memory:" if request.param.startswith("memory") else tmp_path / "cells.db"
+    url: str | Path = ":memory:" if request.param.startswith("memory") else tmp_path / "cells.db"
+    if request.param.startswith("postgres"):
+        url = request.getfixturevalue("postgres")
     return Stage(url, 0 if request.param.endswith("evicted") else 4096)
 
 

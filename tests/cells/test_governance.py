@@ -355,7 +355,9 @@ async def test_of_two_manifests_that_are_applied_at_once_one_is_refused_and_no_c
             return_exceptions=True,
         )
 
-        assert [getattr(found, "code", found) for found in results] == [SECOND_.manifest.hash, "applied-meanwhile"]
+        applied, refused = (getattr(found, "code", found) for found in results)
+        assert applied == SECOND_.manifest.hash
+        assert refused in ("applied-meanwhile", "migrating")  # on a server the second may be counted later
         assert await rules.migrate() == 1
 
 

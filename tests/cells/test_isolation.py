@@ -60,5 +60,6 @@ async def test_cells_take_turns(stage):
 
         names = {head.id: head.key for head in await live.engine.instances(workflow="com.acme/order")}
         turns = [names[row.instance] for row in await live.journal() if row.instance in names]
-        assert set(turns[:3]) == {"busy", "a", "b"} or stage.cache == 0
+        loaded_at_once = stage.cache > 0 and not str(stage.url).startswith("postgres")
+        assert set(turns[:3]) == {"busy", "a", "b"} or not loaded_at_once
         assert sorted(turns) == ["a", "b", *["busy"] * 5]

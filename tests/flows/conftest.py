@@ -9,6 +9,7 @@ it is rebuilt as the kernel does it.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -25,6 +26,9 @@ from perdure.kernel.replay import deliveries, fold, rebuild
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter
 from tests.entries import entries_of
+
+STAGES = os.environ.get("PERDURE_TEST_STAGES", "memory; memory, replayed; sqlite; sqlite, replayed").split("; ")
+"""Also: postgres, which takes longer."""
 
 
 class Stage:
@@ -104,9 +108,11 @@ async def becomes(handle: perdure.Handle[Any], status: str) -> None:
             await asyncio.sleep(0.001)
 
 
-@pytest.fixture(params=["memory", "memory, replayed", "sqlite", "sqlite, replayed"])
+@pytest.fixture(params=STAGES)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
-    url = ":memory:" if request.param.startswith("memory") else tmp_path / "flows.db"
+    url: str | Path = ":memory:" if request.param.startswith("memory") else tmp_path / "flows.db"
+    if request.param.startswith("postgres"):
+        url = request.getfixturevalue("postgres")
     return Stage(url, 0 if request.param.endswith("replayed") else 4096)
 
 

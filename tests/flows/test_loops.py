@@ -318,11 +318,9 @@ counts = perdure.flow(name="flow")(count_up)
 
 async def loaded(engine: perdure.Engine) -> tuple[bytes | None, int]:
     """What the instance flow/k would be rebuilt from: its snapshot, and how many rows after it."""
-    store: Any = engine.queries
-    found: list[Any] = []
-    store.load([Address("flow", "k")], lambda ref, record: found.append(record))
-    await until(lambda: bool(found))
-    return found[0].snapshot, len(found[0].rows)
+    record = await engine.queries.record(Address("flow", "k"))
+    assert record is not None
+    return record.snapshot and record.snapshot.body, len(record.rows)
 
 
 @pytest.mark.parametrize("body", [count_up, through_a_helper])

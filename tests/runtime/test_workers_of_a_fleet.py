@@ -98,6 +98,30 @@ async def test_a_paused_worker_that_wakes_is_fenced(postgres: str, tmp_path: Pat
     assert "1 claimed" in out and "1 fenced" in out and "answered" not in out
 
 
+async def test_why_says_who_has_the_job_or_that_nobody_has(postgres: str, tmp_path: Path) -> None:
+    place, go = tmp_path / "traces", tmp_path / "go"
+    async with engine(postgres) as client:
+        handle = await client.start(waiting, str(place), str(go), key="k")
+        before = await why(postgres)
+        async with worker(postgres):
+            await said(place, "begun:1")
+            after = await why(postgres)
+            go.touch()
+            await handle.result(30)
+
+    assert "is in the queue work since " in before and f"for {queue_jobs.__name__}:waits" in before
+    assert f"perdure worker {queue_jobs.__name__} --queue work" in before
+    assert "queue work, worker " in after
+
+
+async def why(url: str) -> str:
+    command = [sys.executable, "-m", "perdure.cli", "why", "waiting/k", "--db", url]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.PIPE)
+    out, _ = await process.communicate()
+    return " ".join(out.decode().split())
+
+
 async def test_a_step_that_may_run_once_is_unknown_when_its_worker_is_killed(postgres: str, tmp_path: Path) -> None:
     place = tmp_path / "traces"
     async with engine(postgres) as client:

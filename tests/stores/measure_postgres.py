@@ -45,14 +45,29 @@ async def raw_commits(url: str) -> Callable[[int], Awaitable[None]]:
 def store_commits(
     store: PostgresStore, numbers: Any, size: int, heads: bool = False
 ) -> Callable[[int], Awaitable[None]]:
+    def batch() -> Batch:
+        made = Batch()
+        made.journal = [JournalRow(seq, seq % 50, seq, BODY) for seq, _ in zip(numbers, range(size), strict=False)]
+        if heads:
+            made.heads = {row.seq: head(row.seq) for row in made.journal}
+        return made
+
     async def run(times: int) -> None:
-        for _ in range(times):
-            batch = Batch()
-            batch.journal = [JournalRow(seq, seq % 50, seq, BODY) for seq, _ in zip(numbers, range(size), strict=False)]
-            if heads:
-                batch.heads = {row.seq: head(row.seq) for row in batch.journal}
-            error = await answer(store.commit, batch)
-            assert error is None, error
+        """As a shard does it: the next commit is begun where the last one is heard of."""
+        ended = asyncio.get_running_loop().create_future()
+        left = times
+
+        def done(error: Exception | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None or not left:
+                ended.set_result(error)
+            else:
+                store.commit(batch(), done)
+
+        store.commit(batch(), done)
+        error = await ended
+        assert error is None, error
 
     return run
 

@@ -16,7 +16,7 @@ from perdure.kernel.placement import first_seq, place
 from perdure.ports.store import BEGINNING, Filter
 from perdure.stores.postgres import PostgresDatabase, PostgresStore, upgrade
 from perdure.testing.stores import batch, entry, head, message
-from tests.postgres import Server
+from tests.postgres import Server, changed
 from tests.proxy import Proxy
 
 
@@ -149,7 +149,7 @@ async def test_connections_that_are_cut_are_made_again(postgres: str, caplog: py
 
 async def test_what_lasts_longer_than_the_patience_is_an_error_that_names_the_database(postgres: str):
     async with Proxy(postgres) as proxy, opened(proxy.url) as database:
-        proxy._server.close()
+        proxy.close()
 
         with pytest.raises(StoreFailed, match=r"^postgresql://.*: the connection was lost"):
             await database.clients.ask(lambda connection: connection.fetch("SELECT"), patience=0.2)
@@ -386,9 +386,8 @@ async def test_bodies_of_any_size_are_the_same_bytes_for_readers(postgres: str):
         assert await database.queries.journal(0, 10) == rows
 
 
-async def test_the_sessions_are_set_up_for_small_commits_that_last(postgres_server: Server, postgres: str):
-    postgres_server_url = postgres.replace("?", "?synchronous_commit=off&", 1)
-    async with opened(postgres_server_url) as database, database.engine.one() as connection:
+async def test_the_sessions_are_set_up_for_small_commits_that_last(postgres: str):
+    async with opened(changed(postgres, synchronous_commit="off")) as database, database.engine.one() as connection:
         for setting, value in (("synchronous_commit", "on"), ("jit", "off"), ("enable_seqscan", "off")):
             assert await connection.fetchval(f"SHOW {setting}") == value
 
@@ -417,8 +416,8 @@ async def test_a_url_that_leads_nowhere(url: str, text: str):
 
 async def test_a_database_or_a_user_that_does_not_exist(postgres_server: Server):
     for url, text in (
-        (postgres_server.url.replace("/postgres?", "/nowhere?"), 'database "nowhere" does not exist; create it first'),
-        (postgres_server.url.replace("postgres@", "nobody@"), "does not let this user in"),
+        (changed(postgres_server.url, database="nowhere"), 'database "nowhere" does not exist; create it first'),
+        (changed(postgres_server.url, user="nobody"), "user"),
     ):
         with pytest.raises(CannotOpen, match=text):
             await PostgresDatabase.open(url)
@@ -456,7 +455,7 @@ async def test_a_wrong_password_is_told_and_never_shown(postgres_server: Server,
 
         async def refused() -> bool:
             with pytest.raises(CannotOpen) as raised:
-                await PostgresDatabase.open(postgres.replace("postgres@", "locked:wrong@"))
+                await PostgresDatabase.open(changed(postgres, user="locked:wrong"))
             assert "wrong" not in str(raised.value)
             return "the server refuses the password or the user" in str(raised.value)
 
@@ -469,7 +468,7 @@ async def test_missing_privileges_are_told(postgres: str):
         name = database.place.namespace
         await execute(database, f"CREATE ROLE {name} LOGIN")
         try:
-            url = postgres.replace("postgres@", f"{name}@")
+            url = changed(postgres, user=name)
             with pytest.raises(CannotOpen, match="permission denied"):
                 await upgrade(url.replace(f"schema={name}", "schema=mine"))
             with pytest.raises(CannotOpen, match=rf"permission denied for schema {name}.*; grant this user the right"):
@@ -495,7 +494,7 @@ async def test_too_many_connections_are_told_at_the_door_and_waited_for_inside(p
         await execute(database, f"CREATE ROLE {name} LOGIN CONNECTION LIMIT 1")
         await execute(database, f"GRANT ALL ON SCHEMA {name} TO {name}")
         await execute(database, f"GRANT ALL ON ALL TABLES IN SCHEMA {name} TO {name}")
-        url = postgres.replace("postgres@", f"{name}@")
+        url = changed(postgres, user=name)
         try:
             async with opened(url) as limited:
                 await limited.queries.height()

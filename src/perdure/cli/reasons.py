@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from perdure.app import is_server
 from perdure.flows.machine import CLEANUP, START
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call, Child
@@ -73,7 +74,7 @@ class Reasons:
     async def _open(self, open: Waiting) -> Reason:
         match open.kind:
             case "call":
-                return self._step(open)
+                return await self._queued(open) or self._step(open)
             case "timer":
                 return self._timer(open)
             case "wait":
@@ -82,6 +83,25 @@ class Reasons:
                 return await self._child(open)
             case kind:
                 return Reason(kind, f"It waits for the {kind} {open.location}{self._since(open)}.", "", open)
+
+    async def _queued(self, open: Waiting) -> Reason | None:
+        """A step of a queue: who has it, or who would."""
+        intent = self._look.state.at(open.location)
+        job = None if intent is None or open.held else await self._queries.job(intent.id)
+        if job is None:
+            return None
+        nth = f"attempt {open.attempt}" + (f", handed out {open.delivery} times" if open.delivery > 1 else "")
+        if job.worker:
+            text = f"{_name(open.location)} runs{self._since(open)} ({nth}, queue {job.queue}, worker {job.worker})."
+            return Reason("step", text, "", open)
+        text = f"{_name(open.location)} is in the queue {job.queue}{self._since(open)} ({nth}), for {job.function}. "
+        if is_server(self._console.db):
+            module = job.function.partition(":")[0]
+            worker = self._console.command("worker", module, "--queue", job.queue)
+            text += "No worker has it: all are busy, or none has that function."
+            return Reason("queued", text, f"to serve the queue: {worker}", open)
+        text += "It runs if the engine serves the queue."
+        return Reason("queued", text, f"to serve it: perdure.open(..., queues={{{job.queue!r}: N}})", open)
 
     def _step(self, open: Waiting) -> Reason:
         if open.held:

@@ -40,6 +40,11 @@ VERBS: Final = {
             "Perform the steps of queues, for engines elsewhere.",
             "perdure worker shop --queue images --concurrency 8 --db postgresql://shop@db.example/shop",
         ),
+        Verb(
+            "copy",
+            "Copy a stopped world into another database.",
+            "perdure copy shop.db postgresql://shop@db.example/shop",
+        ),
         Verb("check", "Check flows for what a replay would not repeat.", "perdure check shop:order"),
         Verb("ls", "List instances, newest first.", "perdure ls --status waiting --db shop.db"),
         Verb("show", "Show one instance: its state, result or error.", "perdure show order/o-17 --db shop.db"),

@@ -11,6 +11,7 @@ engine would run the same step again beside it.
 from __future__ import annotations
 
 import faulthandler
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
@@ -193,12 +194,15 @@ def _awaited(awaitable: Any) -> Any:
     return asyncio.run(result())
 
 
+_signature = functools.lru_cache(maxsize=1024)(inspect.signature)
+
+
 def arguments(
     function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...] | list[Any], dict[str, Any]]:
     """The recorded arguments, each converted by the annotation of its parameter."""
     try:
-        signature = inspect.signature(function)
+        signature = _signature(function)
     except ValueError:  # a built-in function may have none
         return args, kwargs
     given = signature.bind(*args, **kwargs).arguments

@@ -68,5 +68,5 @@ class _Known(Identity):
 
 def asked(call: Call, delivery: int) -> Outside:
     """A job in the words of whoever is asked outside: what a signed receipt is an answer to."""
-    params = call.params or b""
-    return Outside(function_of(params), call.executor, decode(params) if params else None, entry=delivery)
+    params = decode(call.params) if call.params else {}
+    return Outside(params.get("call", ""), call.executor, params, entry=delivery)

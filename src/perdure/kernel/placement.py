@@ -21,9 +21,11 @@ def place(ref: Ref, shards: int) -> int:
     A family is together: the key of a child begins with that of its parent, unless it was given a key of its own. All
     cells of a world are on the first shard: the journal of a world has one order.
     """
+    if shards == 1:
+        return 0
     if not isinstance(ref, Address):
         return ref // NUMBERS
-    if shards == 1 or "/" in ref.workflow:  # only cells, and the world itself, have names with a slash
+    if "/" in ref.workflow:  # only cells, and the world itself, have names with a slash
         return 0
     root = blake2b(root_of(ref.key).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(root, "big") % shards

@@ -107,6 +107,14 @@ class WorldSnapshotRow(msgspec.Struct, frozen=True):
     base: bool = False
 
 
+class JobState(msgspec.Struct, frozen=True):
+    """A job that is open, for people. `worker` has it; empty: nobody has, or the engine itself."""
+
+    queue: str
+    function: str
+    worker: str = ""
+
+
 class Store(Protocol):
     """One shard of a database. Every question is answered by a callback, with what was found or with the error."""
 
@@ -222,6 +230,10 @@ class Queries(Protocol):
         """The open work of an intent, if it has any."""
         ...
 
+    async def job(self, intent: bytes) -> JobState | None:
+        """The job of an open call of a queue, if there is one."""
+        ...
+
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         """What waits for somebody outside (any, or this executor), in the order of the intents, from `after` on."""
         ...
@@ -288,6 +300,7 @@ __all__ = [
     "BlobRow",
     "Census",
     "Filter",
+    "JobState",
     "Lease",
     "Owner",
     "Position",

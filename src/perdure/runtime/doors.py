@@ -12,7 +12,15 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from perdure.errors import CallerError, EngineClosed, Fenced, InstanceStuck, NotInThisProcess, ResultTimeout
+from perdure.errors import (
+    CallerError,
+    EngineClosed,
+    Fenced,
+    InstanceStuck,
+    NotInThisProcess,
+    ResultTimeout,
+    UnknownInstance,
+)
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
@@ -243,6 +251,8 @@ class FleetDoor(LocalDoor):
             try:
                 return await self._offer(shard, to, event, new)
             except (Fenced, EngineClosed):  # it has just gone elsewhere, and nothing of this was recorded
+                pass
+            except UnknownInstance:  # or its start is on its way, from another shard
                 pass
         return await self._remote.put(to, event, new=new)
 

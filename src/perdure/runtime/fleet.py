@@ -50,7 +50,8 @@ class Fleet:
 
     @property
     def shards(self) -> list[Shard]:
-        return list(self._shards.values())
+        """In the order of their numbers."""
+        return [shard for _, shard in sorted(self._shards.items())]
 
     def shard_of(self, ref: Ref) -> Shard | None:
         """The shard of an instance, if it runs here."""

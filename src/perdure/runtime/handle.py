@@ -82,7 +82,7 @@ class Handle(Generic[R]):
     async def result(self, timeout: float | timedelta | None = None) -> R:
         """Wait for the end. Raises `InstanceFailed`, `InstanceCancelled`, `InstanceStuck`, or `ResultTimeout`."""
         if self._instance is None:
-            await self._id()
+            await self._look()
         seconds = seconds_of(timeout)
         outcome = await self._door.outcome(self.address, self._instance or 0, seconds)
         match outcome.status:
@@ -381,13 +381,21 @@ class Handle(Generic[R]):
 
     async def _id(self) -> int:
         if not self._instance:
-            head = await self._door.queries.head(self.address)
-            if head is None:
-                if self._instance == 0:
-                    raise UnknownInstance(f"{self.address} is recorded, but no engine has taken it up yet")
-                raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
-            self._instance = head.id
+            await self._look()
+        if not self._instance:
+            raise UnknownInstance(f"{self.address} is recorded, but no engine has taken it up yet")
         return self._instance
+
+    async def _look(self) -> None:
+        """Find the id; 0: it is on its way to an engine."""
+        queries = self._door.queries
+        head = await queries.head(self.address)
+        if head is not None:
+            self._instance = head.id
+        elif self._instance is None:
+            if not await queries.undelivered(self.address):
+                raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
+            self._instance = 0
 
 
 def _bounded(event: Rewound) -> Rewound:

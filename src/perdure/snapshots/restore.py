@@ -21,6 +21,7 @@ from perdure.kernel.location import Patterns
 from perdure.kernel.replay import fold
 from perdure.kernel.rows import head_row, response_name, work_row
 from perdure.ports.store import Store
+from perdure.stores.answers import asked
 
 from .blobs import StoredBlobs, in_thread
 
@@ -54,16 +55,16 @@ class Restoring:
                 for intent in each.instance().open.values() if each.body is not None else ():
                     if (work := work_row(each.head.id, intent)) is not None:
                         batch.work_opened[intent.id] = work
-            self._commit(batch)
+            await self._commit(batch)
         values = self._all_published()
         while published := await in_thread(lambda: list(islice(values, 500))):
             batch = Batch()
             batch.published = {(row.instance, row.name): row for row in published}
-            self._commit(batch)
+            await self._commit(batch)
         batch = Batch()
         batch.journal = sorted(histories)
         batch.size = sum(len(row.body) for row in histories)
-        self._commit(batch)
+        await self._commit(batch)
 
     def _with_rows(self, kept: list[Kept]) -> list[tuple[Kept, SnapshotRow | None, list[JournalRow]]]:
         histories = CellIndex(self._blobs, self._snapshot.histories)
@@ -84,7 +85,7 @@ class Restoring:
             batch.journal.append(row)
             batch.size += len(row.body)
         self.entries += len(batch.journal)
-        self._commit(batch)
+        await self._commit(batch)
 
     async def _load(self, row: JournalRow) -> tuple[Instance, Patterns]:
         record = await self._store.record(row.instance)
@@ -116,14 +117,11 @@ class Restoring:
         if instance.status is not before or type(entry.event) in NEW_HEAD:
             batch.heads[instance.id] = head_row(instance, entry.at)
 
-    def fill_inbox(self, rows: Iterable[InboxRow]) -> None:
+    async def fill_inbox(self, rows: Iterable[InboxRow]) -> None:
         batch = Batch()
         batch.inbox_added = {row.id: row for row in rows}
-        self._commit(batch)
+        await self._commit(batch)
 
-    def _commit(self, batch: Batch) -> None:
-        failed: list[Exception | None] = []
+    async def _commit(self, batch: Batch) -> None:
         store: Store = self._store
-        store.commit(batch, failed.append)
-        if failed and failed[0] is not None:
-            raise failed[0]
+        await asked(store.commit, batch)

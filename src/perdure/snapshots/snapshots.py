@@ -197,7 +197,7 @@ class Snapshots:
             inbox = read_inbox(await in_thread(found, blobs, row.inbox, "inbox"))
             if tail:
                 inbox = await until_now(self._queries, snapshot.seq, restoring.tail, self._queries.undelivered)
-            restoring.fill_inbox(inbox)
+            await restoring.fill_inbox(inbox)
             await store.add_world_snapshot(msgspec.structs.replace(row, base=True))
         finally:
             store.release()

@@ -33,6 +33,7 @@ from perdure.ports.store import (
     BlobRow,
     Census,
     Filter,
+    JobState,
     Lease,
     Owner,
     Place,
@@ -355,6 +356,13 @@ class MemoryStore:
 
     async def work(self, intent: bytes) -> WorkRow | None:
         return self.database.work.get(intent)
+
+    async def job(self, intent: bytes) -> JobState | None:
+        row, claimed = self.database.jobs.get(intent), self.database.claims.get(intent)
+        if row is None:
+            return None
+        has_it = claimed is not None and claimed.state in ("taken", "answered")
+        return JobState(row.queue, row.function, claimed.worker if claimed is not None and has_it else "")
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         wanted = (

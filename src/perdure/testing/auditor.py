@@ -21,7 +21,7 @@ from perdure.errors import PerdureError
 from perdure.kernel.apply import SEEN_MIN, SEEN_MIN_CELL, Changed
 from perdure.kernel.batch import Batch, HeadRow, JournalRow, Publication
 from perdure.kernel.decision import NOTHING, Stuck
-from perdure.kernel.effects import Call
+from perdure.kernel.effects import OURS, Call
 from perdure.kernel.entry import Entry
 from perdure.kernel.events import (
     Address,
@@ -242,6 +242,9 @@ class Auditor(_Fold):
             self._audit_call(instance, event, self.calls[event.intent])
 
     def _audit_call(self, instance: Instance, event: Received, call: Opened) -> None:
+        from_worker = self._database.workers and call.executor not in OURS and not call.held
+        if from_worker and event.receipt.by is None and event.receipt.status != "unknown":
+            raise Violation(f"{instance.address}: {call.location} is for workers, and somebody else has answered it")
         call.answered = event.receipt.status in ("ok", "error")
         self.unknown += event.receipt.status == "unknown"
         if not call.started and event.receipt.status == "ok":
@@ -298,6 +301,11 @@ class Auditor(_Fold):
         if call.answered and process == self._writer:  # a zombie may know no better
             raise Violation(f"{where} has its receipt and is executed again")
         call.started.add(publication.delivery)
+
+    def fenced_twice(self, fenced: list[Any]) -> None:
+        """A worker answered for the same claim once more."""
+        if not fenced:
+            raise Violation("a second answer for one claim was taken")
 
     def executed(self, execution: Execution) -> None:
         self.executions.append(execution)
@@ -408,9 +416,9 @@ class Auditor(_Fold):
             if head.status not in TERMINAL and not self.rests(head):
                 waits = [intent.effect.location for intent in self._live[id][0].open.values()]
                 raise Violation(f"{head.workflow}/{head.key} is {head.status} for ever, with {waits} open")
-        if database.work or database.inbox:
+        if database.work or database.inbox or database.jobs:
             inbox = [offer_of(row) for _, row in database.inbox.values()]
-            raise Violation(f"all have ended, and these rows are left: {database.work} {inbox}")
+            raise Violation(f"all have ended, and these rows are left: {database.work} {database.jobs} {inbox}")
         for call in self.calls.values():
             if not call.closed:
                 raise Violation(f"instance {call.instance}: {call.location} was never answered")

@@ -12,11 +12,14 @@ import asyncio
 from contextvars import copy_context
 from typing import Any, NamedTuple, Protocol
 
+from perdure.codec import decode
 from perdure.executors import info
+from perdure.executors.child import arguments
 from perdure.executors.frames import frame_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
 from perdure.ports.executor import Answered, Framed, Work
+from perdure.workers import imported
 
 from .faults import MILLISECOND, Surroundings
 
@@ -117,6 +120,8 @@ class FakeExecutor:
         about = info.StepInfo.of(publication, self)
         self._execute(publication, about)
         work = publication.work
+        if publication.effect.params is not None and work is None:
+            work = _by_name(publication.effect.params)
         if not isinstance(work, Work):
             return info.NO_WORK
         return copy_context().run(perform, work, about)
@@ -135,6 +140,14 @@ class FakeExecutor:
                 self._clock.now(),
             )
         )
+
+
+def _by_name(params: bytes) -> Work:
+    """The work of a queue, as whoever serves that finds it."""
+    asked = decode(params)
+    found = imported(asked["call"])
+    args, kwargs = arguments(found.function, asked["args"], asked["kwargs"])
+    return Work(found.function, tuple(args), kwargs, found.returns)
 
 
 def perform(work: Work, about: info.StepInfo) -> Receipt:

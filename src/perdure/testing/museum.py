@@ -39,11 +39,12 @@ from perdure.kernel.manifest import NO_MANIFEST, Manifest
 from perdure.kernel.moment import Moment
 from perdure.kernel.outside import Objection, objection
 from perdure.kernel.past import Item
+from perdure.ports.jobs import Claim
 from perdure.ports.store import Position
 from perdure.runtime import shard
 from perdure.runtime.shard import Running, Shard
 from perdure.runtime.timers import Timers
-from perdure.stores.memory import MemoryStore
+from perdure.stores.memory import MemoryJobs, MemoryStore
 
 from .sim import simulate
 
@@ -417,6 +418,35 @@ def _refused_in_silence() -> list[tuple[Any, str, Any]]:
     return [(Kernel, "_not_admitted", mutant)]
 
 
+# ---- workers -------------------------------------------------------------------------------------------
+
+
+def _void_claims_answer() -> list[tuple[Any, str, Any]]:
+    def mutant(self: MemoryJobs, claim: Claim) -> Any:
+        return self._database.claims.get(claim.job.intent)
+
+    return [(MemoryJobs, "_own", mutant)]
+
+
+def _claimed_by_two() -> list[tuple[Any, str, Any]]:
+    claim_now = MemoryJobs.claim_now
+
+    def mutant(self: MemoryJobs, *arguments: Any) -> list[Claim]:
+        claims = claim_now(self, *arguments)
+        for claim in claims:
+            self._database.unclaimed[claim.job.queue][claim.job.intent] = None
+        return claims
+
+    return [(MemoryJobs, "claim_now", mutant)]
+
+
+def _nobody_misses_a_worker() -> list[tuple[Any, str, Any]]:
+    def mutant(self: Shard, life: int) -> None:
+        pass
+
+    return [(Shard, "_look_for_lost", mutant)]
+
+
 EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("calls are published before the commit", _publish_early),
     Exhibit("callers are answered before the commit", _acknowledge_early),
@@ -454,6 +484,11 @@ EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit("a receipt of another executor is admitted", _objects_less("wrong-executor")),
     Exhibit("a receipt from the inbox need not say who it is from", _objects_less("no-identity")),
     Exhibit("a receipt is refused, and the world is not told", _refused_in_silence),
+    Exhibit("a claim that is void can be answered", _void_claims_answer),
+    Exhibit("a job is claimed by two workers", _claimed_by_two),
+    Exhibit("the job of a lost worker is not delivered again", _nobody_misses_a_worker),
+    Exhibit("the row of a job is not deleted", _after_spread(lambda batch: batch.jobs_closed.clear())),
+    Exhibit("the row of a job is not written", _after_spread(lambda batch: batch.jobs_opened.clear())),
 )
 
 

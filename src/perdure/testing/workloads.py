@@ -49,6 +49,7 @@ from perdure.ports.outside import answer as said_outside
 from .cells import state_of
 from .clock import SECOND
 from .simulation import Simulation
+from .workers import QUEUE
 
 QUICK = Backoff(base=0.01, factor=1, jitter=0.5)
 
@@ -424,6 +425,49 @@ async def hasty(ctx: Context) -> str:
 
 
 # ---- a raw machine -------------------------------------------------------------------------------------
+
+
+@step(retries=40, backoff=QUICK, executor=QUEUE)
+async def far_double(value: int, failures: int = 0) -> int:
+    return await double.function(value, failures)
+
+
+@step(retries=40, backoff=QUICK, executor=QUEUE, timeout=20.0)
+def far_slow_double(value: int) -> int:
+    return 2 * value
+
+
+@step(once=True, unknown="raise", executor=QUEUE)
+async def far_once() -> str:
+    return "paid"
+
+
+@step(retries=40, executor=QUEUE)
+async def far_hopeless() -> None:
+    raise Fatal("never")
+
+
+@flow
+async def queued(ctx: Context, rounds: int) -> list[Any]:
+    """Steps of a queue, alone, side by side, beside others of the engine, withdrawn, hopeless, and once only."""
+    found: list[Any] = [await ctx.step("first", far_double, 1, 1)]
+    for n in range(rounds):
+        both = await asyncio.gather(ctx.step("far", far_slow_double, n), ctx.step("near", double, n))
+        found.append(sum(both))
+    try:
+        async with asyncio.timeout(0.05):
+            await ctx.step("cut", far_double, 5)
+    except TimeoutError:
+        pass
+    try:
+        await ctx.step("hopeless", far_hopeless)
+    except StepFailed as error:
+        found.append(type(error).__name__)
+    try:
+        found.append(await ctx.step("pay", far_once))
+    except OutcomeUnknown:
+        found.append("unknown")
+    return found
 
 
 def earn(amount: int) -> int:
@@ -802,6 +846,7 @@ class Workload(NamedTuple):
     begin: Callable[[Simulation], Expected]
     handlers: tuple[Any, ...] = ()
     verify: Verify = unsigned
+    workers: int = 0  # of the queue `work`
 
 
 def _orders(world: Simulation) -> Expected:
@@ -1254,6 +1299,18 @@ def _wait_for_ends(world: Simulation, workflow: str, count: int) -> None:
         world.at(0.05, lambda: _wait_for_ends(world, workflow, count))
 
 
+def _queues(world: Simulation) -> Expected:
+    expected: Expected = {}
+    for key in "ab":
+        world.start(queued, 2, key=key)
+        endings = [[2, 0, 4, "StepFailed", end] for end in ("paid", "unknown")]
+        endings += [[2, 0, 4, "OutcomeUnknown", end] for end in ("paid", "unknown")]  # too many workers died of it
+        expected["queued", key] = _one_of(*endings)
+    gone = world.start(queued, 9, key="c")  # cancelled, or completed before that
+    world.at(world.dice.random() * 2, gone.cancel)
+    return expected
+
+
 def _tries(world: Simulation) -> Expected:
     world.start(tries, key="a")
     kinds = ("exhausted", "unknown")  # too many crashes use up its few attempts as well
@@ -1285,6 +1342,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("shops", lambda: [SHOP], _shops, (pay, pack)),
     Workload("reforms", _before_reform, _reforms, (pay,)),
     Workload("claims", lambda: [manifest(claim, court)], _claims, verify=KEYS.judge),
+    Workload("queues", lambda: [queued], _queues, workers=3),
 )
 
 

@@ -59,23 +59,32 @@ def _versions() -> dict[str, str]:
 async def _database(console: Console, client: Client) -> tuple[dict[str, Any], list[str]]:
     facts = await client.queries.facts()
     owner = await client.queries.owner()
-    free = shutil.disk_usage(os.path.dirname(facts["path"])).free
     if sys.stderr.isatty():
         console.note(f"reading all of {facts['path']} ...")
+    numbers: dict[str, Any] = {name: int(text) if text.isdigit() else text for name, text in facts.items()}
     problems = await client.queries.check()
-    if facts["journal_mode"] != "wal":
-        problems.append(f"the journal mode is {facts['journal_mode']}, not wal: open it with an engine once")
-    if facts["synchronous"] != "full":
-        problems.append(f"synchronous is {facts['synchronous']}, not full: commits may be lost with the power")
-    if free < DISK_FREE_MIN:
-        problems.append(f"only {free / 2**20:.0f} MiB are free on the disk of {facts['path']}")
+    if "journal_mode" in facts:
+        numbers["disk_free_bytes"] = shutil.disk_usage(os.path.dirname(facts["path"])).free
+        problems += _problems_of_file(numbers)
+    elif facts["fsync"] != "on":
+        problems.append(f"fsync is {facts['fsync']} on the server: commits may be lost with the power")
     engine = None
     if owner is not None:
         since = datetime.fromtimestamp(owner.since, UTC)
         engine = {"name": owner.name, "pid": owner.pid, "host": owner.host, "since": since}
     workflows = [{"name": name, "version": version} for name, version, _ in await client.queries.workflows()]
-    numbers = {name: int(text) if text.isdigit() else text for name, text in facts.items()}
-    return {**numbers, "disk_free_bytes": free, "engine": engine, "workflows": workflows}, problems
+    return {**numbers, "engine": engine, "workflows": workflows}, problems
+
+
+def _problems_of_file(facts: dict[str, Any]) -> list[str]:
+    problems = []
+    if facts["journal_mode"] != "wal":
+        problems.append(f"the journal mode is {facts['journal_mode']}, not wal: open it with an engine once")
+    if facts["synchronous"] != "full":
+        problems.append(f"synchronous is {facts['synchronous']}, not full: commits may be lost with the power")
+    if facts["disk_free_bytes"] < DISK_FREE_MIN:
+        problems.append(f"only {facts['disk_free_bytes'] / 2**20:.0f} MiB are free on the disk of {facts['path']}")
+    return problems
 
 
 def _text(document: dict[str, Any]) -> str:
@@ -84,18 +93,12 @@ def _text(document: dict[str, Any]) -> str:
     if database is not None:
         engine, now = database["engine"], datetime.now(UTC)
         running = "nobody" if engine is None else f"{engine['name']} (pid {engine['pid']}), {ago(engine['since'], now)}"
-        rows += [
-            ["database", database["path"]],
-            ["size", f"{database['size_bytes'] / 2**20:.1f} MiB"],
-            ["disk free", f"{database['disk_free_bytes'] / 2**30:.1f} GiB"],
-            ["schema", str(database["schema"])],
-            ["journal mode", database["journal_mode"]],
-            ["synchronous", database["synchronous"]],
-            ["engine", running],
-            [
-                "workflows",
-                ", ".join(f"{each['name']} {each['version']}" for each in database["workflows"]) or "none",
-            ],
-        ]
+        rows += [["database", database["path"]], ["size", f"{database['size_bytes'] / 2**20:.1f} MiB"]]
+        if "disk_free_bytes" in database:
+            rows.append(["disk free", f"{database['disk_free_bytes'] / 2**30:.1f} GiB"])
+        shown = ("schema", "shards", "engines", "server", "journal_mode", "synchronous", "synchronous_commit", "fsync")
+        rows += [[name.replace("_", " "), str(database[name])] for name in shown if name in database]
+        workflows = ", ".join(f"{each['name']} {each['version']}" for each in database["workflows"])
+        rows += [["engine", running], ["workflows", workflows or "none"]]
     rows.append(["problems", str(len(document["problems"])) if document["problems"] else "none"])
     return table([[click.style(name, bold=True), text] for name, text in rows])

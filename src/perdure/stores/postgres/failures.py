@@ -92,6 +92,8 @@ def failure(where: str, error: BaseException) -> StoreFailed:
             text = f"{error}; the schema is not what it was when it was opened: perdure db upgrade"
         case asyncpg.PostgresError() if not is_lost(error):
             text = f"{error}; nothing was written"
+        case ValueError():  # of asyncpg, for a value that it cannot send
+            text = f"{error}; nothing was written: this is an error in perdure, please report it"
         case _:
             text = f"the connection was lost ({plain(error)}); whether this was written is not known"
     return StoreFailed(f"{where}: {text}")

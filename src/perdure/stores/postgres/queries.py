@@ -9,7 +9,7 @@ from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, Wor
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
 from perdure.kernel.placement import place
-from perdure.ports.store import BlobRow, Filter, Owner, Posted, Record, WorldSnapshotRow
+from perdure.ports.store import BlobRow, Filter, JobState, Owner, Posted, Record, WorldSnapshotRow
 from perdure.stores.content import checked, digest_of
 from perdure.stores.posting import TAKEN, judge
 
@@ -87,6 +87,10 @@ class PostgresQueries:
     async def work(self, intent: bytes) -> WorkRow | None:
         rows = await self._rows(self._sql.work, intent)
         return WorkRow(*rows[0]) if rows else None
+
+    async def job(self, intent: bytes) -> JobState | None:
+        rows = await self._rows(self._sql.job, intent)
+        return JobState(*rows[0]) if rows else None
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         if executor:

@@ -287,6 +287,9 @@ SELECT instance, intent FROM gone
 UNION SELECT instance, intent FROM perdure.jobs WHERE instance >> 48 = $1 AND worker <> '' AND lost
 LIMIT $2
 
+-- name: job
+SELECT queue, function, CASE WHEN lost THEN '' ELSE worker END FROM perdure.jobs WHERE intent = $1
+
 -- name: all_jobs
 SELECT intent, instance, queue, function, delivery, at, body FROM perdure.jobs
 

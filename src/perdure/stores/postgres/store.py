@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.codec import seal
-from perdure.errors import EngineRunning, Fenced, PerdureError, StoreFailed
+from perdure.errors import EngineRunning, Fenced, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import first_seq, place
@@ -23,7 +23,7 @@ from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Place, Position
 
 from . import reads
-from .connections import Pauses
+from .connections import Pauses, log
 from .failures import BUSY, FAILURES, failure, is_lost, may_pass
 from .jobs import QUEUE
 
@@ -50,6 +50,8 @@ class PostgresStore:
 
     @property
     def _range(self) -> tuple[int, int]:
+        if self._database.shards == 1:  # it may hold what was on several shards elsewhere (`perdure copy`)
+            return 0, 2**63 - 1
         return first_seq(self.shard), first_seq(self.shard + 1)
 
     def _ask(self, question: Coroutine[Any, Any, T], done: Callable[[T | Exception], None]) -> None:
@@ -57,7 +59,7 @@ class PostgresStore:
             found: T | Exception
             try:
                 found = await question
-            except PerdureError as error:
+            except Exception as error:  # whatever it is: the shard must hear of it
                 found = error
             if not self._closed:
                 done(found)
@@ -129,7 +131,7 @@ class PostgresStore:
     async def _commit(self, batch: Batch, done: Done) -> None:
         try:
             error = await self._attempts(batch)
-        except PerdureError as failed:
+        except Exception as failed:  # whatever it is: the shard must hear of it
             error = failed
         self._committing = None
         if error is None and batch.outbox:
@@ -158,7 +160,9 @@ class PostgresStore:
                     rows = await connection.fetch(statement, self.shard, lease.epoch, self._turn, *arguments)
                 if rows and rows[0][0]:
                     return None
-                return await self._fenced(lease)
+                fenced = await self._fenced(lease)
+                log.info("a commit was refused: %s", fenced)  # by the server: others know in time, and send nothing
+                return fenced
             except FAILURES as error:
                 if not may_pass(error) or connections.closed:
                     return _caused(failure(self._database.place.name, error), error)

@@ -16,7 +16,7 @@ import apsw
 
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.ports.store import BlobRow, Filter, Owner, Posted, Record, WorldSnapshotRow
+from perdure.ports.store import BlobRow, Filter, JobState, Owner, Posted, Record, WorldSnapshotRow
 from perdure.stores.posting import TAKEN, judge
 
 from . import blobs, reads
@@ -98,6 +98,9 @@ class SqliteQueries:
 
     async def work(self, intent: bytes) -> WorkRow | None:
         return self._ask(reads.work, intent)
+
+    async def job(self, intent: bytes) -> JobState | None:
+        return self._ask(reads.job, intent)
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         return self._ask(reads.outside, executor, after, limit)

@@ -105,6 +105,9 @@ DELETE FROM jobs WHERE intent = ?
 -- name: jobs
 SELECT intent, instance, queue, function, delivery, at, body FROM jobs ORDER BY intent
 
+-- name: job
+SELECT queue, function FROM jobs WHERE intent = ?
+
 -- name: insert_inbox
 INSERT INTO inbox (id, workflow, key, instance, at, body) VALUES (?, ?, ?, ?, ?, ?)
 

@@ -14,7 +14,7 @@ from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
-from perdure.ports.store import BEGINNING, Census, Filter, Owner, Place, Position, WorldSnapshotRow
+from perdure.ports.store import BEGINNING, Census, Filter, JobState, Owner, Place, Position, WorldSnapshotRow
 
 from . import large_bodies, schema
 from .statements import SQL
@@ -109,6 +109,11 @@ def height(connection: apsw.Connection) -> int:
 
 def due(connection: apsw.Connection, before: int, limit: int, after: Place = BEGINNING) -> list[WorkRow]:
     return list(starmap(WorkRow, connection.execute(SQL.due, (min(before, LARGEST), *after, limit))))
+
+
+def job(connection: apsw.Connection, intent: bytes) -> JobState | None:
+    row = connection.execute(SQL.job, (intent,)).fetchone()
+    return None if row is None else JobState(*row)
 
 
 def work(connection: apsw.Connection, intent: bytes) -> WorkRow | None:

@@ -1,0 +1,122 @@
+"""Moving a stopped world between databases: what was under way goes on at the other place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.moving import Moved, move
+from perdure.ports.store import Filter
+from tests.cells.shop import Order, Placed, order
+from tests.postgres import Server
+
+charged: list[str] = []
+
+
+async def charge(name: str) -> str:
+    charged.append(name)
+    return f"charged {name}"
+
+
+@perdure.flow
+async def sale(ctx: perdure.Context, name: str) -> str:
+    receipt = await ctx.step("charge", charge, name)
+    message = await ctx.receive("go on")
+    return f"{receipt}, {message.body}"
+
+
+@perdure.flow
+async def family(ctx: perdure.Context) -> list[str]:
+    return [await ctx.child(sale, "near"), await ctx.child(sale, "far", key="elsewhere")]
+
+
+@asynccontextmanager
+async def opened(url: str | Path) -> AsyncIterator[perdure.Engine]:
+    async with perdure.open(url, workflows=[sale, family, order], lenient=True) as engine:
+        yield engine
+
+
+async def waiting(engine: perdure.Engine, workflow: Any, key: str) -> perdure.Handle[Any]:
+    handle = engine.handle(workflow, key)
+    async with asyncio.timeout(20):
+        while not await engine.queries.heads(Filter(workflow="sale", key=key, status="waiting")):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    return handle
+
+
+async def there_and_back(source: str | Path, target: str | Path) -> Moved:
+    charged.clear()
+    async with opened(source) as engine:
+        for n in range(5):
+            await engine.start(sale, f"s{n}", key=f"s{n}")
+        await engine.start(family, key="family")
+        await waiting(engine, sale, "s4")
+        near = next(head.key for head in await engine.queries.heads(Filter(workflow="sale")) if "/" in head.key)
+        await waiting(engine, sale, near)
+        await engine.send(Placed("o-1"))
+        await engine.queries.put_blobs([b"a picture"], 1)
+    moved = await move(source, target)
+    async with opened(target) as engine:
+        for n in range(5):
+            handle = engine.handle(sale, f"s{n}")
+            await handle.send("go on", n)
+            assert await handle.result(20) == f"charged s{n}, {n}"
+        await engine.handle(sale, near).send("go on", "near")
+        far = await waiting(engine, sale, "elsewhere")
+        await far.send("go on", "far")
+        assert await engine.handle(family, "family").result(20) == ["charged near, near", "charged far, far"]
+        assert isinstance(await engine.state(order, "o-1"), Order)
+    assert sorted(charged) == ["far", "near", "s0", "s1", "s2", "s3", "s4"], "nothing is done twice"
+    return moved
+
+
+async def test_from_a_file_to_a_server_and_back(tmp_path: Path, postgres_server: Server) -> None:
+    with postgres_server.name() as url:
+        moved = await there_and_back(tmp_path / "shop.db", url)
+        assert moved.shards == 1
+
+        back = await move(url, tmp_path / "back.db")
+
+        assert back.entries > moved.entries
+        async with opened(tmp_path / "back.db") as engine:
+            assert await engine.handle(sale, "s1").result(20) == "charged s1, 1"
+            await (await engine.start(sale, "again", key="again")).send("go on", 1)
+
+
+async def test_from_many_shards_into_a_file_and_from_there_to_a_server(
+    tmp_path: Path, postgres: str, postgres_server: Server
+) -> None:
+    await there_and_back(postgres, tmp_path / "all.db")
+    with postgres_server.name() as url:
+        assert (await move(tmp_path / "all.db", url)).shards == 1
+        async with opened(url) as engine:
+            assert await engine.handle(sale, "s1").result(20) == "charged s1, 1"
+            handle = await engine.start(sale, "new", key="new")
+            await handle.send("go on", 1)
+            assert await handle.result(20) == "charged new, 1"
+
+
+async def test_from_server_to_server_with_as_many_shards(postgres: str, postgres_server: Server) -> None:
+    with postgres_server.name() as url:
+        assert (await there_and_back(postgres, url)).shards == 16
+
+
+async def test_nothing_is_copied_while_an_engine_runs_or_over_something(tmp_path: Path, postgres: str) -> None:
+    async with opened(tmp_path / "shop.db") as engine:
+        await engine.start(sale, "one", key="one")
+        with pytest.raises(perdure.EngineRunning, match="no engine runs"):
+            await move(tmp_path / "shop.db", tmp_path / "other.db")
+    with pytest.raises(perdure.CallerError, match="16 shards"):
+        await move(tmp_path / "shop.db", postgres)
+    await move(tmp_path / "shop.db", tmp_path / "copy.db")
+    with pytest.raises(perdure.NotEmpty, match="not empty"):
+        await move(tmp_path / "shop.db", tmp_path / "copy.db")
+    with pytest.raises(perdure.CannotOpen, match="no database"):
+        await move(tmp_path / "nothing.db", tmp_path / "more.db")
+    assert not (tmp_path / "more.db").exists()
