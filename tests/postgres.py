@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from threading import Thread
-from urllib.parse import urlsplit, urlunsplit
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 

@@ -82,19 +82,23 @@ BEGIN
     RETURN true;
 END $$;
 
--- register: what an engine runs, in place of what the last one ran; false when the shard has another owner.
+-- register: what an engine runs, beside what others run that live; false when the shard has another owner.
 CREATE FUNCTION perdure.register(
     of_shard integer, of_epoch bigint, of_turn bigint, names text[], versions text[], arguments bytea[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    of_engine text;
 BEGIN
     PERFORM FROM perdure.shards WHERE shard = of_shard AND epoch = of_epoch AND turn = of_turn FOR SHARE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     LOCK TABLE perdure.workflows IN SHARE ROW EXCLUSIVE MODE;  -- all shards of an engine do this at once
-    DELETE FROM perdure.workflows WHERE (name, version) NOT IN (SELECT * FROM unnest(names, versions));
-    INSERT INTO perdure.workflows AS old (name, version, defaults) SELECT * FROM unnest(names, versions, arguments)
-    ON CONFLICT (name, version) DO UPDATE SET defaults = excluded.defaults WHERE old.defaults <> excluded.defaults;
+    SELECT owner INTO of_engine FROM perdure.shards WHERE shard = of_shard;
+    DELETE FROM perdure.workflows
+    WHERE engine = of_engine OR engine NOT IN (SELECT name FROM perdure.engines WHERE expires > now());
+    INSERT INTO perdure.workflows (engine, name, version, defaults)
+    SELECT of_engine, * FROM unnest(names, versions, arguments);
     RETURN true;
 END $$;
 

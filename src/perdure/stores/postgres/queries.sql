@@ -150,7 +150,8 @@ SELECT seq, instance, at, body FROM perdure.journal WHERE seq > $1 ORDER BY seq 
 SELECT value FROM perdure.published WHERE instance = $1 AND name = $2
 
 -- name: workflows
-SELECT name, version, defaults FROM perdure.workflows ORDER BY name, version
+-- Of all engines: while one is put in place of another, both versions can be started.
+SELECT DISTINCT ON (name, version) name, version, defaults FROM perdure.workflows ORDER BY name, version, defaults
 
 -- name: judge
 -- What an event for the inbox is judged by: whether it is there already, what else was posted to the name, and the head.

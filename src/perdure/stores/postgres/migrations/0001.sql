@@ -125,8 +125,9 @@ CREATE TABLE perdure.engines (
 ) WITH (fillfactor = 20);
 
 CREATE TABLE perdure.workflows (
+    engine text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
     version text COLLATE "C" NOT NULL,
     defaults bytea NOT NULL,
-    PRIMARY KEY (name, version)
+    PRIMARY KEY (engine, name, version)
 );
