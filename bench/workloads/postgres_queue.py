@@ -47,6 +47,7 @@ async def _on_perdure(url: str) -> Measures:
         worker = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "perdure.cli", "worker", __name__, "--db", url),
             *("--queue", QUEUE, "--concurrency", str(CONCURRENCY)),
+            stdout=sys.stderr,  # what this process prints are its measures
         )
         try:
             waiting = [asyncio.ensure_future(handle.result()) for handle in handles]
