@@ -129,6 +129,22 @@ async def processor_time(opened: Any) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def processor_time_of(process: int) -> float:
+    """Seconds of one process so far; 0 where that cannot be seen."""
+    try:
+        return sum(_stat(process)[11:13]) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return 0.0
+
+
+def machine_time() -> float:
+    """Seconds of processor time that anybody on this machine has used; 0 where that cannot be seen."""
+    if not os.path.exists("/proc/stat"):
+        return 0.0
+    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split(maxsplit=11)[1:9])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def _stat(process: int) -> list[int]:
     """The fields of /proc/PID/stat after the name and with the state as 0: parent, ..., times."""
     text = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

@@ -7,6 +7,8 @@ from . import (
     c2_cells,
     c3_snapshots,
     postgres_fleet,
+    postgres_model,
+    postgres_queue,
     postgres_w1,
     postgres_w2,
     postgres_w5,
@@ -45,6 +47,8 @@ POSTGRES: tuple[Workload, ...] = (
     postgres_w5.WORKLOAD,
     postgres_w6.WORKLOAD,
     postgres_fleet.WORKLOAD,
+    postgres_queue.WORKLOAD,
+    postgres_model.WORKLOAD,
 )
 QUICK: tuple[Workload, ...] = (*STANDARD[:3], w9_rebuild.TINY, w9_loop.TINY)
 

@@ -47,11 +47,11 @@ async def _measure(url: str, engines: int) -> Measures:
         async with server.connection() as beside:
             await beside.execute(f"SET search_path TO {url.rpartition('schema=')[2]}")
             await _shared(beside, engines)
-            served, machine = await server.processor_time(beside), _machine()
+            served, machine = await server.processor_time(beside), server.machine_time()
             for child in children:
                 _tell(child)
             answers = [json.loads(await _hear(child)) for child in children]
-            served, machine = await server.processor_time(beside) - served, _machine() - machine
+            served, machine = await server.processor_time(beside) - served, server.machine_time() - machine
             for child in children:
                 _tell(child)  # it may close
     finally:
@@ -88,14 +88,6 @@ def _tell(child: Process) -> None:
 async def _hear(child: Process) -> bytes:
     assert child.stdout is not None
     return await child.stdout.readline()
-
-
-def _machine() -> float:
-    """Seconds of processor time that anybody on this machine has used."""
-    if not os.path.exists("/proc/stat"):
-        return 0.0
-    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split(maxsplit=11)[1:9])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 def work(url: str) -> None:

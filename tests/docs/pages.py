@@ -7,6 +7,8 @@ The rules for authors of pages (tests/docs/test_snippets.py enforces them):
 - ```text prints                is exactly what the snippets above it, since the last such block, print
 - ```console                    `$ ` lines run in bash; the others are what they print (`...`: anything)
 - <!-- not run: reason -->      on the line before a block: it does not run, and this is why
+
+Pages in docs/operate find the URL of a PostgreSQL database in PERDURE_DB, where nothing has been made yet.
 """
 
 import re

@@ -4,11 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import OWN, ROOT, Block, blocks, name_of
+from tests.postgres import server
 
 MARK = "\x1e"  # printed after each snippet, so that what it printed can be told apart
 TIMEOUT_SECONDS = 120
@@ -27,8 +29,11 @@ def with_code(page: Path) -> bool:
 
 
 @pytest.mark.parametrize("page", [page for page in OWN if with_code(page)], ids=name_of)
-def test_the_snippets_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path):
+def test_the_snippets_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path, monkeypatch, request):
     (tmp_path / "examples").symlink_to(ROOT / "examples")  # commands are typed in a checkout
+    if page.parent.name == "operate" and "PERDURE_DB" in page.read_text():
+        url = request.getfixturevalue("empty_database")
+        monkeypatch.setenv("PERDURE_DB", url)
     for part in parts(blocks(page)):
         if part[0].language == "console":
             run_commands(part[0], tmp_path)
@@ -36,6 +41,15 @@ def test_the_snippets_of_a_page_run_and_print_what_it_says(page: Path, tmp_path:
             (tmp_path / part[0].file).write_text(part[0].text + "\n")
         else:
             run_script(part, tmp_path)
+
+
+@pytest.fixture
+def empty_database() -> Iterator[str]:
+    """The URL of a schema that does not exist yet; it is gone afterwards, and those that begin with its name."""
+    found = server()
+    name = f"docs_{os.getpid()}"
+    yield f"{found.url}{'&' if '?' in found.url else '?'}schema={name}"
+    found.execute(*(f"DROP SCHEMA IF EXISTS {made} CASCADE" for made in (name, f"{name}_0", f"{name}_1")))
 
 
 def test_a_snippet_that_does_not_run_has_a_reason():

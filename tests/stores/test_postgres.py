@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -15,6 +15,8 @@ from perdure.kernel.events import Address
 from perdure.kernel.placement import first_seq, place
 from perdure.ports.store import BEGINNING, Filter
 from perdure.stores.postgres import PostgresDatabase, PostgresStore, upgrade
+from perdure.stores.postgres.connections import SETTINGS, Connections
+from perdure.stores.postgres.database import ENGINE_CONNECTIONS
 from perdure.testing.stores import batch, entry, head, message
 from tests.postgres import Server, changed
 from tests.proxy import Proxy
@@ -145,6 +147,41 @@ async def test_connections_that_are_cut_are_made_again(postgres: str, caplog: py
             assert await answer(store.commit, batch(journal=[entry(number, 1)])) is None
             assert await database.queries.height() == number
             assert (await answer(store.position)).seq == number
+
+
+async def test_who_waits_for_a_connection_comes_before_those_who_ask_later(postgres: str):
+    order: list[str] = []
+
+    async def use(name: str) -> None:
+        async with connections.one():
+            order.append(name)
+
+    async with opened(postgres) as database:
+        connections = Connections(database.place, SETTINGS, 1)
+        async with connections.one():
+            first = asyncio.create_task(use("first"))
+            given_up = asyncio.create_task(use("given up"))
+            await asyncio.sleep(0)
+            given_up.cancel()
+        await use("later")  # the connection is free again, and the first has not been told yet
+        await first
+        await use("last")
+        await connections.close()
+
+    assert order == ["first", "later", "last"]
+
+
+async def test_leases_are_renewed_while_all_connections_are_busy(postgres: str):
+    async with opened(postgres) as database:
+        store = await leased(database)
+        assert store._lease is not None
+        async with AsyncExitStack() as busy:
+            for _ in range(ENGINE_CONNECTIONS):
+                await busy.enter_async_context(database.engine.one())
+
+            standing = await asyncio.wait_for(database.renew("first", {0: store._lease.epoch}), 30)
+
+        assert standing.held == {0: store._lease.epoch}
 
 
 async def test_what_lasts_longer_than_the_patience_is_an_error_that_names_the_database(postgres: str):

@@ -140,17 +140,12 @@ class Connections:
     async def take(self) -> Any:
         if self.closed:
             raise StoreFailed(f"{self._place.name} was closed")
-        while not self._free:
-            waiter = self._loop.create_future()
-            self._waiting.append(waiter)
-            try:
-                await waiter
-            finally:
-                self._waiting.remove(waiter)
-        connection = self.take_idle()
-        if connection is not None:
-            return connection
-        self._free -= 1
+        await self._take_place()
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                self._lend(connection)
+                return connection
         try:
             connection = await connect(self._place, self._settings)
         except BaseException:
@@ -162,6 +157,20 @@ class Connections:
         self._lend(connection)
         return connection
 
+    async def _take_place(self) -> None:
+        """First come, first served: a place goes from hand to hand, so that nobody who asks later is faster."""
+        if self._free:
+            self._free -= 1
+            return
+        waiter = self._loop.create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._one_more()
+            raise
+
     def give_back(self, connection: Any, error: BaseException | None) -> None:
         del self._busy[connection]
         if self.closed or (error is not None and (is_lost(error) or isinstance(error, asyncio.CancelledError))):
@@ -171,11 +180,12 @@ class Connections:
         self._one_more()
 
     def _one_more(self) -> None:
-        self._free += 1
-        for waiter in self._waiting:
+        while self._waiting:
+            waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                break
+                return
+        self._free += 1
 
     def _lend(self, connection: Any) -> None:
         """A timer for each question would cost as much as a tenth of a commit. So one looks after all of them."""
