@@ -35,6 +35,7 @@ from perdure.ports.store import Filter
 from perdure.runtime.client import Client
 from perdure.shadow import Shadow, ShadowReport, receipt_of
 from perdure.stores.copy import copied
+from perdure.stores.journal import refuse_many_journals
 
 PAGE = 500
 
@@ -93,6 +94,7 @@ class Governance:
         now = await self.manifest()
         after = _data(wanted) if not isinstance(wanted, int) else await self._proposed(wanted, now)
         seconds = horizon.total_seconds() if isinstance(horizon, timedelta) else horizon
+        await refuse_many_journals(self._client.queries, "a shadow run")
         database = await copied(self._client.queries)
         shadow = Shadow(
             database,

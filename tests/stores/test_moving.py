@@ -13,6 +13,7 @@ import pytest
 import perdure
 from perdure.moving import Moved, move
 from perdure.ports.store import Filter
+from perdure.stores.postgres import upgrade
 from tests.cells.shop import Order, Placed, order
 from tests.postgres import Server
 
@@ -120,3 +121,24 @@ async def test_nothing_is_copied_while_an_engine_runs_or_over_something(tmp_path
     with pytest.raises(perdure.CannotOpen, match="no database"):
         await move(tmp_path / "nothing.db", tmp_path / "more.db")
     assert not (tmp_path / "more.db").exists()
+
+
+async def test_what_needs_one_order_of_the_whole_world_is_refused_where_there_are_many(postgres: str) -> None:
+    async with opened(postgres) as engine:
+        with pytest.raises(perdure.CallerError, match="16 shards"):
+            await perdure.Snapshots(engine).take()
+        with pytest.raises(perdure.CallerError, match="16 shards"):
+            await perdure.Snapshots(engine).verify()
+
+
+async def test_a_world_of_cells_on_one_shard_of_a_server_has_snapshots(postgres_server: Server) -> None:
+    with postgres_server.name() as url:
+        await upgrade(url, shards=1)
+        async with opened(url) as engine:
+            await engine.send(Placed("o-1"))
+            while await engine.state(order, "o-1") is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            taken = await perdure.Snapshots(engine).take()
+
+            assert (await perdure.Snapshots(engine).verify()).snapshots == 1
+            assert taken.cells == {"com.acme/order": 1}

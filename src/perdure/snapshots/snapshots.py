@@ -44,7 +44,7 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter, Queries, WorldSnapshotRow
 from perdure.runtime.client import Client
 from perdure.stores.answers import asked
-from perdure.stores.journal import pages, until_now
+from perdure.stores.journal import pages, refuse_many_journals, until_now
 
 from .blobs import StoredBlobs, in_thread
 from .restore import Restoring
@@ -99,6 +99,7 @@ class Snapshots:
 
         full: from the first entry on, whatever snapshots there are. The result is the same.
         """
+        await refuse_many_journals(self._queries, "a world snapshot")
         before = await self._begin(full)
         blobs = StoredBlobs(self._queries)
         base = await self._read(blobs, before.hash) if before is not None else GENESIS
@@ -268,6 +269,7 @@ class Snapshots:
 
         Nothing is written. Every retained snapshot on the way must come out as it is recorded.
         """
+        await refuse_many_journals(self._queries, "a replay of the whole world")
         rows = await self._queries.world_snapshots()
         begin = await self._find(since) if since is not None else await self._begin(full=True)
         blobs = StoredBlobs(self._queries)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final, TypeVar
 
-from perdure.errors import StoreFailed
+from perdure.errors import CallerError, StoreFailed
 from perdure.kernel.batch import JournalRow
 from perdure.ports.store import Queries
 
@@ -11,6 +11,16 @@ T = TypeVar("T")
 
 PAGE: Final = 2000
 TRIES: Final = 20
+
+
+async def refuse_many_journals(queries: Queries, what: str) -> None:
+    """For what must see one total order. The shards of a database grow side by side."""
+    shards = int((await queries.facts()).get("shards", "1"))
+    if shards > 1:
+        raise CallerError(
+            f"{what} needs one journal, and this database has {shards} shards, each with its own; make one with "
+            "`perdure db upgrade --shards 1` for a world of cells, or `perdure copy` the stopped world into a file"
+        )
 
 
 async def pages(queries: Queries, after: int) -> AsyncGenerator[list[JournalRow]]:
