@@ -82,12 +82,12 @@ class Member(Generic[P]):
         return self.lives[-1]
 
     def keep_alive(self) -> str | None:
-        """Start it again if it has ended by itself; what is wrong with that, if anything is."""
+        """Start it again if it has ended by itself. Without a database that is right at the start, and wrong later."""
         if self.busy or self.process.running:
             return None
-        words = self.process.words
+        was_ready, words = self.process.ready in self.process.words, self.process.words
         self.start()
-        return None if "cannot be opened" in words else f"a process ended by itself:\n{words[-3000:]}"
+        return f"a process ended by itself:\n{words[-3000:]}" if was_ready else None
 
 
 class Chaos:
