@@ -45,7 +45,6 @@ AT_ONCE = 2
 
 LEASE = 5.0
 CALM_SECONDS = 300.0
-BACKENDS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perdure'"
 
 
 class Acknowledged(msgspec.Struct):
@@ -273,7 +272,7 @@ class Chaos:
     async def _terminate_backends(self) -> None:
         self.faults["backends terminated"] += 1
         with suppress(OSError, asyncpg.PostgresError):  # the server is away
-            await self.server.execute_now(BACKENDS)
+            await self.server.terminate_backends()
 
     async def _crash_server(self) -> None:
         async with self._restarting:
