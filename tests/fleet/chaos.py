@@ -45,7 +45,6 @@ AT_ONCE = 2
 
 LEASE = 5.0
 CALM_SECONDS = 300.0
-BACKENDS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perdure'"
 
 
 class Acknowledged(msgspec.Struct):
@@ -82,12 +81,12 @@ class Member(Generic[P]):
         return self.lives[-1]
 
     def keep_alive(self) -> str | None:
-        """Start it again if it has ended by itself; what is wrong with that, if anything is."""
+        """Start it again if it has ended by itself. Without a database that is right at the start, and wrong later."""
         if self.busy or self.process.running:
             return None
-        words = self.process.words
+        was_ready, words = self.process.ready in self.process.words, self.process.words
         self.start()
-        return None if "cannot be opened" in words else f"a process ended by itself:\n{words[-3000:]}"
+        return f"a process ended by itself:\n{words[-3000:]}" if was_ready else None
 
 
 class Chaos:
@@ -273,7 +272,7 @@ class Chaos:
     async def _terminate_backends(self) -> None:
         self.faults["backends terminated"] += 1
         with suppress(OSError, asyncpg.PostgresError):  # the server is away
-            await self.server.execute_now(BACKENDS)
+            await self.server.terminate_backends()
 
     async def _crash_server(self) -> None:
         async with self._restarting:

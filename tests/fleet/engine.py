@@ -13,7 +13,7 @@ import signal
 import sys
 
 import perdure
-from perdure.errors import CannotOpen, PerdureError
+from perdure.errors import PerdureError, StoreError
 from perdure.runtime.client import Client
 from tests.fleet.flows import FLOWS, collect, is_there, walk
 
@@ -60,5 +60,5 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         asyncio.run(main(*sys.argv[1:]))
-    except CannotOpen as error:
+    except StoreError as error:  # at the start; later it waits
         sys.exit(str(error))

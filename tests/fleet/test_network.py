@@ -9,13 +9,11 @@ import perdure
 from perdure.runtime.client import Client
 from tests.fleet.conftest import StartEngine
 from tests.fleet.flows import FLOWS, collect, family, ledger_of, walk
+from tests.fleet.leases import shared
 from tests.fleet.processes import until
-from tests.fleet.test_owners import shared
 from tests.fleet.verdict import verdict
 from tests.postgres import OwnServer
 from tests.proxy import Proxy
-
-BACKENDS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perdure'"
 
 
 @asynccontextmanager
@@ -57,22 +55,26 @@ async def more(ledger: Path, lines: int) -> None:
 
 async def test_terminated_backends_lose_nothing(own: OwnServer, url: str, engine: StartEngine, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
-    await shared(url, engine(), engine())
+    first, second = engine(), engine()
+    await shared(url, first, second)
     async with perdure.connect(url, workflows=FLOWS) as client, load(client, ledger):
         for _ in range(5):
-            await own.execute_now(BACKENDS)
+            await own.terminate_backends()
             await more(ledger, 20)
+    assert "does not answer" in first.words and "does not answer" in second.words
 
 
 async def test_a_server_that_crashes_loses_nothing(
     own: OwnServer, url: str, engine: StartEngine, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
-    await shared(url, engine(), engine())
+    first, second = engine(), engine()
+    await shared(url, first, second)
     async with perdure.connect(url, workflows=FLOWS) as client, load(client, ledger):
         for _ in range(2):
             await asyncio.to_thread(own.restart)
             await more(ledger, 20)
+    assert "does not answer" in first.words and "does not answer" in second.words
 
 
 async def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_made_twice(
