@@ -33,6 +33,7 @@ class Proxy:
         self.lost: list[bytes] = []  # the answers that were
         self.commits_lost = 0
         self.refused = 0
+        self.waiting = 0  # questions and answers that stand still
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._links: set[_Link] = set()
@@ -91,7 +92,11 @@ class Proxy:
 
     async def passing(self) -> None:
         """Wait for as long as the network makes everything wait."""
-        await self._flowing.wait()
+        self.waiting += 1
+        try:
+            await self._flowing.wait()
+        finally:
+            self.waiting -= 1
         if self.delay:
             await asyncio.sleep(self.delay)
 

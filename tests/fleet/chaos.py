@@ -1,8 +1,8 @@
 """Everything goes wrong at random: `make chaos`, or `python -m tests.fleet.chaos --minutes 10 --seed 7`.
 
-Three engines and two clients work on one PostgreSQL, mostly through proxies. For some minutes engines are killed,
-stopped and sent home, connections are cut, delayed and held, and the server crashes. Then there is calm: all that was
-begun must end, and then all that was acknowledged must be there, once.
+Three engines, two workers and two clients use one PostgreSQL, mostly through proxies. For some minutes processes are
+killed, stopped and sent home, connections are cut, delayed and held, and the server crashes. Then there is calm: all
+that was begun must end, and then all that was acknowledged must be there, once.
 """
 
 import argparse
@@ -17,7 +17,9 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import asyncpg
 import msgspec
@@ -26,14 +28,18 @@ import perdure
 from perdure.errors import PerdureError
 from perdure.kernel.events import Address
 from perdure.runtime.client import Client
-from tests.fleet.engine import CANNOT_OPEN, ENOUGH
-from tests.fleet.flows import FLOWS, collect, faint, family, walk
-from tests.fleet.processes import EngineProcess, until
+from perdure.runtime.handle import Handle
+from tests.fleet.engine import ENOUGH
+from tests.fleet.flows import FLOWS, collect, errands, faint, family, walk
+from tests.fleet.processes import EngineProcess, Process, WorkerProcess, until
 from tests.fleet.verdict import Verdict, verdict
 from tests.postgres import OwnServer, own_server
 from tests.proxy import Proxy
 
+P = TypeVar("P", bound=Process)
+
 ENGINES = 3
+WORKERS = 2
 AT_ONCE = 2
 """Faults of engines and networks that overlap."""
 
@@ -50,41 +56,38 @@ class Acknowledged(msgspec.Struct):
 
     def read(self, path: Path) -> None:
         """What an engine noted that was a client of itself. Its last line may not be whole."""
-        for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
-            match line.split():
-                case ["start", workflow, key] if line.endswith("\n"):
-                    self.starts.add((workflow, key))
-                case ["item", key, value] if line.endswith("\n"):
-                    self.items.add((key, int(value)))
+        whole, _, _ = path.read_text().rpartition("\n")
+        for line in whole.splitlines():
+            what, *rest = line.split()
+            if what == "start":
+                self.starts.add((rest[0], rest[1]))
+            else:
+                self.items.add((rest[0], int(rest[1])))
 
 
-class Member:
-    """A place in the fleet: the engine process that has it now, and the network it has."""
+class Member(Generic[P]):
+    """A place in the fleet: the processes that had it one after the other, and the network it has."""
 
-    def __init__(self, chaos: "Chaos", number: int, proxy: Proxy) -> None:
-        self._chaos = chaos
-        self._number = number
+    def __init__(self, make: Callable[[int], P], proxy: Proxy) -> None:
+        self._make = make
         self.proxy = proxy
         self.busy = False  # a fault is at it
-        self.lives: list[EngineProcess] = []
+        self.lives: list[P] = [make(0)]
 
     def start(self) -> None:
-        directory = self._chaos.directory
-        name = f"engine{self._number}-{len(self.lives)}.log"
-        url = self._chaos.url if self._number == 0 else self.proxy.url
-        self.lives.append(EngineProcess(url, directory / name, self._chaos.ledger, directory / "acknowledged"))
+        self.lives.append(self._make(len(self.lives)))
 
     @property
-    def engine(self) -> EngineProcess:
+    def process(self) -> P:
         return self.lives[-1]
 
     def keep_alive(self) -> str | None:
         """Start it again if it has ended by itself; what is wrong with that, if anything is."""
-        if self.busy or self.engine.running:
+        if self.busy or self.process.running:
             return None
-        code, words = self.engine.process.returncode, self.engine.words
+        words = self.process.words
         self.start()
-        return None if code == CANNOT_OPEN else f"an engine ended by itself with code {code}:\n{words[-3000:]}"
+        return None if "cannot be opened" in words else f"a process ended by itself:\n{words[-3000:]}"
 
 
 class Chaos:
@@ -94,7 +97,9 @@ class Chaos:
         self.directory = directory
         self.ledger = directory / "ledger"
         self.dice = random.Random(seed)
-        self.members: list[Member] = []
+        self.notes = directory / "acknowledged"
+        self.engines: list[Member[EngineProcess]] = []
+        self.workers: list[Member[WorkerProcess]] = []
         self.acknowledged = Acknowledged()
         self.faults: Counter[str] = Counter()
         self.violations: list[str] = []
@@ -109,12 +114,14 @@ class Chaos:
     async def run(self, seconds: float) -> None:
         async with AsyncExitStack() as stack:
             for number in range(ENGINES):
-                member = Member(self, number, await stack.enter_async_context(Proxy(self.url)))
-                stack.callback(lambda member=member: member.engine.kill())  # type: ignore[misc]
-                self.members.append(member)
-                member.start()
+                proxy = await stack.enter_async_context(Proxy(self.url))
+                self.engines.append(Member(partial(self._engine, number, proxy), proxy))
+            for number in range(WORKERS):
+                proxy = await stack.enter_async_context(Proxy(self.url))
+                self.workers.append(Member(partial(self._worker, number, proxy), proxy))
+            stack.callback(self._kill_all)
             self._client_proxy = await stack.enter_async_context(Proxy(self.url))
-            await until(lambda: all(member.engine.is_ready for member in self.members))
+            await until(lambda: all(member.process.is_ready for member in self.members))
             direct = await stack.enter_async_context(perdure.connect(self.url, workflows=FLOWS))
             through = await stack.enter_async_context(perdure.connect(self._client_proxy.url, workflows=FLOWS))
             load = [asyncio.create_task(self._load(client)) for client in [direct, through] for _ in range(4)]
@@ -126,6 +133,21 @@ class Chaos:
             finally:
                 await _cancelled(minding, *load)
             await self._judge(direct)
+
+    @property
+    def members(self) -> list[Member[Any]]:
+        return [*self.engines, *self.workers]
+
+    def _engine(self, number: int, proxy: Proxy, life: int) -> EngineProcess:
+        url = self.url if number == 0 else proxy.url
+        return EngineProcess(url, self.directory / f"engine{number}-{life}.log", self.ledger, self.notes)
+
+    def _worker(self, number: int, proxy: Proxy, life: int) -> WorkerProcess:
+        return WorkerProcess(proxy.url, self.directory / f"worker{number}-{life}.log")
+
+    def _kill_all(self) -> None:
+        for member in self.members:
+            member.process.kill()
 
     async def _mind(self) -> None:
         while True:
@@ -139,7 +161,8 @@ class Chaos:
         while True:
             key, ledger = f"c{next(self._numbers)}", str(self.ledger)
             try:
-                match self.dice.randrange(4):
+                handle: Handle[Any]
+                match self.dice.randrange(5):
                     case 0:
                         handle = await client.start(walk, ledger, 20, 0.02, key=key)
                         self.acknowledged.starts.add(("walk", key))
@@ -148,6 +171,9 @@ class Chaos:
                     case 1:
                         handle = await client.start(family, ledger, 5, 0.05, key=key)
                         self.acknowledged.starts.add(("family", key))
+                    case 2:
+                        handle = await client.start(errands, ledger, 10, key=key)
+                        self.acknowledged.starts.add(("errands", key))
                     case _:
                         basket = await client.start(collect, ledger, key=key)
                         self.acknowledged.starts.add(("collect", key))
@@ -177,10 +203,12 @@ class Chaos:
             self._refuse: 2,
             self._faint: 1,
         }
-        running: set[asyncio.Task[None]] = {asyncio.ensure_future(self._faint())}  # which makes sure of a late write
+        while not self.refusals and time.monotonic() < until_then:
+            await self._faint()  # whatever chance brings: one write comes too late
+        running: set[asyncio.Task[None]] = set()
         while time.monotonic() < until_then:
             (fault,) = self.dice.choices(list(faults), list(faults.values()))
-            running.add(asyncio.ensure_future(fault()))  # type: ignore[arg-type]
+            running.add(asyncio.ensure_future(fault()))
             while len(running) >= AT_ONCE:
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -189,15 +217,15 @@ class Chaos:
         if running:
             await asyncio.gather(*running)
 
-    def _victim(self) -> Member | None:
-        free = [member for member in self.members if not member.busy and member.engine.running]
+    def _victim(self) -> Member[Any] | None:
+        free = [member for member in self.members if not member.busy and member.process.running]
         return self.dice.choice(free) if free else None
 
     async def _kill(self) -> None:
         if (member := self._victim()) is not None:
             self.faults["kill -9"] += 1
             member.busy = True
-            member.engine.kill()
+            member.process.kill()
             await asyncio.sleep(self.dice.choice([0.0, 1.0, 8.0]))
             member.start()
             member.busy = False
@@ -206,9 +234,9 @@ class Chaos:
         if (member := self._victim()) is not None:
             self.faults["stopped and continued"] += 1
             member.busy = True
-            member.engine.stop()
+            member.process.stop()
             await asyncio.sleep(self.dice.choice([0.5, 3.0, LEASE + 2, LEASE + 6]))
-            member.engine.go_on()
+            member.process.go_on()
             member.busy = False
 
     async def _faint(self) -> None:
@@ -221,22 +249,24 @@ class Chaos:
             return  # the server is away
         self.acknowledged.starts.add(("faint", marker.name))
         self.faults["fainted before a write"] += 1
-        await asyncio.sleep(LEASE + 4)
+        with suppress(AssertionError):  # an engine that is stopped may have it
+            await until(marker.exists, 2 * LEASE)
+        await asyncio.sleep(LEASE + 3)
         for member in self.members:
             if not member.busy:
-                member.engine.go_on()
+                member.process.go_on()
 
     async def _send_home(self) -> None:
         if (member := self._victim()) is not None:
             self.faults["asked to end"] += 1
             member.busy = True
-            engine = member.engine
-            engine.terminate()
+            process = member.process
+            process.terminate()
             try:
-                await until(lambda: not engine.running, 60)
+                await until(lambda: not process.running)
             except AssertionError:
-                self.violations.append(f"an engine did not end within a minute:\n{engine.words[-3000:]}")
-                engine.kill()
+                self.violations.append(f"a process did not end within a minute:\n{process.words[-3000:]}")
+                process.kill()
             member.start()
             member.busy = False
 
@@ -252,7 +282,7 @@ class Chaos:
 
     def _network(self) -> Proxy:
         assert self._client_proxy is not None
-        return self.dice.choice([*[member.proxy for member in self.members[1:]], self._client_proxy])
+        return self.dice.choice([member.proxy for member in self.members[1:]] + [self._client_proxy])
 
     async def _drop(self) -> None:
         self.faults["connections dropped"] += 1
@@ -291,10 +321,12 @@ class Chaos:
 
     async def _calm(self, client: Client) -> None:
         for member in self.members:
-            if member.engine.running:
-                member.engine.go_on()
-        (self.directory / f"acknowledged{ENOUGH}").touch()
+            if member.process.running:
+                member.process.go_on()
         begun = time.monotonic()
+        Path(f"{self.notes}{ENOUGH}").touch()  # noqa: ASYNC240
+        # Nobody sends items any more before anybody says that this is all.
+        await until(lambda: all("enough\n" in member.process.words for member in self.engines), CALM_SECONDS)
         while (left := await self._unfinished(client)) and time.monotonic() - begun < CALM_SECONDS:
             for key in {key for workflow, key in left if workflow == "collect"}:
                 with suppress(PerdureError):  # it has just ended
@@ -310,9 +342,9 @@ class Chaos:
 
     async def _judge(self, client: Client) -> None:
         for member in self.members:
-            member.engine.terminate()
-        await until(lambda: not any(member.engine.running for member in self.members))
-        self.acknowledged.read(self.directory / "acknowledged")
+            member.process.terminate()
+        await until(lambda: not any(member.process.running for member in self.members))
+        self.acknowledged.read(self.notes)
         self.verdict = await verdict(client.queries, self.ledger)
         self.violations += self.verdict.violations
         collected: dict[str, Counter[int]] = {}
@@ -331,23 +363,24 @@ class Chaos:
                 self.violations.append(f"item {item} of collect/{key} was acknowledged, and is not there")
         if not self.refusals:
             self.violations.append("no write of an engine that had lost its shard was attempted: nothing is proved")
-        for engine in self._engines():
-            if "Traceback" in engine.words:
-                found_at = engine.words.index("Traceback")
-                self.violations.append(f"a traceback:\n{engine.words[max(0, found_at - 300) : found_at + 3000]}")
+        for process in [process for member in self.members for process in member.lives]:
+            _, found_there, traceback = process.words.partition("Traceback")
+            if found_there:
+                self.violations.append(f"a traceback in {process.said.name}:{traceback[:3000]}")
 
     @property
     def refusals(self) -> int:
         return sum(engine.refusals() for engine in self._engines())
 
     def _engines(self) -> list[EngineProcess]:
-        return [engine for member in self.members for engine in member.lives]
+        return [engine for member in self.engines for engine in member.lives]
 
     def report(self) -> str:
         found = self.verdict
         counts = {
             **dict(sorted(self.faults.items())),
             "engine processes": len(self._engines()),
+            "worker processes": sum(len(member.lives) for member in self.workers),
             "zombie writes refused": self.refusals,
             "starts acknowledged": len(self.acknowledged.starts),
             "messages acknowledged": len(self.acknowledged.items),

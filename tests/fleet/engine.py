@@ -15,13 +15,10 @@ import sys
 import perdure
 from perdure.errors import CannotOpen, PerdureError
 from perdure.runtime.client import Client
-from tests.fleet.flows import FLOWS, collect, walk
+from tests.fleet.flows import FLOWS, collect, is_there, walk
 
 ITEMS = 5
 ENOUGH = ".enough"
-
-CANNOT_OPEN = 3
-"""The exit code when the database does not answer at the start."""
 
 
 async def main(url: str, *load: str) -> None:
@@ -38,9 +35,10 @@ async def main(url: str, *load: str) -> None:
 
 async def keep_busy(engine: Client, ledger: str, acknowledged: str) -> None:
     """Until there is a file that says enough. What an engine in trouble does not take is not asked for again."""
-    with open(acknowledged, "a", buffering=1) as file:
+    with open(acknowledged, "a", buffering=1) as file:  # noqa: ASYNC230  # a line now and then
         for number in itertools.count():
-            if os.path.exists(acknowledged + ENOUGH):
+            if is_there(acknowledged + ENOUGH):
+                print("enough", flush=True)
                 return
             key = f"e{os.getpid()}-{number}"
             try:
@@ -63,5 +61,4 @@ if __name__ == "__main__":
     try:
         asyncio.run(main(*sys.argv[1:]))
     except CannotOpen as error:
-        print(error, file=sys.stderr)
-        sys.exit(CANNOT_OPEN)
+        sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""What the engines of these tests run. Every execution of a step leaves a line in a ledger, with its idempotency key."""
+"""What the fleets of these tests run. Every execution of a step leaves a line in a ledger, with its idempotency key."""
 
 import asyncio
 import os
@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import perdure
 
-PATIENT = {"retries": 50}
+QUEUE = "errands"
+
+RETRIES = 50
 """A death uses up a delivery of whatever it meets alone, and there are many deaths here."""
 
 
@@ -47,23 +49,33 @@ async def work(ledger: str, seconds: float, value: int) -> int:
 async def wait_for(ledger: str, gate: str) -> None:
     """Ends when somebody makes a file of this name."""
     note(ledger)
-    while not os.path.exists(gate):
+    while not is_there(gate):  # noqa: ASYNC110  # another process makes it
         await asyncio.sleep(0.02)
+
+
+def is_there(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def stop_once(marker: str) -> None:
+    if not is_there(marker):
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 @perdure.flow
 async def walk(ctx: perdure.Context, ledger: str, steps: int, seconds: float = 0.0) -> int:
     total = 0
     for number in range(steps):
-        total += await ctx.step.options(**PATIENT)(f"work{number}", work, ledger, seconds, number)
+        total += await ctx.step.options(retries=RETRIES)(f"work{number}", work, ledger, seconds, number)
     return total
 
 
 @perdure.flow
 async def gated(ctx: perdure.Context, ledger: str, gate: str) -> str:
-    await ctx.step.options(**PATIENT)("before", work, ledger, 0.0, 0)
-    await ctx.step.options(**PATIENT)("gate", wait_for, ledger, gate)
-    await ctx.step.options(**PATIENT)("after", work, ledger, 0.0, 0)
+    await ctx.step.options(retries=RETRIES)("before", work, ledger, 0.0, 0)
+    await ctx.step.options(retries=RETRIES)("gate", wait_for, ledger, gate)
+    await ctx.step.options(retries=RETRIES)("after", work, ledger, 0.0, 0)
     return "through"
 
 
@@ -73,30 +85,41 @@ async def collect(ctx: perdure.Context, ledger: str) -> list[int]:
     found: list[int] = []
     while (message := await ctx.receive("item", "end")).name == "item":
         found.append(message.body)
-        await ctx.step.options(**PATIENT)(f"item{len(found)}", work, ledger, 0.0, 0)
+        await ctx.step.options(retries=RETRIES)(f"item{len(found)}", work, ledger, 0.0, 0)
     return found
 
 
 @perdure.flow
 async def family(ctx: perdure.Context, ledger: str, steps: int, seconds: float) -> int:
     """Children by other names, which live on other shards, and a timer."""
-    older = ctx.child(walk, ledger, steps, seconds, key=f"{ctx.key}-older")
-    total = await older
+    total: int = await ctx.child(walk, ledger, steps, seconds, key=f"{ctx.key}-older")
     await ctx.sleep("rest", seconds)
     total += await ctx.child(walk, ledger, steps, seconds, key=f"{ctx.key}-younger")
-    total += await ctx.step.options(**PATIENT)("own", work, ledger, seconds, 1)
+    total += await ctx.step.options(retries=RETRIES)("own", work, ledger, seconds, 1)
     return total
 
 
 @perdure.flow
 async def faint(ctx: perdure.Context, ledger: str, marker: str) -> str:
     """Stops its own process, once, just before what it decides next is written. No honest flow does this."""
-    await ctx.step.options(**PATIENT)("before", work, ledger, 0.0, 0)
-    if not os.path.exists(marker):
-        Path(marker).touch()
-        os.kill(os.getpid(), signal.SIGSTOP)
-    await ctx.step.options(**PATIENT)("after", work, ledger, 0.0, 0)
+    await ctx.step.options(retries=RETRIES)("before", work, ledger, 0.0, 0)
+    stop_once(marker)
+    await ctx.step.options(retries=RETRIES)("after", work, ledger, 0.0, 0)
     return "awake"
 
 
-FLOWS = [walk, gated, collect, family, faint]
+@perdure.step(executor=QUEUE, retries=RETRIES)
+async def run(ledger: str, value: int) -> int:
+    return await work(ledger, 0.01, value)
+
+
+@perdure.flow
+async def errands(ctx: perdure.Context, ledger: str, count: int) -> int:
+    """Steps that workers perform."""
+    total = 0
+    for number in range(count):
+        total += await ctx.step(f"errand{number}", run, ledger, number)
+    return total
+
+
+FLOWS = [walk, gated, collect, family, faint, errands]

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from tests.fleet.flows import QUEUE
+
 ROOT = Path(__file__).parents[2]
 
 LONG = 60.0
@@ -20,14 +22,16 @@ REFUSED = "a commit was refused"
 """What an engine says when it learnt from a write that a shard is not its own any more."""
 
 
-class EngineProcess:
-    """What it prints goes to a file. `close` kills it if it still runs, and never waits for it."""
+class Process:
+    """One of a fleet. What it prints goes to a file."""
 
-    def __init__(self, url: str, said: Path, *load: Path) -> None:
+    ready = ""  # what it says then
+
+    def __init__(self, said: Path, *arguments: str) -> None:
         self.said = said
+        command = [sys.executable, "-m", *arguments]
         with said.open("wb") as file:
-            command = [sys.executable, "-m", "tests.fleet.engine", url, *map(str, load)]
-            self.process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, env=_environment())
+            self.process = subprocess.Popen(command, stdout=file, stderr=file, cwd=ROOT, env=_environment())
         self.pid = self.process.pid
 
     @property
@@ -40,11 +44,8 @@ class EngineProcess:
 
     @property
     def is_ready(self) -> bool:
-        assert self.running, f"the engine ended by itself:\n{self.words}"
-        return "ready\n" in self.words
-
-    def refusals(self) -> int:
-        return self.words.count(REFUSED)
+        assert self.running, f"it ended by itself:\n{self.words}"
+        return self.ready in self.words
 
     def kill(self) -> None:
         self.process.kill()
@@ -63,6 +64,26 @@ class EngineProcess:
         await until(lambda: not self.running)
         code: int = self.process.returncode
         return code
+
+
+class EngineProcess(Process):
+    """`load`: the files of an engine that is its own client. See `tests/fleet/engine.py`."""
+
+    ready = "ready\n"
+
+    def __init__(self, url: str, said: Path, *load: Path) -> None:
+        super().__init__(said, "tests.fleet.engine", url, *map(str, load))
+
+    def refusals(self) -> int:
+        return self.words.count(REFUSED)
+
+
+class WorkerProcess(Process):
+    ready = "serving"
+
+    def __init__(self, url: str, said: Path) -> None:
+        options = "--queue", QUEUE, "--concurrency", "5", "--drain", "2", "--db", url
+        super().__init__(said, "perdure.cli", "worker", "tests.fleet.flows", *options)
 
 
 def _environment() -> dict[str, str]:

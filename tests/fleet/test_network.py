@@ -55,9 +55,7 @@ async def more(ledger: Path, lines: int) -> None:
     await until(lambda: len(ledger_of(ledger)) >= seen + lines)
 
 
-async def test_terminated_backends_lose_nothing(
-    own: OwnServer, url: str, engine: StartEngine, tmp_path: Path
-) -> None:
+async def test_terminated_backends_lose_nothing(own: OwnServer, url: str, engine: StartEngine, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     await shared(url, engine(), engine())
     async with perdure.connect(url, workflows=FLOWS) as client, load(client, ledger):
@@ -111,3 +109,21 @@ async def test_a_commit_that_arrives_after_the_shard_was_taken_over_is_refused(
             proxy.flow()
             await until(lambda: cut_off.refusals() > 0)
             await shared(url, cut_off, heir)
+
+
+async def test_an_engine_can_be_sent_home_while_its_database_is_away(
+    url: str, engine: StartEngine, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+    async with Proxy(url) as proxy:
+        leaving, heir = engine(proxy.url), engine()
+        await shared(url, leaving, heir)
+        async with perdure.connect(url, workflows=FLOWS) as client, load(client, ledger):
+            proxy.refusing = True
+            proxy.stand_still()
+            await until(lambda: proxy.waiting >= 4)  # among them are commits, of which nobody will ever hear
+            proxy.cut()
+
+            leaving.terminate()
+
+            assert await leaving.ended() == 0

@@ -11,21 +11,40 @@ from tests.fleet.conftest import StartEngine
 from tests.fleet.flows import FLOWS, collect, faint, family, gated, ledger_of, walk
 from tests.fleet.processes import EngineProcess, until
 from tests.fleet.verdict import verdict
+from tests.proxy import Proxy
 
 SHARDS = 16
 TAKEN_OVER_SECONDS = 10.0
 """What is promised of instances whose process was killed, with the default lease."""
 
 
-async def owners(url: str) -> Counter[int]:
-    """How many shards each process has; 0: nobody."""
+async def leases(url: str) -> list[tuple[int, float]]:
+    """The process that has each shard (0: nobody), and the second of the database's clock when its lease expires."""
     base, _, schema = url.partition("schema=")
     connection = await asyncpg.connect(base.rstrip("?&"))
     try:
-        rows = await connection.fetch(f"SELECT CASE WHEN owner = '' THEN 0 ELSE pid END FROM {schema}.shards")
+        rows = await connection.fetch(
+            f"""SELECT CASE WHEN owner = '' OR expires < now() THEN 0 ELSE pid END,
+            CASE WHEN owner = '' THEN 0 ELSE extract(epoch FROM expires)::float END FROM {schema}.shards"""
+        )
     finally:
         await connection.close()
-    return Counter(row[0] for row in rows)
+    return [(pid, expires) for pid, expires in rows]
+
+
+async def owners(url: str) -> Counter[int]:
+    """How many shards each process has; 0: nobody."""
+    return Counter(pid for pid, _ in await leases(url))
+
+
+async def renewed(url: str) -> None:
+    """Wait until every lease that there is now has been renewed."""
+    now = max(expires for _, expires in await leases(url))
+
+    async def are_later() -> bool:
+        return all(expires > now for _, expires in await leases(url))
+
+    await until(are_later)
 
 
 async def shared(url: str, *engines: EngineProcess) -> None:
@@ -49,6 +68,21 @@ async def test_engines_that_come_get_a_fair_share(url: str, engine: StartEngine)
 
     third = engine()
     await shared(url, first, second, third)
+
+
+async def test_an_engine_with_a_slow_network_takes_its_shards_and_keeps_them(
+    url: str, engine: StartEngine, tmp_path: Path
+) -> None:
+    async with Proxy(url) as proxy, perdure.connect(url, workflows=FLOWS) as client:
+        proxy.delay = 0.15
+        slow = engine(proxy.url)
+        await shared(url, slow)
+        await renewed(url)
+
+        flows = [await client.start(walk, str(tmp_path / "ledger"), 2, key=f"w{n}") for n in range(4)]
+
+        assert [await flow.result(timeout=60) for flow in flows] == [1] * 4
+        assert "not renewed in time" not in slow.words
 
 
 async def test_what_a_killed_engine_ran_goes_on_elsewhere_in_ten_seconds(

@@ -1,9 +1,9 @@
 """After the faults: is everything there that was promised, and nothing twice?
 
-    every instance has ended, and its history replays on its code without a divergence
-    every step has exactly one receipt in the journal, whatever the number of its executions
-    every execution was of a step that the journal knows
-    the database finds nothing wrong with itself
+every instance has ended, and its history replays on its code without a divergence
+every step has exactly one receipt in the journal, whatever the number of its executions
+every execution was of a step that the journal knows
+the database finds nothing wrong with itself
 """
 
 from collections import Counter
@@ -55,9 +55,7 @@ async def verdict(queries: Queries, ledger: Path) -> Verdict:
     return found
 
 
-async def _judge(
-    queries: Queries, head: HeadRow, workflows: Workflows[Any], found: Verdict, known: set[str]
-) -> None:
+async def _judge(queries: Queries, head: HeadRow, workflows: Workflows[Any], found: Verdict, known: set[str]) -> None:
     address = Address(head.workflow, head.key)
     rows = await queries.history(head.id)
     instance = fold(address, None, rows)
@@ -65,8 +63,10 @@ async def _judge(
     found.entries += len(rows)
     if head.status not in TERMINAL:
         found.violations.append(f"{address} has not ended: it is {head.status}")
+    workflow = workflows.of(head.workflow, head.version)
+    assert workflow is not None, f"these tests have no {address}"
     try:
-        rebuild(instance, workflows.of(head.workflow, head.version)).dispose()
+        rebuild(instance, workflow).dispose()
     except Exception as error:
         found.violations.append(f"{address} cannot be replayed: {error}")
     keys: dict[bytes, str] = {}

@@ -208,6 +208,20 @@ async def test_after_a_lost_answer_a_take_over_is_noticed(postgres: str):
 # ---- leases -------------------------------------------------------------------------------------------------------
 
 
+async def test_a_commit_is_refused_too_when_the_new_owner_has_left_already(postgres: str):
+    async with opened(postgres) as database:
+        first = await leased(database)
+        await database.leave("first")
+        second = await leased(database, owner="second")
+        second.release()
+        await database.rest()
+
+        refused = await answer(first.commit, LONE)
+
+        assert isinstance(refused, Fenced)
+        assert "another engine took over: epoch 2 follows 1 of first" in str(refused)
+
+
 async def test_a_take_over_waits_for_the_commit_that_is_being_made(postgres: str):
     async with opened(postgres, lease=0) as database:
         owner = await asyncpg.connect(database.place.dsn)

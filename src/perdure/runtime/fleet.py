@@ -40,7 +40,7 @@ class Fleet:
         self._owner = owner
         self._make = make
         self._shards: dict[int, Shard] = {}
-        self._epochs: dict[int, int] = {}
+        self._opening: dict[Shard, asyncio.Future[None]] = {}  # those that have nothing to run yet
         self._renewed = time.monotonic()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -77,8 +77,15 @@ class Fleet:
 
     async def open(self) -> None:
         """Take a fair share of what is free. Raises what the database raises: nothing runs unless it answers."""
+        await self._leases.renew(self._owner, {})  # it connects: that may take longer than a lease lasts
         await self._tick()
         self._task = asyncio.create_task(self._renew_for_ever(), name="perdure leases")
+        try:
+            if self._opening:
+                await asyncio.wait(self._opening.values())
+        except BaseException:
+            self._task.cancel()
+            raise
 
     async def close(self, drain: float, hurry: asyncio.Event) -> None:
         """Give every shard back in good order."""
@@ -105,14 +112,21 @@ class Fleet:
     def _forget(self, shard: Shard) -> None:
         self.past.update(shard.counts + shard.kernel.counts)
         del self._shards[shard.number]
-        self._epochs.pop(shard.number, None)
+        self._is_open(shard)
+
+    def _is_open(self, shard: Shard) -> None:
+        """Or it never will be."""
+        opened = self._opening.pop(shard, None)
+        if opened is not None:
+            opened.set_result(None)
 
     # ---- leases --------------------------------------------------------------------------------------------------
 
     async def _renew_for_ever(self) -> None:
         pause = self._leases.lease / RENEWALS
         while True:
-            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # processes that began together need not stay so
+            begun = self._renewed + pause * random.uniform(0.9, 1.1)  # processes that began together need not stay so
+            await asyncio.sleep(max(pause / 10, begun - time.monotonic()))
             try:
                 await asyncio.wait_for(self._tick(), self._leases.lease)
             except (PerdureError, TimeoutError) as error:
@@ -120,51 +134,53 @@ class Fleet:
 
     async def _tick(self) -> None:
         asked = time.monotonic()
-        standing = await self._leases.renew(self._owner, dict(self._epochs))
+        had = [shard for shard in self.shards if shard.epoch]
+        standing = await self._leases.renew(self._owner, {shard.number: shard.epoch for shard in had})
         self._renewed = asked
         self._watch()
-        for number in [number for number in self._epochs if number not in standing.held]:
-            shard = self._shards.get(number)
-            if shard is not None:
-                shard.fall(Fenced(f"shard {number} has another owner now; nothing more is written here"))
+        for shard in had:
+            if shard.number not in standing.held and self._shards.get(shard.number) is shard:
+                shard.fall(Fenced(f"shard {shard.number} has another owner now; nothing more is written here"))
         if not self._closing:
-            await self._share(standing)
+            self._share(standing)
 
-    async def _share(self, standing: Standing) -> None:
+    def _share(self, standing: Standing) -> None:
         fair = math.ceil(self._leases.shards / max(1, standing.engines))
-        surplus = sorted(self._shards)[fair:]
-        for number in surplus:
-            self._hand_over(self._shards[number])
+        for shard in self.shards[fair:]:
+            self._hand_over(shard)
         wanted = fair - len(self._shards)
-        if wanted > 0 and standing.free:
-            free = list(standing.free)
+        if wanted > 0:
+            free = [number for number in standing.free if number not in self._shards]
             random.shuffle(free)  # two that come at once rarely want the same one
-            await asyncio.gather(*(self._take(number) for number in free[:wanted]))
+            for number in free[:wanted]:
+                self._take(number)
 
-    async def _take(self, number: int) -> None:
-        if number in self._shards:
-            return
-        shard = self._make(number)
-        opened: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self._shards[number] = shard
-        shard.open(lambda error: None if opened.done() else opened.set_result(error))
-        error = await opened
+    def _take(self, number: int) -> None:
+        """It comes when it comes: no lease waits for it to be renewed."""
+        shard = self._shards[number] = self._make(number)
+        self._opening[shard] = asyncio.get_running_loop().create_future()
+        shard.open(lambda error: self._opened(shard, error))
+
+    def _opened(self, shard: Shard, error: Exception | None) -> None:
+        self._is_open(shard)
         if error is not None:
-            log.info("shard %s could not be taken: %s", number, error)
-            if self._shards.get(number) is shard:
+            log.info("shard %s could not be taken: %s", shard.number, error)
+            if self._shards.get(shard.number) is shard:
                 self._forget(shard)
-            return
-        self._epochs[number] = shard.epoch
+                shard.release()
 
     def _hand_over(self, shard: Shard) -> None:
-        if shard.draining:
+        if not shard.takes:
             return
         task = asyncio.create_task(self._give_back(shard, self._leases.lease / 2, asyncio.Event()))
         self._handing_over.add(task)
         task.add_done_callback(self._handing_over.discard)
 
     async def _give_back(self, shard: Shard, drain: float, hurry: asyncio.Event) -> None:
-        await stop(shard, drain, hurry)
+        if shard in self._opening:
+            shard.release()
+        elif not shard.closed:
+            await stop(shard, drain, hurry)
         if self._shards.get(shard.number) is shard:
             self._forget(shard)
 

@@ -213,6 +213,8 @@ class Shard:
         def acquired(lease: Lease | Exception) -> None:
             if isinstance(lease, Exception):
                 opened(lease)
+            elif self._closed:  # too late: nobody wants it any more
+                self._store.release()
             else:
                 self.epoch = lease.epoch
                 self._note_workflows(noted)
@@ -220,7 +222,7 @@ class Shard:
         def noted(error: Exception | None) -> None:
             if error is not None:
                 opened(error)
-            else:
+            elif not self._closed:
                 self._load(opened)
 
         self._store.acquire(self._owner, acquired)
@@ -229,11 +231,6 @@ class Shard:
     def closed(self) -> bool:
         """It is released, or another owner took over."""
         return self._closed
-
-    @property
-    def draining(self) -> bool:
-        """It takes nothing new any more."""
-        return self._closing
 
     @property
     def takes(self) -> bool:
@@ -343,6 +340,11 @@ class Shard:
         for intent in list(self.running):
             self._stop_call(intent)
         self._listener.fallen(error)
+        waiting, self._settled = self._settled, []
+        if self._idle is not None:
+            waiting.append(self._idle)
+        for callback in waiting:
+            callback()
 
     def _tell_callers(self, error: Exception) -> None:
         self._suspects.clear()  # before they hear that their deliveries are off

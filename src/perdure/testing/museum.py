@@ -164,7 +164,8 @@ def _believe_late_loads() -> list[tuple[Any, str, Any]]:
 
 
 def _timers_in_memory_only() -> list[tuple[Any, str, Any]]:
-    return [(Timers, "_refill", lambda self, now: setattr(self, "_horizon", now + 60_000_000_000))]
+    fill = Timers.fill
+    return [(Timers, "fill", lambda self, now, rows: fill(self, now, []))]
 
 
 # ---- the store -----------------------------------------------------------------------------------------

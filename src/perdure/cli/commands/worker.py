@@ -7,7 +7,7 @@ import click
 from perdure.app import is_server, run_async
 from perdure.errors import PerdureError
 from perdure.executors.signatures import Key, Keyring
-from perdure.workers import known, opened, worker
+from perdure.workers import checked, known, opened, worker
 
 from ..console import Console
 from ..console import command as define
@@ -44,6 +44,8 @@ def command(  # noqa: PLR0917
             f"{console.db} is served by the engine that runs on it: perdure.open(..., queues={{{queues[0]!r}: "
             f"{concurrency}}}); a worker needs postgresql://..."
         )
+    for queue in queues:
+        checked(queue, concurrency)
     loaded = [module_of(name) for name in modules]
     functions = known(loaded)
     if not functions:

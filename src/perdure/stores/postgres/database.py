@@ -45,7 +45,7 @@ class PostgresDatabase:
         self.host = socket.gethostname()
         self.engine = Connections(place, QUICK, ENGINE_CONNECTIONS)
         self.clients = Connections(place, SETTINGS, CLIENT_CONNECTIONS)
-        self._leases = Connections(place, QUICK, 1)  # a renewal waits behind no commit
+        self._renewals = Connections(place, QUICK, 1)  # of its own: a lease must not wait for commits that do not end
         self.queries = PostgresQueries(self)
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,7 +83,7 @@ class PostgresDatabase:
         await self.rest()
         await self.engine.close()
         await self.clients.close()
-        await self._leases.close()
+        await self._renewals.close()
 
     async def rest(self) -> None:
         """Return when nothing is under way."""
@@ -102,13 +102,13 @@ class PostgresDatabase:
     async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
         """Extend these leases where the epoch is still the owner's, and give a sign of life. One statement."""
         arguments = owner, list(held), list(held.values()), float(self.lease)
-        rows = await self._leases.ask(lambda connection: connection.fetch(self.sql.renew, *arguments), self.lease)
+        rows = await self._renewals.ask(lambda connection: connection.fetch(self.sql.renew, *arguments), self.lease)
         kept = {shard: held[shard] for shard, _, mine, _ in rows if mine}
         return Standing(kept, tuple(shard for shard, free, mine, _ in rows if free and not mine), rows[0][3] + 1)
 
     async def leave(self, owner: str) -> None:
         """Give all leases of an engine back, and take it from the living."""
-        await self._leases.ask(lambda connection: connection.execute(self.sql.leave, owner), self.lease)
+        await self._renewals.ask(lambda connection: connection.execute(self.sql.leave, owner), self.lease)
 
     # ---- hints ---------------------------------------------------------------------------------------------
 

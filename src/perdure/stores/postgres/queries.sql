@@ -16,7 +16,8 @@ WHERE shard = $1 AND (owner = '' OR expires <= now()) RETURNING epoch
 
 -- name: lease
 -- Who has a shard, for the texts of EngineRunning and Fenced.
-SELECT owner, pid, host, extract(epoch FROM since)::bigint, epoch FROM perdure.shards WHERE shard = $1
+SELECT owner, pid, host, CASE WHEN owner = '' THEN 0 ELSE extract(epoch FROM since)::bigint END, epoch
+FROM perdure.shards WHERE shard = $1
 
 -- name: release_lease
 -- Only the name goes; the epoch stays, so that nobody gets it a second time.
