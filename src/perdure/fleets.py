@@ -72,6 +72,7 @@ async def joined(url: str, setup: Setup) -> AsyncIterator[Member]:
 async def connected(url: str) -> AsyncIterator[RemoteDoor]:
     database = await PostgresDatabase.open(url)
     try:
+        database.listen(lambda word: None)  # what it hears counts as a change
         yield RemoteDoor(database.queries)
     finally:
         await database.close()

@@ -53,6 +53,8 @@ class FleetFace(Protocol):
 
     def posted(self, rows: Sequence[InboxRow]) -> None: ...
 
+    def ended(self) -> None: ...
+
     def sweep(self) -> None: ...
 
 
@@ -282,6 +284,18 @@ class FleetDoor(LocalDoor):
 
     def posted(self, rows: Sequence[InboxRow]) -> None:
         self._fleet.posted(rows)
+
+    def ended(self, instance: int, address: Address, outcome: Outcome) -> None:
+        super().ended(instance, address, outcome)
+        self._fleet.ended()
+
+    def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
+        super().stuck(instance, address, stuck)
+        self._fleet.ended()
+
+    def published(self, instance: int) -> None:
+        super().published(instance)
+        self._fleet.ended()
 
     def fallen(self, error: Exception) -> None:
         if isinstance(error, EngineClosed):

@@ -31,6 +31,9 @@ log = logging.getLogger("perdure")
 RENEWALS: Final = 4
 """How often a lease is renewed while it lasts."""
 
+TELL_SECONDS: Final = 0.005
+"""How long hints about ends are gathered. Each costs the server a lock that all share who give one."""
+
 
 class Fleet:
     """The shards of this process. `make` gives one that is not open yet."""
@@ -43,6 +46,7 @@ class Fleet:
         self._opening: dict[Shard, asyncio.Future[None]] = {}  # those that have nothing to run yet
         self._renewed = time.monotonic()
         self._closing = False
+        self._telling = False
         self._task: asyncio.Task[None] | None = None
         self._watchdog: asyncio.TimerHandle | None = None
         self._handing_over: set[asyncio.Task[None]] = set()
@@ -65,6 +69,16 @@ class Fleet:
                 shard.look()
             else:
                 self._leases.hint(f"shard {number}")
+
+    def ended(self) -> None:
+        """Something ended here that others may wait for: they are told, in groups."""
+        if not self._telling:
+            self._telling = True
+            asyncio.get_running_loop().call_later(TELL_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        self._leases.hint("ended")
 
     def hinted(self, word: str) -> None:
         """Another process says that something came."""

@@ -1,5 +1,6 @@
 """What everybody may do with a database: read what is durable, and post events into its inboxes."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -33,6 +34,8 @@ class PostgresQueries:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
         self._sql = database.sql
+        self._wanted: dict[Ref, asyncio.Future[HeadRow | None]] = {}
+        self._looking = False
 
     async def _ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
         return await self._database.clients.ask(question)
@@ -47,7 +50,30 @@ class PostgresQueries:
     # ---- heads, histories, values --------------------------------------------------------------------------
 
     async def head(self, ref: Ref) -> HeadRow | None:
-        return await self._ask(lambda connection: reads.head(connection, self._sql, ref))
+        """Those who ask while a question is on its way share the next one: many may wait for results at once."""
+        found = self._wanted.get(ref)
+        if found is None:
+            found = self._wanted[ref] = asyncio.get_running_loop().create_future()
+        if not self._looking:
+            self._looking = True
+            self._database.spawn(self._look())
+        return await asyncio.shield(found)
+
+    async def _look(self) -> None:
+        try:
+            while self._wanted:
+                wanted, self._wanted = self._wanted, {}
+                try:
+                    heads = await self._ask(lambda connection: reads.heads(connection, self._sql, list(wanted)))  # noqa: B023
+                except Exception as error:
+                    for future in wanted.values():
+                        future.set_exception(error)
+                        future.exception()  # nobody need have waited for it
+                    continue
+                for ref, future in wanted.items():
+                    future.set_result(heads.get(ref))
+        finally:
+            self._looking = False
 
     async def heads(self, filter: Filter) -> list[HeadRow]:
         conditions, values = _conditions(filter)

@@ -134,6 +134,15 @@ FROM perdure.instances WHERE id = $1
 SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
 FROM perdure.instances WHERE workflow = $1 AND key = $2 ORDER BY generation DESC LIMIT 1
 
+-- name: heads_of
+-- Heads by id ($1, positive numbers) and by name ($2, $3, negative ones), each with its place in the list.
+SELECT n, head.* FROM unnest($1::bigint[]) WITH ORDINALITY AS ids (of_id, n) JOIN perdure.instances AS head ON id = of_id
+UNION ALL
+SELECT -n, head.* FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS names (of_workflow, of_key, n)
+CROSS JOIN LATERAL (
+    SELECT * FROM perdure.instances WHERE workflow = of_workflow AND key = of_key ORDER BY generation DESC LIMIT 1
+) AS head
+
 -- name: heads
 -- The conditions are put together from the filter: see PostgresQueries.heads.
 SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome

@@ -16,6 +16,14 @@ LARGEST: Final = 2**63 - 1
 _FINAL: Final = [status.value for status in FINAL]
 
 
+async def heads(connection: Any, sql: Any, refs: Sequence[Ref]) -> dict[Ref, HeadRow]:
+    """The heads that there are of these instances."""
+    ids = [ref for ref in refs if not isinstance(ref, Address)]
+    names = [ref for ref in refs if isinstance(ref, Address) and storable(ref)]
+    rows = await connection.fetch(sql.heads_of, ids, [name.workflow for name in names], [name.key for name in names])
+    return {ids[n - 1] if n > 0 else names[-n - 1]: HeadRow(*row) for n, *row in rows}
+
+
 async def records(connection: Any, sql: Statements, refs: Sequence[Ref]) -> dict[Ref, Record | None]:
     """Many instances in one round trip and one state of the database."""
     ids = [ref for ref in refs if not isinstance(ref, Address)]
