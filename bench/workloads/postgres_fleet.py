@@ -48,10 +48,12 @@ async def _measure(url: str, engines: int) -> Measures:
             await beside.execute(f"SET search_path TO {url.rpartition('schema=')[2]}")
             await _shared(beside, engines)
             served, machine = await server.processor_time(beside), server.machine_time()
+            began = time.perf_counter()
             for child in children:
                 _tell(child)
             answers = [json.loads(await _hear(child)) for child in children]
             served, machine = await server.processor_time(beside) - served, server.machine_time() - machine
+            seconds = time.perf_counter() - began  # the flows that were under way have ended, too
             for child in children:
                 _tell(child)  # it may close
     finally:
@@ -59,9 +61,9 @@ async def _measure(url: str, engines: int) -> Measures:
             await asyncio.wait_for(child.communicate(), PATIENCE_SECONDS)
     return {
         "steps": STEPS * sum(answer["flows"] for answer in answers) / SECONDS,
-        "engine": sum(answer["cpu"] for answer in answers) / SECONDS,
-        "server": served / SECONDS,
-        "machine": machine / SECONDS,
+        "engine": sum(answer["cpu"] for answer in answers) / seconds,
+        "server": served / seconds,
+        "machine": machine / seconds,
     }
 
 
