@@ -290,6 +290,10 @@ class Queries(Protocol):
         """A number that differs whenever something may have been written by another process."""
         ...
 
+    async def change(self, seen: int) -> None:
+        """Return when `changed` may give another number than this one; soon, where that is not told."""
+        ...
+
     async def check(self) -> list[str]:
         """Problems found by reading everything: checksums, gaps, indexes that do not match the journal."""
         ...

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -39,8 +39,6 @@ from .shard import Shard
 from .streams import Streams
 
 log = logging.getLogger("perdure")
-
-POLL_SECONDS: Final = 0.02
 
 MOVED_SECONDS: Final = 1.0
 """How long to wait for an instance of another process before asking again whether it has come here."""
@@ -321,13 +319,11 @@ class RemoteDoor:
         return 0 if isinstance(to, Address) else to
 
     async def changes(self, instance: int) -> AsyncGenerator[None, None]:
-        seen: Any = None
         while True:
-            changed = await self.queries.changed()
-            if changed != seen:
-                seen = changed
-                yield
-            await asyncio.sleep(POLL_SECONDS)
+            seen = await self.queries.changed()
+            yield
+            while await self.queries.changed() == seen:
+                await self.queries.change(seen)
 
     async def reached(self, seq: int) -> None:
         async with aclosing(self.changes(0)) as changes:
@@ -336,18 +332,15 @@ class RemoteDoor:
                     return
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        seen: Any = None
-        while True:
-            changed = await self.queries.changed()
-            if changed != seen:
-                seen = changed
-                outcome = await look(self.queries, address, instance)
-                if outcome is not None:
-                    return outcome
-            if deadline is not None and time.monotonic() >= deadline:
-                raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on if an engine runs")
-            await asyncio.sleep(POLL_SECONDS)
+        try:
+            async with asyncio.timeout(timeout), aclosing(self.changes(instance)) as changes:
+                async for _ in changes:
+                    outcome = await look(self.queries, address, instance)
+                    if outcome is not None:
+                        return outcome
+        except TimeoutError:
+            raise ResultTimeout(f"{address} had not ended after {timeout} s; it goes on if an engine runs") from None
+        raise AssertionError("changes end by an error only")
 
     @property
     def streams(self) -> Streams:

@@ -9,6 +9,7 @@ SQLite raises `EngineRunning`. That is how a simulation makes a zombie: the firs
 commits are `Fenced`.
 """
 
+import asyncio
 import heapq
 import time
 from bisect import bisect_left, bisect_right, insort
@@ -426,6 +427,9 @@ class MemoryStore:
 
     async def changed(self) -> int:
         return self.database.written
+
+    async def change(self, seen: int) -> None:
+        await asyncio.sleep(0.02)
 
     async def check(self) -> list[str]:
         database = self.database

@@ -51,6 +51,7 @@ class PostgresDatabase:
         self._tasks: set[asyncio.Task[None]] = set()
         self._hints = [0] * shards
         self._other = 0  # hints that are about no shard
+        self._news: asyncio.Future[None] | None = None  # somebody waits for the next hint
         self._unsaid: dict[str, None] = {}
         self._speaking = False
         self._listener: Listener | None = None
@@ -174,12 +175,26 @@ class PostgresDatabase:
         for shard in range(self.shards):
             self._hear(f"{SHARD}{shard}")
 
+    async def news(self, seen: int) -> None:
+        """Return when `changes` gives another number than this one."""
+        while self.changes() == seen:
+            if self._news is None:
+                self._news = self._loop.create_future()
+                self._loop.call_later(POLL_SECONDS, self._wake)
+            await asyncio.shield(self._news)
+
+    def _wake(self) -> None:
+        news, self._news = self._news, None
+        if news is not None:
+            news.set_result(None)
+
     def _raise(self, word: str) -> None:
         number = word.removeprefix(SHARD)
         if number != word and number.isdecimal() and int(number) < self.shards:
             self._hints[int(number)] += 1
         else:
             self._other += 1
+        self._wake()
 
     def tell_shards(self, shards: Iterable[int]) -> None:
         """Something is in the inbox of these shards, for their owners to see."""

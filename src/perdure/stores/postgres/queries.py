@@ -137,6 +137,9 @@ class PostgresQueries:
         """Hints tell of it at once; at the next poll it may have been anyway."""
         return self._database.changes()
 
+    async def change(self, seen: int) -> None:
+        await self._database.news(seen)
+
     # ---- posting -------------------------------------------------------------------------------------------
 
     async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from itertools import starmap
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import apsw
 
@@ -28,6 +28,9 @@ from .writes import read_error, transaction, write_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+POLL_SECONDS: Final = 0.02
 
 
 class SqliteQueries:
@@ -116,6 +119,9 @@ class SqliteQueries:
 
     async def changed(self) -> int:
         return self._ask(reads.data_version)
+
+    async def change(self, seen: int) -> None:
+        await asyncio.sleep(POLL_SECONDS)  # nothing tells
 
     # ---- posting -------------------------------------------------------------------------------------------
 

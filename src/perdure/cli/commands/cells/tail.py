@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 
@@ -12,7 +11,6 @@ from perdure.errors import UnknownInstance
 from perdure.kernel.events import Address
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.client import Client
-from perdure.runtime.doors import POLL_SECONDS
 from perdure.runtime.history import Line, Reader, read_history
 
 from ...console import Console
@@ -75,7 +73,7 @@ async def _entries(queries: Queries, address: Address, follow: bool) -> AsyncIte
                     yield line
         if not follow:
             return
-        await asyncio.sleep(POLL_SECONDS)
+        await queries.change(seen)
 
 
 async def _generations(queries: Queries, address: Address, since: int) -> list[int]:
