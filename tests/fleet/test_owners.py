@@ -148,3 +148,20 @@ async def test_a_client_that_owns_nothing_sends_cancels_and_hears(
             raise AssertionError("it was cancelled, and says that it was not")
         found = await verdict(client.queries, ledger)
     assert not found.violations
+
+
+async def test_messages_of_a_process_do_not_overtake_each_other_when_a_shard_comes_to_it(
+    url: str, tmp_path: Path
+) -> None:
+    async with perdure.open(url, workflows=FLOWS) as engine:
+        basket = await engine.start(collect, str(tmp_path / "ledger"), key="b")
+        door = engine._running.door
+        for number in range(0, 20, 2):
+            shard = door._shard_of(basket._to())
+            door.lead_to(lambda ref: None)
+            await basket.send("item", number)  # by the inbox, as to any other process
+            door.lead_to(lambda ref: shard)  # noqa: B023
+            await basket.send("item", number + 1)
+        await basket.send("end")
+
+        assert await basket.result(timeout=60) == list(range(20))

@@ -43,6 +43,9 @@ log = logging.getLogger("perdure")
 MOVED_SECONDS: Final = 1.0
 """How long to wait for an instance of another process before asking again whether it has come here."""
 
+BY_INBOX_MAX: Final = 10_000
+"""Of so many instances a process knows that it sent them something by the inbox."""
+
 
 class FleetFace(Protocol):
     """What a door wants to know of the shards of its process."""
@@ -241,19 +244,23 @@ class FleetDoor(LocalDoor):
         super().__init__(queries, failed)
         self._fleet = fleet
         self._remote = RemoteDoor(queries)
+        self._by_inbox: dict[Ref, None] = {}  # who was sent something that way, the last ones
         self.lead_to(fleet.shard_of)
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
             raise self._fallen
         shard = self._shard_of(to)
-        if shard is not None and shard.takes:
+        if shard is not None and shard.takes and to not in self._by_inbox:  # nothing overtakes what waits there
             try:
                 return await self._offer(shard, to, event, new)
             except (Fenced, EngineClosed):  # it has just gone elsewhere, and nothing of this was recorded
                 pass
             except UnknownInstance:  # or its start is on its way, from another shard
                 pass
+        self._by_inbox[to] = None
+        if len(self._by_inbox) > BY_INBOX_MAX:
+            del self._by_inbox[next(iter(self._by_inbox))]
         return await self._remote.put(to, event, new=new)
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
