@@ -166,7 +166,7 @@ def duplicates(world: World) -> None:
             if type(entry.event) is Received:
                 world._stage.request(id, entry.event, "the same receipt")
     world.send(Placed("o", 6), id="twice")
-    world.send(Placed("o", 6), id="once")
+    world.send(Placed("o", 5), id="once")
     world.run()
 
 

@@ -53,7 +53,7 @@ def order(*more):
         (order(), 2, "order_id"),
         (order("--timeout", "soon"), 2, "soon"),
         (order("--input", '["a"]', "--db", "no/such/dir/x.db"), 6, "there is no directory"),
-        (order("--input", '["a"]', "--db", "postgresql://x"), 6, "postgresql:// databases are not supported"),
+        (order("--input", '["a"]', "--db", "postgresql://127.0.0.1:1/x"), 6, "nobody answers there"),
         (order("--input", '["a"]', "--key", ""), 2, "a key is a text of 1 to 512 characters"),
         (("show", "nope"), 3, "there is no instance nope"),
         (("show", "approvl/a-1"), 3, "did you mean approval/a-1?"),

@@ -339,6 +339,9 @@ class Shard:
         self._suspects.clear()
         for intent in list(self.running):
             self._stop_call(intent)
+        early, self._early = self._early, []
+        for offer in early:  # they came while memory was being loaded
+            _hear(offer.ticket, error)
         self._listener.fallen(error)
         waiting, self._settled = self._settled, []
         if self._idle is not None:
