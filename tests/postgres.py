@@ -8,11 +8,11 @@ import asyncio
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -23,6 +23,12 @@ from perdure.stores.postgres import upgrade
 _numbers = count(1)
 
 
+def _run(work: Coroutine[Any, Any, Any]) -> None:
+    """On a loop of its own, also where one runs already."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
+
+
 class Server:
     """`url` is that of a superuser. `data` is the directory of the server, if it is ours."""
 
@@ -31,7 +37,7 @@ class Server:
         self.data = data
 
     def execute(self, *statements: str) -> None:
-        asyncio.run(self.execute_now(*statements))
+        _run(self.execute_now(*statements))
 
     async def execute_now(self, *statements: str) -> None:
         connection = await asyncpg.connect(self.url)
@@ -48,16 +54,14 @@ class Server:
         try:
             yield f"{self.url}{'&' if '?' in self.url else '?'}schema={name}"
         finally:
-            in_thread = Thread(target=self.execute, args=(f"DROP SCHEMA IF EXISTS {name} CASCADE",))
-            in_thread.start()  # also where a loop runs
-            in_thread.join()
+            self.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
 
     @contextmanager
     def schema(self, shards: int = 16) -> Iterator[str]:
         """The URL of an empty perdure database, for as long as it is wanted."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
         url = changed(self.url, schema=name)
-        asyncio.run(upgrade(url, shards=shards))
+        _run(upgrade(url, shards=shards))
         try:
             yield url
         finally:

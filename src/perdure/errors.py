@@ -41,6 +41,7 @@ __all__ = [
     "JoinFailed",
     "KeyInUse",
     "KeyMismatch",
+    "LeaseLost",
     "ManifestChanged",
     "NewerFormat",
     "NewerSchema",
@@ -813,6 +814,13 @@ class EngineRunning(StoreError):
 
 class Fenced(StoreError):
     """This engine no longer owns its shard: another one took over. Nothing of this commit was written."""
+
+
+class LeaseLost(Fenced):
+    """This engine may no longer own its shard. Whether the commit that was under way was written is not known here.
+
+    Whoever waited for that commit hears a `StoreFailed`; all else was surely not written.
+    """
 
 
 class NotADatabase(StoreError):

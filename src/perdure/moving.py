@@ -1,7 +1,8 @@
 """Moving: a stopped world goes from one database into another, an empty one, and is compared there.
 
 The journal goes as it is, byte for byte; every index is folded from it anew, so that a copy is a replay. Both databases
-are leased when it begins: no engine may run on either. Memory is that of the journal.
+are leased when it begins: no engine may run on either. What is not complete cannot be opened: a file has its name only
+then, and a server's database is marked until then. Memory is that of the journal.
 
 A file has one shard, and so has a PostgreSQL database that it was copied into: the number of an entry names its shard.
 """
@@ -9,8 +10,8 @@ A file has one shard, and so has a PostgreSQL database that it was copied into: 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -18,7 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from perdure.app import _path, is_server
-from perdure.errors import CannotOpen, EngineRunning, NotEmpty, StoreFailed
+from perdure.errors import CallerError, CannotOpen, EngineRunning, NotEmpty, StoreFailed
 from perdure.kernel.batch import Batch, PublishedRow
 from perdure.kernel.placement import place
 from perdure.ports.store import Filter, Queries, Store
@@ -46,11 +47,12 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Side:
-    """One of the two databases, with the leases of all its shards."""
+    """One of the two databases, with the leases of all its shards. `mark`: while it is marked, nobody can open it."""
 
-    def __init__(self, queries: Queries, stores: list[Store]) -> None:
+    def __init__(self, queries: Queries, stores: list[Store], mark: Callable[[bool], Awaitable[None]]) -> None:
         self.queries = queries
         self.stores = stores
+        self.mark = mark
 
     def store_of(self, seq: int) -> Store:
         return self.stores[place(seq, len(self.stores))]
@@ -59,17 +61,21 @@ class Side:
 async def move(source: str | os.PathLike[str], target: str | os.PathLike[str], told: Progress | None = None) -> Moved:
     """Copy a stopped world into an empty database, which is made if it does not exist. The source stays as it is."""
     tell = told or (lambda what, done, total: None)
+    if str(source) == str(target):
+        raise CallerError(f"{_name(source)} is to be copied into itself: name another target")
     async with AsyncExitStack() as stack:
         origin = await stack.enter_async_context(_leased(source, create=0))
         into = await stack.enter_async_context(_leased(target, create=len(origin.stores)))
         if await into.queries.journal(0, 1) or await into.queries.heads(Filter(limit=1)):
             raise NotEmpty(f"{_name(target)} is not empty: a copy needs a database without instances")
         database = await copied(origin.queries)
+        await into.mark(True)
         await _write(database, into, tell)
         blobs = await _copy_blobs(origin.queries, into.queries)
         for row in database.world_snapshots.values():
             await into.queries.add_world_snapshot(row)
         await _compare(origin.queries, into.queries, len(database.journal), tell)
+        await into.mark(False)
         return Moved(len(database.journal), len(database.heads), len(database.inbox), blobs, len(into.stores))
 
 
@@ -154,9 +160,10 @@ async def _compare(origin: Queries, into: Queries, total: int, tell: Progress) -
 
 @asynccontextmanager
 async def _leased(url: str | os.PathLike[str], *, create: int) -> AsyncIterator[Side]:
-    """`create`: make it with so many shards if it is not there."""
+    """`create`: a target, which is made with so many shards if it is not there."""
     async with AsyncExitStack() as stack:
-        side = await stack.enter_async_context(_server(str(url), create) if is_server(url) else _file(url, create))
+        open_side = _server(str(url), create) if is_server(url) else _file(url, create)
+        side = await stack.enter_async_context(open_side)
         for store in side.stores:
             try:
                 await asked(store.acquire, "perdure copy")
@@ -169,17 +176,19 @@ async def _leased(url: str | os.PathLike[str], *, create: int) -> AsyncIterator[
 @asynccontextmanager
 async def _file(url: str | os.PathLike[str], create: int) -> AsyncIterator[Side]:
     from perdure.stores.sqlite import SqliteStore
+    from perdure.stores.sqlite.appearing import appearing
 
     path = _path(url)
     if path == ":memory:":
         raise CannotOpen("a :memory: database lives in one process; it cannot be copied")
     if not create and not Path(path).exists():  # noqa: ASYNC240
         raise CannotOpen(f"there is no database {path}")
-    store = SqliteStore(path)
-    try:
-        yield Side(store, [store])
-    finally:
-        store.close()
+    with appearing(path) if create else nullcontext(path) as name, closing(SqliteStore(name)) as store:
+        yield Side(store, [store], _unmarked)
+
+
+async def _unmarked(unfinished: bool) -> None:
+    """A file has no name before it is complete."""
 
 
 @asynccontextmanager
@@ -190,7 +199,8 @@ async def _server(url: str, create: int) -> AsyncIterator[Side]:
         await upgrade(url, shards=create)
     database = await PostgresDatabase.open(url)
     try:
-        yield Side(database.queries, [database.store(number) for number in range(database.shards)])
+        stores: list[Store] = [database.store(number) for number in range(database.shards)]
+        yield Side(database.queries, stores, database.mark_unfinished)
     finally:
         await database.close()
 

@@ -58,7 +58,7 @@ async def there_and_back(source: str | Path, target: str | Path) -> Moved:
             await engine.start(sale, f"s{n}", key=f"s{n}")
         await engine.start(family, key="family")
         await waiting(engine, sale, "s4")
-        near = next(head.key for head in await engine.queries.heads(Filter(workflow="sale")) if "/" in head.key)
+        near = "family/sale"
         await waiting(engine, sale, near)
         await engine.send(Placed("o-1"))
         await engine.queries.put_blobs([b"a picture"], 1)
@@ -116,8 +116,10 @@ async def test_nothing_is_copied_while_an_engine_runs_or_over_something(tmp_path
     with pytest.raises(perdure.CallerError, match="16 shards"):
         await move(tmp_path / "shop.db", postgres)
     await move(tmp_path / "shop.db", tmp_path / "copy.db")
-    with pytest.raises(perdure.NotEmpty, match="not empty"):
+    with pytest.raises(perdure.NotEmpty, match="there is a file"):
         await move(tmp_path / "shop.db", tmp_path / "copy.db")
+    with pytest.raises(perdure.CallerError, match="into itself"):
+        await move(tmp_path / "shop.db", tmp_path / "shop.db")
     with pytest.raises(perdure.CannotOpen, match="no database"):
         await move(tmp_path / "nothing.db", tmp_path / "more.db")
     assert not (tmp_path / "more.db").exists()
@@ -142,3 +144,35 @@ async def test_a_world_of_cells_on_one_shard_of_a_server_has_snapshots(postgres_
 
             assert (await perdure.Snapshots(engine).verify()).snapshots == 1
             assert taken.cells == {"com.acme/order": 1}
+
+
+async def test_a_server_that_holds_something_is_not_copied_into(postgres: str, postgres_server: Server) -> None:
+    async with opened(postgres) as engine:
+        await engine.start(sale, "one", key="one")
+    with postgres_server.schema() as other:
+        async with opened(other) as engine:
+            await engine.start(sale, "two", key="two")
+        with pytest.raises(perdure.NotEmpty, match="not empty"):
+            await move(postgres, other)
+        async with opened(other) as engine:  # and it goes on as before
+            assert await engine.handle(sale, "two").status() == "waiting"
+
+
+async def test_half_a_copy_cannot_be_opened(tmp_path: Path, postgres_server: Server) -> None:
+    async with opened(tmp_path / "shop.db") as engine:
+        await engine.start(sale, "one", key="one")
+
+    def cut(what: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await move(tmp_path / "shop.db", tmp_path / "half.db", cut)
+    assert "half.db" not in str(list(tmp_path.iterdir()))  # noqa: ASYNC240
+    with postgres_server.name() as url:
+        with pytest.raises(KeyboardInterrupt):
+            await move(tmp_path / "shop.db", url, cut)
+        with pytest.raises(perdure.CannotOpen, match="drop the schema"):
+            async with opened(url):
+                pass
+        with pytest.raises(perdure.CannotOpen, match="drop the schema"):
+            await move(tmp_path / "shop.db", url)

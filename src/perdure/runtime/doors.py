@@ -54,7 +54,7 @@ class FleetFace(Protocol):
 
     def posted(self, rows: Sequence[InboxRow]) -> None: ...
 
-    def ended(self) -> None: ...
+    def hint_others(self) -> None: ...
 
     def sweep(self) -> None: ...
 
@@ -292,15 +292,15 @@ class FleetDoor(LocalDoor):
 
     def ended(self, instance: int, address: Address, outcome: Outcome) -> None:
         super().ended(instance, address, outcome)
-        self._fleet.ended()
+        self._fleet.hint_others()
 
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
         super().stuck(instance, address, stuck)
-        self._fleet.ended()
+        self._fleet.hint_others()
 
     def published(self, instance: int) -> None:
         super().published(instance)
-        self._fleet.ended()
+        self._fleet.hint_others()
 
     def fallen(self, error: Exception) -> None:
         if isinstance(error, EngineClosed):

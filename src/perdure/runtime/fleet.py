@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from perdure.errors import Fenced, PerdureError, StoreError
+from perdure.errors import LeaseLost, PerdureError, StoreError
 from perdure.kernel.batch import InboxRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import place
@@ -70,8 +70,8 @@ class Fleet:
             else:
                 self._leases.hint(f"shard {number}")
 
-    def ended(self) -> None:
-        """Something ended here that others may wait for: they are told, in groups."""
+    def hint_others(self) -> None:
+        """Something ended here, or was published, that other processes may wait for: they are told, in groups."""
         if not self._telling:
             self._telling = True
             asyncio.get_running_loop().call_later(TELL_SECONDS, self._tell)
@@ -154,7 +154,7 @@ class Fleet:
         self._watch()
         for shard in had:
             if shard.number not in standing.held and self._shards.get(shard.number) is shard:
-                shard.fall(Fenced(f"shard {shard.number} has another owner now; nothing more is written here"))
+                shard.fall(LeaseLost(f"shard {shard.number} has another owner now; nothing more is written here"))
         if not self._closing:
             self._share(standing)
 
@@ -211,7 +211,7 @@ class Fleet:
             self._watch()
             return
         for shard in self.shards:
-            shard.fall(Fenced(f"the lease of shard {shard.number} was not renewed in time: another may own it now"))
+            shard.fall(LeaseLost(f"the lease of shard {shard.number} was not renewed in time: another may own it now"))
 
 
 async def stop(shard: Shard, drain: float, hurry: asyncio.Event) -> None:

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import msgspec
 
 from perdure.codec import decode, encode
-from perdure.errors import EngineClosed, Fenced, PerdureError
+from perdure.errors import EngineClosed, Fenced, LeaseLost, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call
@@ -351,10 +351,13 @@ class Shard:
 
     def _tell_callers(self, error: Exception) -> None:
         self._suspects.clear()  # before they hear that their deliveries are off
-        batches = [batch for batch in (self._committing, self._building) if batch is not None]
-        for batch in batches:
-            for ticket, _ in batch.answers:
-                _hear(ticket, error)
+        under_way = error
+        if isinstance(error, LeaseLost):
+            under_way = StoreFailed(f"{error}; whether this was recorded is not known")
+        for ticket, _ in self._committing.answers if self._committing is not None else ():
+            _hear(ticket, under_way)
+        for ticket, _ in self._building.answers:
+            _hear(ticket, error)
         for offer in list(self.kernel.undelivered()):  # who hears this may offer again at once
             _hear(offer.ticket, error)
         self._committing, self._building = None, Batch()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
@@ -170,18 +170,10 @@ class Snapshots:
         It appears under its name when it is complete.
         """
         from perdure.stores.sqlite import SqliteStore
+        from perdure.stores.sqlite.appearing import appearing
 
-        part = await in_thread(_new_file, path)
-        _remove(part)  # of a restore that was cut
-        store = SqliteStore(part)
-        try:
-            restored = await self.restore_into(store, hash, tail=tail)
-            store.close()
-            os.replace(part, path)  # only now is it there
-        finally:
-            store.close()
-            _remove(part)
-        return restored
+        with appearing(path) as part, closing(SqliteStore(part)) as store:
+            return await self.restore_into(store, hash, tail=tail)
 
     async def restore_into(self, store: Any, hash: str | None = None, *, tail: bool = True) -> Restored:
         """The same into a store that holds nothing yet."""
@@ -301,19 +293,6 @@ class NoLocations(Patterns):
 
     def learn(self, patterns: Iterable[str]) -> None:
         pass
-
-
-def _new_file(path: str | os.PathLike[str]) -> str:
-    """What a file is called until it is complete."""
-    if os.path.exists(path):
-        raise NotEmpty(f"there is a file {os.fspath(path)} already; restore to a path where nothing is")
-    return f"{os.fspath(path)}.restoring"
-
-
-def _remove(path: str) -> None:
-    for ending in ("", "-wal", "-shm", "-lease"):
-        with suppress(FileNotFoundError):
-            os.remove(path + ending)
 
 
 def take_all(replay: WorldReplay, rows: Iterable[JournalRow]) -> None:

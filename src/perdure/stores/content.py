@@ -1,8 +1,29 @@
-"""What blobs are named by, and the check that a blob is what its name says: the same in every store."""
+"""Blobs, as far as they are the same in every store: what they are named by, the check that one is what its name says,
+and how many are written together."""
 
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from typing import Final
 
 from perdure.errors import Corrupt
+
+GROUP_BYTES: Final = 1024 * 1024
+GROUP_ROWS: Final = 500
+"""What one transaction writes of blobs. Others get in between two of them; blobs need no common one, as nothing refers
+to them before they are there."""
+
+
+def grouped(bodies: Sequence[bytes]) -> Iterator[list[bytes]]:
+    group: list[bytes] = []
+    size = 0
+    for body in bodies:
+        if group and (len(group) == GROUP_ROWS or size + len(body) > GROUP_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(body)
+        size += len(body)
+    if group:
+        yield group
 
 
 def digest_of(body: bytes) -> bytes:

@@ -15,8 +15,8 @@ from ..console import command as define
 @click.argument("source")
 @click.argument("target")
 def command(console: Console, source: str, target: str) -> None:
-    """SOURCE and TARGET are paths of SQLite files, or postgresql://... with ?schema=NAME. TARGET must be empty, or not
-    there: it is made. No engine may run on either. The source stays as it is.
+    """SOURCE and TARGET are paths of SQLite files, or postgresql://... with ?schema=NAME. TARGET is made: a file must
+    not be there, a schema may be, if it is empty. No engine may run on either. The source stays as it is.
 
     The journal is copied as it is, and all tables are folded from it anew and compared. A PostgreSQL database that is
     made gets as many shards as the source has: one, if that is a file.

@@ -10,6 +10,7 @@ from perdure.kernel.placement import place
 from perdure.ports.frame import Frame
 from perdure.ports.leases import Standing
 
+from . import schema
 from .connections import QUICK, SETTINGS, Connections, Place, log
 from .jobs import FRAME, PostgresJobs, heard_frame
 from .listener import Listener, channel
@@ -97,6 +98,12 @@ class PostgresDatabase:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def mark_unfinished(self, unfinished: bool) -> None:
+        """While it is marked, nobody else can open it."""
+        await self.clients.ask(
+            lambda connection: schema.mark_unfinished(connection, self.place.namespace, unfinished), self.lease
+        )
 
     # ---- leases --------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """What everybody may do with a database: read what is durable, and post events into its inboxes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -11,7 +11,8 @@ from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
 from perdure.kernel.placement import place
 from perdure.ports.store import BlobRow, Filter, JobState, Owner, Posted, Record, WorldSnapshotRow
-from perdure.stores.content import checked, digest_of
+from perdure.stores.content import checked, digest_of, grouped
+from perdure.stores.filters import conditions
 from perdure.stores.posting import TAKEN, judge
 
 from . import reads
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from .database import PostgresDatabase
 
 T = TypeVar("T")
-
-GROUP_BYTES: Final = 4 * 1024 * 1024
-GROUP_ROWS: Final = 500
-"""What one statement writes of blobs. They need no common transaction: nothing refers to them before they are there."""
 
 
 class PostgresQueries:
@@ -76,8 +73,8 @@ class PostgresQueries:
             self._looking = False
 
     async def heads(self, filter: Filter) -> list[HeadRow]:
-        conditions, values = _conditions(filter)
-        rows = await self._rows(self._sql.heads.format(conditions=conditions), filter.limit, *values)
+        where, values = conditions(filter, _has_tag, lambda number: f"${number + 2}")
+        rows = await self._rows(self._sql.heads.format(conditions=where), filter.limit, *values)
         return [HeadRow(*row) for row in rows]
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
@@ -178,7 +175,7 @@ class PostgresQueries:
 
     async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
         digests: list[bytes] = []
-        for group in _grouped(bodies):
+        for group in grouped(bodies):
             named = [digest_of(body) for body in group]
             await self._rows(self._sql.put_blobs, named, group, at)
             digests += named
@@ -212,36 +209,8 @@ class PostgresQueries:
         return await check(self._database.place)
 
 
-def _grouped(bodies: Sequence[bytes]) -> Iterator[list[bytes]]:
-    group: list[bytes] = []
-    size = 0
-    for body in bodies:
-        if group and (len(group) == GROUP_ROWS or size + len(body) > GROUP_BYTES):
-            yield group
-            group, size = [], 0
-        group.append(body)
-        size += len(body)
-    if group:
-        yield group
-
-
-def _conditions(filter: Filter) -> tuple[str, list[str | int]]:
-    """The WHERE of a filter, from $2 on: only what it asks for, so that PostgreSQL can choose an index."""
-    parts: list[tuple[str, str | int]] = []
-    if filter.workflow:
-        parts.append(("workflow = ${}", filter.workflow))
-    if filter.key:
-        parts.append(("key = ${}", filter.key))
-    if filter.status:
-        parts.append(("status = ${}", filter.status))
-    if filter.parent:
-        parts.append(("parent = ${} AND parent <> 0", filter.parent))
-    if filter.before:
-        parts.append(("id < ${}", filter.before))
-    for name, value in filter.tags.items():
-        # The text is JSON as `kernel.rows` writes it: no space between, and every quote within a text is escaped. So
-        # this is found only where it is a pair. (jsonb would refuse tags that have a NUL.)
-        pair = f"{msgspec.json.encode(name).decode()}:{msgspec.json.encode(value).decode()}"
-        parts.append(("(starts_with(tags, '{{' || ${0}) OR strpos(tags, ',' || ${0}) > 0)", pair))
-    sql = " AND ".join(text.format(number) for number, (text, _) in enumerate(parts, start=2))
-    return sql or "true", [value for _, value in parts]
+def _has_tag(name: str, value: str) -> tuple[str, str]:
+    """The text is JSON as `kernel.rows` writes it: no space between, and every quote within a text is escaped. So this
+    is found only where it is a pair. (jsonb would refuse tags that have a NUL.)"""
+    pair = f"{msgspec.json.encode(name).decode()}:{msgspec.json.encode(value).decode()}"
+    return "(starts_with(tags, '{{' || {0}) OR strpos(tags, ',' || {0}) > 0)", pair

@@ -27,9 +27,26 @@ async def version_of(connection: Any, namespace: str) -> int:
     return int(await connection.fetchval(f"SELECT coalesce(max(version), 0) FROM {quoted(namespace)}.migrations"))
 
 
+UNFINISHED: Final = -1
+"""A version that stands beside the others while `perdure copy` fills a database."""
+
+
+async def mark_unfinished(connection: Any, namespace: str, unfinished: bool) -> None:
+    table = f"{quoted(namespace)}.migrations"
+    change = f"INSERT INTO {table} (version) VALUES ($1)" if unfinished else f"DELETE FROM {table} WHERE version = $1"
+    await connection.execute(change, UNFINISHED)
+
+
 async def check(connection: Any, where: str, namespace: str) -> None:
     """Raise unless the database has the form that this code knows."""
     version = await version_of(connection, namespace)
+    if version and await connection.fetchval(
+        f"SELECT EXISTS (SELECT FROM {quoted(namespace)}.migrations WHERE version = $1)", UNFINISHED
+    ):
+        raise CannotOpen(
+            f"{where} is being filled by `perdure copy`, or that was cut: if none runs, drop the schema {namespace!r}, "
+            "and copy again"
+        )
     if version == 0:
         raise CannotOpen(f"{where} has no perdure schema {namespace!r} yet; make it: perdure db upgrade {where}")
     if version < VERSION:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.codec import seal
-from perdure.errors import EngineRunning, Fenced, StoreFailed
+from perdure.errors import EngineRunning, Fenced, LeaseLost, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import first_seq, place
@@ -111,12 +111,14 @@ class PostgresStore:
         )
         return found
 
-    async def _fenced(self, lease: Lease, outcome: str = "nothing was written") -> Fenced:
+    async def _fenced(self, lease: Lease, *, written: bool | None = False) -> Fenced:
+        """`written`: None when the new owner only knows whether the last commit was."""
         name, _, _, _, epoch = await self._holder()
-        return Fenced(
+        text = (
             f"shard {self.shard} of {self._database.place.name}: {name or 'another engine'} took over: epoch {epoch} "
-            f"follows {lease.epoch} of {lease.owner}; {outcome}"
+            f"follows {lease.epoch} of {lease.owner}"
         )
+        return LeaseLost(text) if written is None else Fenced(f"{text}; nothing was written")
 
     def _unleased(self) -> Fenced:
         where = f"shard {self.shard} of {self._database.place.name}"
@@ -170,7 +172,7 @@ class PostgresStore:
                 if is_lost(error) and not isinstance(error, BUSY):
                     written = await self._look_up(batch, lease)
                     if written is None:
-                        return await self._fenced(lease, "whether its last commit was written, the new owner knows")
+                        return await self._fenced(lease, written=None)
                     if written:
                         return None
             await pauses.next()

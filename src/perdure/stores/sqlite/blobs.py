@@ -1,7 +1,6 @@
 """Blobs in the file: bytes by their SHA-256, for whoever keeps something large or shared beside the journal."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import apsw
 
@@ -9,24 +8,6 @@ from perdure.ports.store import BlobRow
 from perdure.stores.content import checked, digest_of, problem_of
 
 from .statements import SQL
-
-GROUP_BYTES: Final = 1024 * 1024
-GROUP_ROWS: Final = 500
-"""What one transaction writes. The engine gets in between two of them; blobs need no common one, as nothing refers to
-them before they are there."""
-
-
-def grouped(bodies: Sequence[bytes]) -> Iterator[list[bytes]]:
-    group: list[bytes] = []
-    size = 0
-    for body in bodies:
-        if group and (len(group) == GROUP_ROWS or size + len(body) > GROUP_BYTES):
-            yield group
-            group, size = [], 0
-        group.append(body)
-        size += len(body)
-    if group:
-        yield group
 
 
 def put(connection: apsw.Connection, bodies: Sequence[bytes], at: int) -> list[bytes]:

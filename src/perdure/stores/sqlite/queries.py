@@ -17,6 +17,7 @@ import apsw
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.ports.store import BlobRow, Filter, JobState, Owner, Posted, Record, WorldSnapshotRow
+from perdure.stores.content import GROUP_ROWS, grouped
 from perdure.stores.posting import TAKEN, judge
 
 from . import blobs, reads
@@ -151,7 +152,7 @@ class SqliteQueries:
 
     async def put_blobs(self, bodies: Sequence[bytes], at: int) -> list[bytes]:
         digests: list[bytes] = []
-        for group in blobs.grouped(bodies):
+        for group in grouped(bodies):
             digests += await self._write_beside(blobs.put, group, at)
         return digests
 
@@ -163,8 +164,8 @@ class SqliteQueries:
 
     async def delete_blobs(self, digests: Sequence[bytes], before: int) -> int:
         deleted = 0
-        for begin in range(0, len(digests), blobs.GROUP_ROWS):
-            group = digests[begin : begin + blobs.GROUP_ROWS]
+        for begin in range(0, len(digests), GROUP_ROWS):
+            group = digests[begin : begin + GROUP_ROWS]
             deleted += await self._write_beside(blobs.delete, group, before)
         return deleted
 

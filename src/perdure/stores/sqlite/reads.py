@@ -15,6 +15,7 @@ from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
 from perdure.ports.store import BEGINNING, Census, Filter, JobState, Owner, Place, Position, WorldSnapshotRow
+from perdure.stores.filters import conditions
 
 from . import large_bodies, schema
 from .statements import SQL
@@ -55,8 +56,8 @@ def records(connection: apsw.Connection, refs: Iterable[Ref]) -> list[Record | N
 
 
 def heads(connection: apsw.Connection, filter: Filter) -> list[HeadRow]:
-    conditions, values = _conditions(filter)
-    sql = SQL.heads.format(conditions=conditions)
+    where, values = conditions(filter, _has_tag, lambda number: "?")
+    sql = SQL.heads.format(conditions=where)
     return list(starmap(HeadRow, connection.execute(sql, (*values, filter.limit))))
 
 
@@ -166,22 +167,6 @@ def data_version(connection: apsw.Connection) -> int:
     return int(connection.pragma("data_version"))
 
 
-_HAS_TAG: Final = "EXISTS (SELECT 1 FROM json_each(tags) AS tag WHERE json_array(tag.key, tag.value) = ?)"
-
-
-def _conditions(filter: Filter) -> tuple[str, list[str | int]]:
-    """The WHERE of a filter: only what it asks for, so that SQLite can choose an index."""
-    parts: list[tuple[str, str | int]] = []
-    if filter.workflow:
-        parts.append(("workflow = ?", filter.workflow))
-    if filter.key:
-        parts.append(("key = ?", filter.key))
-    if filter.status:
-        parts.append(("status = ?", filter.status))
-    if filter.parent:
-        parts.append(("parent = ? AND parent <> 0", filter.parent))
-    if filter.before:
-        parts.append(("id < ?", filter.before))
-    for pair in filter.tags.items():
-        parts.append((_HAS_TAG, msgspec.json.encode(pair).decode()))
-    return " AND ".join(sql for sql, _ in parts) or "true", [value for _, value in parts]
+def _has_tag(name: str, value: str) -> tuple[str, str]:
+    pair = msgspec.json.encode((name, value)).decode()
+    return "EXISTS (SELECT 1 FROM json_each(tags) AS tag WHERE json_array(tag.key, tag.value) = {})", pair
