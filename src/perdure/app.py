@@ -79,7 +79,7 @@ async def open(
     secrets: Secrets | Mapping[str, str] | None = None,
     keys: Keyring | None = None,
 ) -> AsyncIterator[Engine]:
-    """Run workflows on a database: a path of a SQLite file, or ":memory:".
+    """Run workflows on a database: a path of a SQLite file, ":memory:", or "postgresql://...", which others may share.
 
     workflows: also several versions of one name. New instances run on the newest, others on the one they started with.
     handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
