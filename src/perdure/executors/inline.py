@@ -41,7 +41,7 @@ class InlineExecutor:
             return
         self._waiting[publication.intent] = publication, answered
         if self._worker is None:
-            self._worker = self._loop.create_task(self._work_off())
+            self._begin()
 
     def perform(self, intent: bytes, work: Work, about: info.StepInfo, answered: Answered) -> asyncio.Task[None]:
         """Await what the work gives, as a task of its own."""
@@ -86,7 +86,13 @@ class InlineExecutor:
 
     def _hand_over(self) -> None:
         """Another task begins the rest."""
-        self._worker = self._loop.create_task(self._work_off()) if self._waiting else None
+        self._worker = None
+        if self._waiting:
+            self._begin()
+
+    def _begin(self) -> None:
+        # A plain task whatever factory the loop has: one that begins at once would run steps within a turn.
+        self._worker = asyncio.Task(self._work_off(), loop=self._loop)
 
     async def _run(self, intent: bytes, work: Any, about: info.StepInfo, answered: Answered) -> None:
         info.current.set(about)

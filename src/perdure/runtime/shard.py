@@ -462,10 +462,11 @@ class Shard:
                 self._build()
             if self._building.early:
                 self._begin_early()
-            if self._committing is None and not self._building:  # what was refused leaves nothing to commit
-                self.kernel.evict(self._cache, self._durable_seq, self._building)
-            if self._committing is None and self._building and not self._may_wait():
-                self._commit()
+            if self._committing is None:
+                if not self._building:  # what was refused leaves nothing to commit
+                    self.kernel.evict(self._cache, self._durable_seq, self._building)
+                if self._building and not self._may_wait():
+                    self._commit()
         if self._settled or self._idle is not None:
             self._tell_if_settled()
 
@@ -539,7 +540,8 @@ class Shard:
                 self.kernel.committed(batch)
             self.kernel.evict(self._cache, self._durable_seq, self._building)
             self.kernel.relieve(self._memory, self._durable_seq, self._building)
-        if self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
+        # A step that waits for nothing has its receipt when the loop comes to the turn behind it.
+        if batch.publications or self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
             self._schedule()
         if self._settled or self._idle is not None:
             self._tell_if_settled()

@@ -17,6 +17,7 @@ from .listener import Listener, channel
 from .queries import PostgresQueries
 from .statements import statements
 from .store import PostgresStore
+from .survey import Survey
 from .upgrade import checked
 
 LEASE_SECONDS: Final = 5.0
@@ -48,6 +49,7 @@ class PostgresDatabase:
         self.clients = Connections(place, SETTINGS, CLIENT_CONNECTIONS)
         self._renewals = Connections(place, QUICK, 1)  # of its own: a lease must not wait for commits that do not end
         self.queries = PostgresQueries(self)
+        self.survey = Survey(self)
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._hints = [0] * shards
@@ -213,12 +215,13 @@ class PostgresDatabase:
             self._hints[shard] += 1
 
     def hints(self, shard: int) -> int:
-        """A number that rises whenever a shard's inbox may have got something; and at each poll."""
-        return self._hints[shard] + self._polls()
+        """A number that rises whenever a shard's inbox may have got something."""
+        return self._hints[shard]
 
     def changes(self) -> int:
-        """The same for all shards."""
-        return sum(self._hints) + self._other + self._polls()
+        """The same for all shards, and for whatever else is told; and at each poll."""
+        return sum(self._hints) + self._other + self.polls()
 
-    def _polls(self) -> int:
+    def polls(self) -> int:
+        """A number that rises when it is time to look for what no hint told of."""
         return int(self._loop.time() / POLL_SECONDS)

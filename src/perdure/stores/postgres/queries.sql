@@ -286,6 +286,14 @@ UPDATE perdure.jobs SET worker = '', expires = '-infinity'
 FROM unnest($2::bytea[], $3::bigint[]) AS mine (intent, taken)
 WHERE jobs.intent = mine.intent AND jobs.taken = mine.taken AND worker = $1 AND NOT lost AND NOT answered
 
+-- name: survey
+-- Of each shard: whether its inbox has anything, and whether a claim of it ran out.
+SELECT shard, EXISTS (SELECT FROM perdure.inbox WHERE inbox.shard = shards.shard),
+    EXISTS (
+        SELECT FROM perdure.jobs WHERE instance >> 48 = shards.shard AND worker <> '' AND (lost OR expires <= now())
+    )
+FROM perdure.shards
+
 -- name: lost
 -- Claims of a shard that ran out, unless the answer waits in the inbox; from now on they are void.
 WITH gone AS (

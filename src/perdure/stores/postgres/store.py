@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from perdure.codec import seal
 from perdure.errors import EngineRunning, Fenced, LeaseLost, StoreFailed
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Done = Callable[[Exception | None], None]
 
+NEVER: Final = -1, -1
+"""No hints and no polls: the inbox was not read yet, or not to its end."""
+
 
 class PostgresStore:
     """Made by `PostgresDatabase.store`."""
@@ -45,7 +48,7 @@ class PostgresStore:
         self._turn = 0
         self._number = 0  # of the last commit without entries
         self._committing: asyncio.Task[None] | None = None
-        self._inbox_seen = -1  # the hints at the last look that found all there was
+        self._inbox_seen = NEVER
         self._closed = False
 
     @property
@@ -224,7 +227,7 @@ class PostgresStore:
     # ---- reads of the shard --------------------------------------------------------------------------------
 
     def position(self, done: Callable[[Position | Exception], None]) -> None:
-        self._inbox_seen = -1
+        self._inbox_seen = NEVER
         self._ask(self._position(), done)
 
     async def _position(self) -> Position:
@@ -283,17 +286,24 @@ class PostgresStore:
     def inbox(self, limit: int, done: Callable[[list[InboxRow] | Exception], None]) -> None:
         """The first rows, whenever a hint came or the time for a poll: transactions become visible in any order, so
         there is no place up to which all has been seen."""
-        hints = self._database.hints(self.shard)
-        if hints == self._inbox_seen:
+        database = self._database
+        now = database.hints(self.shard), database.polls()
+        if now == self._inbox_seen:
             done([])
             return
 
+        async def look() -> list[InboxRow]:
+            if now[0] == self._inbox_seen[0] and not await database.survey.inbox(self.shard):
+                self._inbox_seen = now
+                return []
+            return await database.engine.ask(read)
+
         async def read(connection: Any) -> list[InboxRow]:
             rows = [InboxRow(*row) for row in await connection.fetch(self._sql.inbox, self.shard, limit)]
-            self._inbox_seen = hints if len(rows) < limit else -1
+            self._inbox_seen = now if len(rows) < limit else NEVER
             return rows
 
-        self._ask(self._database.engine.ask(read), done)
+        self._ask(look(), done)
 
     # ---- workers -------------------------------------------------------------------------------------------
 
@@ -302,11 +312,14 @@ class PostgresStore:
         return True
 
     def lost(self, limit: int, done: Callable[[list[tuple[int, bytes]] | Exception], None]) -> None:
+        async def look() -> list[tuple[int, bytes]]:
+            return await self._database.engine.ask(read) if await self._database.survey.lost(self.shard) else []
+
         async def read(connection: Any) -> list[tuple[int, bytes]]:
             rows = await connection.fetch(self._sql.lost, self.shard, limit)
             return [(instance, intent) for instance, intent in rows]
 
-        self._ask(self._database.engine.ask(read), done)
+        self._ask(look(), done)
 
     def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
         self._database.frames[self.shard] = framed
