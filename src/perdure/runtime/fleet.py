@@ -113,7 +113,8 @@ class Fleet:
         if self._watchdog is not None:
             self._watchdog.cancel()
         try:
-            await asyncio.wait_for(self._leases.leave(self._owner), self._leases.lease)
+            async with asyncio.timeout(self._leases.lease):
+                await self._leases.leave(self._owner)
         except (StoreError, TimeoutError) as error:
             log.warning("this engine could not take its leave: %s; its shards are free when their leases expire", error)
 
@@ -142,7 +143,8 @@ class Fleet:
             begun = self._renewed + pause * random.uniform(0.9, 1.1)  # processes that began together need not stay so
             await asyncio.sleep(max(pause / 10, begun - time.monotonic()))
             try:
-                await asyncio.wait_for(self._tick(), self._leases.lease)
+                async with asyncio.timeout(self._leases.lease):  # `wait_for` of Python 3.11 may swallow a cancel
+                    await self._tick()
             except (PerdureError, TimeoutError) as error:
                 log.warning("leases could not be renewed: %s", str(error) or "no answer")
 
