@@ -112,9 +112,9 @@ def _options() -> argparse.Namespace:
         "names",
         nargs="*",
         metavar="NAME",
-        help="workloads, such as W2; postgres: all on PostgreSQL (default: W1 to W7, W9, C1)",
+        help="workloads, such as W2; postgres: all on PostgreSQL (default: W1 to W7, R1, R2, C1)",
     )
-    parser.add_argument("--quick", action="store_true", help="W1 to W3, W9 in small, 3 passes: a minute")
+    parser.add_argument("--quick", action="store_true", help="W1 to W3, R1 and R2 in small, 3 passes: a minute")
     parser.add_argument("--growth", action="store_true", help="W8, C2 and C3 as well: how costs grow")
     parser.add_argument("--passes", type=int, help="how often (default 5)")
     parser.add_argument("--dir", help="where databases are made: names the disk (default: build/bench of the checkout)")

@@ -40,7 +40,7 @@ TITLES: Final[dict[Store, str]] = {"sqlite": "# Results", "postgres": "# Results
 AGAIN: Final[dict[Store, tuple[str, str]]] = {
     "sqlite": (
         "make bench",
-        "`make bench` (all), `make bench-quick` (W1 to W3, W9 in small: a minute), "
+        "`make bench` (all), `make bench-quick` (W1 to W3, R1 and R2 in small: a minute), "
         "`python -m bench W2 --passes 9`\n(some).",
     ),
     "postgres": (

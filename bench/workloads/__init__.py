@@ -13,6 +13,8 @@ from . import (
     postgres_w2,
     postgres_w5,
     postgres_w6,
+    r1_rebuild,
+    r2_loop,
     w1_sequential,
     w2_concurrent,
     w3_latency,
@@ -23,8 +25,6 @@ from . import (
     w7_sleepers,
     w8_history,
     w8_instances,
-    w9_loop,
-    w9_rebuild,
 )
 
 STANDARD: tuple[Workload, ...] = (
@@ -36,8 +36,8 @@ STANDARD: tuple[Workload, ...] = (
     w6_recovery.WORKLOAD,
     w7_install.WORKLOAD,
     w7_sleepers.WORKLOAD,
-    w9_rebuild.WORKLOAD,
-    w9_loop.WORKLOAD,
+    r1_rebuild.WORKLOAD,
+    r2_loop.WORKLOAD,
     c1_cells.WORKLOAD,
 )
 GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD, c3_snapshots.WORKLOAD)
@@ -50,6 +50,6 @@ POSTGRES: tuple[Workload, ...] = (
     postgres_queue.WORKLOAD,
     postgres_model.WORKLOAD,
 )
-QUICK: tuple[Workload, ...] = (*STANDARD[:3], w9_rebuild.TINY, w9_loop.TINY)
+QUICK: tuple[Workload, ...] = (*STANDARD[:3], r1_rebuild.TINY, r2_loop.TINY)
 
 BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH, *POSTGRES, *QUICK)}

@@ -1,4 +1,4 @@
-"""W9, rebuild: how fast does a flow of 10,000 steps come back to life after an eviction or a crash?
+"""R1, rebuild: how fast does a flow of 10,000 steps come back to life after an eviction or a crash?
 
 First the hot run: the engine counts how often it had to rebuild a flow, and that must be never. Then the rows are
 read and the flow is rebuilt, as often as it takes to be sure: by the kernel's own `fold` and `rebuild`, which is
@@ -30,7 +30,7 @@ from perdure.stores.sqlite.connection import connect
 STEPS = 10_000
 TASKS = 100
 ROUNDS = 9
-KEY = "w9"
+KEY = "r1"
 
 
 @perdure.flow
@@ -142,5 +142,5 @@ def _workload(name: str, steps: int) -> Workload:
     )
 
 
-WORKLOAD = _workload("W9-rebuild", STEPS)
+WORKLOAD = _workload("R1-rebuild", STEPS)
 TINY = _workload("tiny-rebuild", 500)

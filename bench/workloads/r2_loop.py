@@ -1,4 +1,4 @@
-"""W9, loop: a loop of 100,000 iterations. Do memory, and what the flow would be rebuilt from, stay as they are?
+"""R2, loop: a loop of 100,000 iterations. Do memory, and what the flow would be rebuilt from, stay as they are?
 
 A look every so often, from inside a step, when everything before is durable: the memory of the process, the rows that
 an engine would read to rebuild the flow (the snapshot and what came after it), and the processor time since the last
@@ -31,7 +31,7 @@ TENTHS: Final = 10
 LOOKS: Final = 10
 """In each tenth of the way."""
 
-KEY: Final = "w9"
+KEY: Final = "r2"
 
 
 class Looks:
@@ -170,5 +170,5 @@ def _workload(name: str, iterations: int) -> Workload:
     )
 
 
-WORKLOAD = _workload("W9-loop", ITERATIONS)
+WORKLOAD = _workload("R2-loop", ITERATIONS)
 TINY = _workload("tiny-loop", 2_000)
