@@ -70,13 +70,18 @@ class Between:
         _settle(self._connection, file)
         self.times: list[float] = []
 
-    def commit(self, count: int = 1) -> None:
+    async def commit(self, count: int = 1) -> None:
+        """Without an await: the other store needs one."""
         for _ in range(count):
             self.times.append(1 / _commits(self._connection, 1))
 
     @property
     def seconds(self) -> float:
         return sum(self.times)
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.times)
 
     @property
     def median(self) -> float:

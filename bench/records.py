@@ -1,8 +1,9 @@
 """W6 for all systems: what a killed process had done, and the kill itself.
 
-Each execution of a step leaves a record in a plain file, which survives the kill (the machine goes on). In the process that
-is to be killed, the step after the first `W6_DONE` of each run never ends. So when all runs have left the record of that step,
-each of them has exactly that many steps behind it that were recorded, and one under way, which must run again.
+Each execution of a step leaves a record in a plain file, which survives the kill (the machine goes on). In the
+process that is to be killed, the step after the first `W6_DONE` of each run never ends. So when all runs have left
+the record of that step, each of them has exactly that many steps behind it that were recorded, and one under way,
+which must run again.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def kill_in_the_middle(command: list[str], place: Path, runs: int = W6_RUNS) -> 
 
 def verify_all_done(place: Path, results: list[int], runs: int = W6_RUNS) -> None:
     """Each step once, and once more only what was under way."""
-    verify(results == [run + sum(range(W6_STEPS)) for run in range(runs)], "the runs gave other results than they should")
+    verify(
+        results == [run + sum(range(W6_STEPS)) for run in range(runs)], "the runs gave other results than they should"
+    )
     whole = {(run, step): 2 if step == W6_DONE else 1 for run in range(runs) for step in range(W6_STEPS)}
     verify(_executed(place) == whole, "steps were lost, or ran again though they were recorded")
 

@@ -18,6 +18,3 @@ W6_DONE: Final = 5
 
 WARM: Final = 20
 """Steps or runs before the measured ones, where something must get warm first."""
-
-TRIAL: Final = 10
-"""A peer's two styles are tried with a part of the runs, so many times smaller; the faster one goes on in full."""

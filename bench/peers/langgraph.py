@@ -1,12 +1,13 @@
 """W1, W2, W3, W5 and W6 on LangGraph, as its documentation writes graphs with a checkpointer.
 
-    python -m bench.peers.langgraph W1 def DIRECTORY URL RUNS
+    python -m bench.peers.langgraph W1 DIRECTORY URL def RUNS
 
-A step is a node that leads back to itself, and a checkpoint is written after each (`durability="sync"`: before the next one
-begins). Not the functional API: its tasks are saved in the background, and the next one does not wait for that. It has no
-durable timer, so there is no W4. Where there is a choice, what favours it: nodes written with `def` and with `async def` are
-both here, and the faster one counts; many runs at once go through `batch` and `abatch`; on PostgreSQL a pool of 20 connections
-with the settings that its documentation asks for; the recursion limit is as high as the runs are long.
+A step is a node that leads back to itself, and a checkpoint is written after each (`durability="sync"`: before the
+next one begins). Not the functional API: its tasks are saved in the background, and the next one does not wait for
+that. It has no durable timer, so there is no W4. Where there is a choice, what favours it: nodes written with `def`
+and with `async def` are both here, and the faster one counts; many runs at once go through `batch` and `abatch`; on
+PostgreSQL a pool of 20 connections with the settings that its documentation asks for; the recursion limit is as high
+as the runs are long.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from bench import records
 from bench.measure import Measures, percentiles, verify
-from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W5_MESSAGES, W6_STEPS, WARM
+from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W5_MESSAGES, W6_DONE, W6_STEPS, WARM
 
 CONNECTIONS = 20
 SETTINGS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
@@ -259,17 +260,17 @@ def call(style: str, url: str, method: str, *arguments: int) -> Any:
     return asyncio.run(call_async())
 
 
-def main(workload: str, style: str, place: str, url: str, runs: str) -> None:
+def main(workload: str, place: str, url: str, style: str, runs: str) -> None:
     match workload:
         case "W6":
-            command = [sys.executable, "-m", "bench.peers.langgraph", "W6-work", style, place, url, runs]
+            command = [sys.executable, "-m", "bench.peers.langgraph", "W6-work", place, url, style, runs]
             records.kill_in_the_middle(command, Path(place), int(runs))
             records.begin(Path(place), stops=False)
             began = time.perf_counter()
             results = call(style, url, "w6_results", int(runs))
             seconds = time.perf_counter() - began
             records.verify_all_done(Path(place), results, int(runs))
-            measures = {"seconds": seconds}
+            measures = {"seconds": seconds, "steps": int(runs) * (W6_STEPS - W6_DONE) / seconds}
         case "W6-work":
             records.begin(Path(place), stops=True)
             call(style, url, "w6_work", int(runs))

@@ -11,6 +11,8 @@ from . import (
     postgres_queue,
     postgres_w1,
     postgres_w2,
+    postgres_w3,
+    postgres_w4,
     postgres_w5,
     postgres_w6,
     r1_rebuild,
@@ -27,7 +29,7 @@ from . import (
     w8_instances,
 )
 
-STANDARD: tuple[Workload, ...] = (
+SQLITE: tuple[Workload, ...] = (
     w1_sequential.WORKLOAD,
     w2_concurrent.WORKLOAD,
     w3_latency.WORKLOAD,
@@ -40,16 +42,22 @@ STANDARD: tuple[Workload, ...] = (
     r2_loop.WORKLOAD,
     c1_cells.WORKLOAD,
 )
-GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD, c3_snapshots.WORKLOAD)
 POSTGRES: tuple[Workload, ...] = (
     postgres_w1.WORKLOAD,
     postgres_w2.WORKLOAD,
+    postgres_w3.WORKLOAD,
+    postgres_w4.WORKLOAD,
     postgres_w5.WORKLOAD,
     postgres_w6.WORKLOAD,
     postgres_fleet.WORKLOAD,
     postgres_queue.WORKLOAD,
     postgres_model.WORKLOAD,
 )
-QUICK: tuple[Workload, ...] = (*STANDARD[:3], r1_rebuild.TINY, r2_loop.TINY)
+GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD, c3_snapshots.WORKLOAD)
 
-BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH, *POSTGRES, *QUICK)}
+PARTS: dict[str, tuple[Workload, ...]] = {"sqlite": SQLITE, "postgres": POSTGRES, "growth": GROWTH}
+"""A whole run is all of them, one after the other."""
+
+QUICK: tuple[Workload, ...] = SQLITE[:3]
+
+BY_NAME: dict[str, Workload] = {workload.name: workload for part in PARTS.values() for workload in part}
