@@ -157,5 +157,10 @@ def memory() -> Measures:
     status = Path("/proc/self/status")
     if not status.exists():
         return {}
-    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return resident(status.read_text())
+
+
+def resident(status: str) -> Measures:
+    """The same, from the text of /proc/PID/status."""
+    lines = dict(line.split(":", 1) for line in status.splitlines())
     return {name: int(lines[field].split()[0]) * 1024 for name, field in (("rss", "VmRSS"), ("peak", "VmHWM"))}
