@@ -6,8 +6,8 @@ It has two ways to write a workflow, `def` and `async def`: both are here, and t
 is a choice, what favours it: its own defaults (a pool of 20 connections, as many threads as it wants), quiet logs, no
 tracing, no admin server, the system database alone; a workflow is called where it is awaited at once (W1, W3), which is
 quicker than starting it and asking for its result; the shortest waits it allows for notifications (W5), and short ones
-for results (W6); and on SQLite a file that was put into WAL mode before. DBOS keeps that mode but does not choose it
-itself: with its own default, journal_mode=delete, steps took two to four times as long.
+for results (W6); and on SQLite a file that was put into WAL mode before (`wal.py`). DBOS keeps that mode but does not
+choose it itself: with its own default, journal_mode=delete, steps took two to four times as long.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from dbos._dbos import _get_dbos_instance
 
 from bench import records
 from bench.measure import Measures, percentiles, verify
+from bench.peers.wal import settled
 from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W4_SECONDS, W5_MESSAGES, W6_DONE, W6_STEPS, WARM
 
 POLL_SECONDS = 0.001
@@ -269,6 +270,9 @@ def _lateness(late: Sequence[float], runs: int) -> Measures:
     return percentiles(late)
 
 
+_kept: list[sqlite3.Connection] = []
+
+
 def launch(url: str) -> None:
     config: DBOSConfig = {
         "name": "bench",
@@ -279,7 +283,7 @@ def launch(url: str) -> None:
         "notification_coalesce_sec": POLL_SECONDS,
     }
     if url.startswith("sqlite"):
-        sqlite3.connect(url.removeprefix("sqlite:///")).execute("PRAGMA journal_mode=wal")
+        _kept.append(settled(url.removeprefix("sqlite:///")))
     DBOS(config=config)
     DBOS.launch()
     with _get_dbos_instance()._sys_db.engine.connect() as connection:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -33,6 +33,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from bench import records
 from bench.measure import Measures, percentiles, verify
+from bench.peers.wal import settled
 from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W5_MESSAGES, W6_DONE, W6_STEPS, WARM
 
 CONNECTIONS = 20
@@ -101,7 +102,8 @@ class Plain:
     @contextmanager
     def saver(self, url: str) -> Iterator[Any]:
         if url.startswith("sqlite"):
-            with SqliteSaver.from_conn_string(url.removeprefix("sqlite:///")) as saver:
+            file = url.removeprefix("sqlite:///")
+            with closing(settled(file)), SqliteSaver.from_conn_string(file) as saver:
                 saver.setup()
                 asked = [saver.conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
                 _verify_sqlite(asked)
@@ -167,14 +169,16 @@ class Async:
     @asynccontextmanager
     async def saver(self, url: str) -> AsyncIterator[Any]:
         if url.startswith("sqlite"):
-            async with AsyncSqliteSaver.from_conn_string(url.removeprefix("sqlite:///")) as saver:
-                await saver.setup()
-                asked = []
-                for name in ("journal_mode", "synchronous"):
-                    async with saver.conn.execute(f"PRAGMA {name}") as cursor:
-                        asked.append((await cursor.fetchone())[0])
-                _verify_sqlite(asked)
-                yield saver
+            file = url.removeprefix("sqlite:///")
+            with closing(settled(file)):
+                async with AsyncSqliteSaver.from_conn_string(file) as saver:
+                    await saver.setup()
+                    asked = []
+                    for name in ("journal_mode", "synchronous"):
+                        async with saver.conn.execute(f"PRAGMA {name}") as cursor:
+                            asked.append((await cursor.fetchone())[0])
+                    _verify_sqlite(asked)
+                    yield saver
         else:
             async with AsyncConnectionPool(url, max_size=CONNECTIONS, kwargs=SETTINGS, open=False) as pool:
                 saver = AsyncPostgresSaver(pool)

@@ -1,4 +1,4 @@
-"""W7, install: how long `import perdure` takes and how much memory, and how many packages and bytes a core install brings.
+"""W7, install: what `import perdure` takes in time and memory, and what a core install brings in packages and bytes.
 
 All are paid by everybody, in every command and every test run. Imports are measured in fresh interpreters;
 packages are counted in a new virtual environment (left out when there is no network to build one).

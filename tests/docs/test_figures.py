@@ -1,4 +1,4 @@
-"""Figures that are shown are those that were measured: RESULTS.md, the plot and the README's table all come from results.json."""
+"""Figures that are shown are those that were measured: everything is made from bench/results.json."""
 
 import pytest
 
@@ -24,7 +24,11 @@ def test_the_readme_shows_what_results_json_holds():
 def a_part(steps, steps_of_dbos, *, missing=""):
     ours = [Pass({"steps": each, "runs": each / 5}, {"commits": 1_000.0}) for each in steps]
     theirs = [Pass({"steps": each, "runs": each / 5}, {"commits": 1_000.0}) for each in steps_of_dbos]
-    runs = [Run("W2", "perdure", ours), Run("W2", "dbos", theirs, style="async"), Run("W2", "langgraph", missing=missing)]
+    runs = [
+        Run("W2", "perdure", ours),
+        Run("W2", "dbos", theirs, style="async"),
+        Run("W2", "langgraph", missing=missing),
+    ]
     settings = {"date": "2026-01-01 00:00 UTC", "machine": "2 cores, some"}
     return Part(settings, {"cores": 2, "load before": 0.1, "load after": 1.0}, {"sqlite": [{"commits": 1_000.0}]}, runs)
 
