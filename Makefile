@@ -62,5 +62,5 @@ fmt: $(READY) ## format the code and fix what the linter can fix
 	$(BIN)/ruff format .
 
 clean: ## remove .venv, caches and build output
-	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv bench/.venvs dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
