@@ -24,6 +24,7 @@ from . import (
     w8_history,
     w8_instances,
     w9_loop,
+    w9_payload,
     w9_rebuild,
 )
 
@@ -38,6 +39,7 @@ STANDARD: tuple[Workload, ...] = (
     w7_sleepers.WORKLOAD,
     w9_rebuild.WORKLOAD,
     w9_loop.WORKLOAD,
+    w9_payload.WORKLOAD,
     c1_cells.WORKLOAD,
 )
 GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD, c3_snapshots.WORKLOAD)
@@ -49,7 +51,11 @@ POSTGRES: tuple[Workload, ...] = (
     postgres_fleet.WORKLOAD,
     postgres_queue.WORKLOAD,
     postgres_model.WORKLOAD,
+    w9_payload.POSTGRES,
 )
+POSTGRES_GROWTH: tuple[Workload, ...] = (w8_history.POSTGRES, w8_instances.POSTGRES, c2_cells.POSTGRES)
 QUICK: tuple[Workload, ...] = (*STANDARD[:3], w9_rebuild.TINY, w9_loop.TINY)
 
-BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH, *POSTGRES, *QUICK)}
+BY_NAME: dict[str, Workload] = {
+    workload.name: workload for workload in (*STANDARD, *GROWTH, *POSTGRES, *POSTGRES_GROWTH, *QUICK)
+}

@@ -1,0 +1,128 @@
+"""What workloads of growth share: the sizes, a database of either store, a process for each size, and costs by rounds.
+
+Each size is looked at by a new process, so that none inherits memory or warm code of another. What an event costs is
+processor time: of this process, and on PostgreSQL of the server, too. Others use the machine at the same time, so the
+quickest of several rounds counts, and a round is long enough to have its share of checkpoints. Growth is counted in
+units of some plain Python that runs before and after each part (`bench/calibration.py`): a machine that is slower for a
+while is no growth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from bench.calibration import unit
+from bench.engines import DATABASE
+from bench.measure import Bar, Measures, Store
+
+FLAT: Final = Bar("<=", 1.2)
+"""Over each factor of ten."""
+
+
+@contextmanager
+def database(store: Store, place: Path) -> Iterator[str]:
+    """The URL of an empty database."""
+    if store == "sqlite":
+        yield str(place / DATABASE)
+        return
+    from bench import server
+
+    with server.schema() as url:
+        yield url
+
+
+def in_process(look: Callable[..., Awaitable[Measures]], *arguments: Any) -> Measures:
+    """What an async function of a module finds, in a new process."""
+    words = ", ".join(map(repr, arguments))
+    code = f"from bench.growth import tell; from {look.__module__} import {look.__name__} as look; tell(look({words}))"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    found: Measures = json.loads(done.stdout)
+    return found
+
+
+def tell(found: Any) -> None:
+    print(json.dumps(asyncio.run(found)))
+
+
+class Meter:
+    """Costs per event of one kind, in the quickest round so far: `engine`, `server` and `wall` in seconds, and `units`
+    and `server_units`."""
+
+    def __init__(self, kind: str, server: Any = None) -> None:
+        self.kind = kind
+        self._server = server
+        self._best: dict[str, float] = {}
+        self._round: dict[str, float] = {}
+        self._events = 0
+
+    async def time(self, events: int, work: Awaitable[object]) -> None:
+        """One part of a round."""
+        one = unit()
+        before = await self._clocks()
+        await work
+        after = await self._clocks()
+        one = (one + unit()) / 2
+        taken = {name: reading - before[name] for name, reading in after.items()}
+        taken["units"] = taken["engine"] / one
+        if "server" in taken:
+            taken["server_units"] = taken["server"] / one
+        for name, seconds in taken.items():
+            self._round[name] = self._round.get(name, 0.0) + seconds
+        self._events += events
+
+    def end_round(self) -> None:
+        for name, seconds in self._round.items():
+            self._best[name] = min(self._best.get(name, float("inf")), seconds / self._events)
+        self._round, self._events = {}, 0
+
+    async def _clocks(self) -> dict[str, float]:
+        if self._server is None:
+            return {"engine": time.process_time(), "wall": time.perf_counter()}
+        from bench.server import processor_time
+
+        served = await processor_time(self._server)
+        return {"engine": time.process_time(), "server": served, "wall": time.perf_counter()}
+
+    @property
+    def measures(self) -> Measures:
+        return {f"{self.kind}_{name}": seconds for name, seconds in self._best.items()}
+
+
+@asynccontextmanager
+async def beside(store: Store) -> AsyncIterator[Any]:
+    """A connection to the server, to ask for its processor time; None where there is no server."""
+    if store == "sqlite":
+        yield None
+        return
+    from bench import server
+
+    async with server.connection() as opened:
+        yield opened
+
+
+def along(sizes: Sequence[int], looks: Sequence[Measures]) -> Measures:
+    """The measures of each size as points of a curve, and for each of them the most that it grew over a factor of ten,
+    as `NAME_growth`."""
+    assert all(larger == 10 * smaller for smaller, larger in pairwise(sizes))
+    found: Measures = {}
+    for name in looks[0]:
+        values = [look[name] for look in looks]
+        found |= {f"{name}@{n}": value for n, value in enumerate(values)}
+        steps = [after / before for before, after in pairwise(values) if before > 0]
+        if steps:
+            found[f"{name}_growth"] = max(steps)
+        found[f"{name}_last"] = values[-1]
+    return found
+
+
+def points(sizes: Sequence[int]) -> dict[int, str]:
+    return {n: f"{size:,}" for n, size in enumerate(sizes)}
