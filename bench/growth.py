@@ -1,16 +1,17 @@
 """What workloads of growth share: the sizes, a database of either store, a process for each size, and costs by rounds.
 
 Each size is looked at by a new process, so that none inherits memory or warm code of another. What an event costs is
-processor time: of this process, and on PostgreSQL of the server, too. Others use the machine at the same time, so the
-quickest of several rounds counts, and a round is long enough to have its share of checkpoints. Growth is counted in
-units of some plain Python that runs before and after each part (`bench/calibration.py`): a machine that is slower for a
-while is no growth.
+processor time: of this process, and on PostgreSQL of the server, too. Others use the machine at the same time, so of
+several rounds the quickest counts, and a round is long enough to have its share of checkpoints. Growth is counted in
+units of some plain Python that runs before and after each part (`bench/calibration.py`), and there the median of the
+rounds: a machine that is slower for a while is no growth.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -54,15 +55,14 @@ def tell(found: Any) -> None:
 
 
 class Meter:
-    """Costs per event of one kind, in the quickest round so far: `engine`, `server` and `wall` in seconds, and `units`
-    and `server_units`."""
+    """Costs per event of one kind: `engine`, `server` and `wall`, in seconds, of the quickest round; and the median of
+    `units` and `server_units`."""
 
     def __init__(self, kind: str, server: Any = None) -> None:
         self.kind = kind
         self._server = server
-        self._best: dict[str, float] = {}
-        self._round: dict[str, float] = {}
-        self._events = 0
+        self._rounds: list[Measures] = []
+        self._parts: list[tuple[int, Measures]] = []
 
     async def time(self, events: int, work: Awaitable[object]) -> None:
         """One part of a round."""
@@ -75,14 +75,12 @@ class Meter:
         taken["units"] = taken["engine"] / one
         if "server" in taken:
             taken["server_units"] = taken["server"] / one
-        for name, seconds in taken.items():
-            self._round[name] = self._round.get(name, 0.0) + seconds
-        self._events += events
+        self._parts.append((events, taken))
 
     def end_round(self) -> None:
-        for name, seconds in self._round.items():
-            self._best[name] = min(self._best.get(name, float("inf")), seconds / self._events)
-        self._round, self._events = {}, 0
+        parts, self._parts = self._parts, []
+        events = sum(count for count, _ in parts)
+        self._rounds.append({name: sum(taken[name] for _, taken in parts) / events for name in parts[0][1]})
 
     async def _clocks(self) -> dict[str, float]:
         if self._server is None:
@@ -94,7 +92,11 @@ class Meter:
 
     @property
     def measures(self) -> Measures:
-        return {f"{self.kind}_{name}": seconds for name, seconds in self._best.items()}
+        found: Measures = {}
+        for name in self._rounds[0]:
+            values = [each[name] for each in self._rounds]
+            found[f"{self.kind}_{name}"] = statistics.median(values) if name.endswith("units") else min(values)
+        return found
 
 
 @asynccontextmanager

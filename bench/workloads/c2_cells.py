@@ -23,11 +23,11 @@ from bench.workloads.c1_cells import Added, Total, counter
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 AT_ONCE: Final = 1_000
-PARTS: Final = 5
+PARTS: Final = 3
 """So many thousands are one round."""
 
-ROUNDS: Final = 3
-ALONE: Final = 200
+ROUNDS: Final = 5
+ALONE: Final = 100
 PAUSE: Final = 0.001
 
 
@@ -122,7 +122,7 @@ def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
             Figure("to one asleep, one by one: growth", "alone_units_growth", "x", bar=FLAT),
             Figure(f"opening a world of {most}", "open_last", "s", bar=Bar("<", 2)),
             Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),
-            Figure(f"memory after 30,000 events, with {most}", "rss_used_last", "MB"),
+            Figure(f"memory after {2 * ROUNDS * PARTS * AT_ONCE:,} events, with {most}", "rss_used_last", "MB"),
             Figure("events to new cells, as quick as they come", "made_last", "/s"),
         ),
         {"perdure": on_perdure(store, sizes)},

@@ -22,11 +22,11 @@ from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory,
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 AT_ONCE: Final = 1_000
-ROUNDS: Final = 3
-PARTS: Final = 4
+ROUNDS: Final = 5
+PARTS: Final = 3
 """So many thousands are one round."""
 
-ALONE: Final = 200
+ALONE: Final = 100
 
 
 @perdure.flow
@@ -163,7 +163,9 @@ def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
             Figure("a message to one asleep, and its answer, one by one: growth", "alone_units_growth", "x", bar=FLAT),
             Figure(f"opening, with {most}", "open_last", "s", bar=Bar("<", 5)),
             Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),
-            Figure(f"memory after 12,000 runs, with {most}", "rss_used_last", "MB", bar=Bar("<", 1e9)),
+            Figure(
+                f"memory after {ROUNDS * PARTS * AT_ONCE:,} runs, with {most}", "rss_used_last", "MB", bar=Bar("<", 1e9)
+            ),
             Figure("starts, as quick as they come", "starts_last", "/s"),
         ),
         {"perdure": on_perdure(store, sizes)},
