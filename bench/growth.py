@@ -21,12 +21,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import perdure
 from bench.calibration import unit
 from bench.engines import DATABASE
 from bench.measure import Bar, Measures, Store
 
 FLAT: Final = Bar("<=", 1.2)
 """Over each factor of ten."""
+
+QUIET: Final = 0.03
+"""Seconds without a commit."""
 
 
 @contextmanager
@@ -58,20 +62,23 @@ class Meter:
     """Costs per event of one kind: `engine`, `server` and `wall`, in seconds, of the quickest round; and the median of
     `units` and `server_units`."""
 
-    def __init__(self, kind: str, server: Any = None) -> None:
+    def __init__(self, kind: str, opened: perdure.Engine, server: Any = None) -> None:
         self.kind = kind
+        self._opened = opened
         self._server = server
         self._rounds: list[Measures] = []
         self._parts: list[tuple[int, Measures]] = []
 
     async def time(self, events: int, work: Awaitable[object]) -> None:
-        """One part of a round."""
+        """One part of a round. What it leaves behind for later counts, too: states of those that go to sleep."""
         one = unit()
-        before = await self._clocks()
+        before, began = await self._processors(), time.perf_counter()
         await work
-        after = await self._clocks()
+        wall = time.perf_counter() - began
+        await self._quiet()
+        after = await self._processors()
         one = (one + unit()) / 2
-        taken = {name: reading - before[name] for name, reading in after.items()}
+        taken = {name: reading - before[name] for name, reading in after.items()} | {"wall": wall}
         taken["units"] = taken["engine"] / one
         if "server" in taken:
             taken["server_units"] = taken["server"] / one
@@ -82,13 +89,19 @@ class Meter:
         events = sum(count for count, _ in parts)
         self._rounds.append({name: sum(taken[name] for _, taken in parts) / events for name in parts[0][1]})
 
-    async def _clocks(self) -> dict[str, float]:
+    async def _quiet(self) -> None:
+        before = -1
+        while (commits := self._opened.counts["commits"]) != before:  # nothing tells
+            before = commits
+            await asyncio.sleep(QUIET)
+
+    async def _processors(self) -> Measures:
         if self._server is None:
-            return {"engine": time.process_time(), "wall": time.perf_counter()}
+            return {"engine": time.process_time()}
         from bench.server import processor_time
 
         served = await processor_time(self._server)
-        return {"engine": time.process_time(), "server": served, "wall": time.perf_counter()}
+        return {"engine": time.process_time(), "server": served}
 
     @property
     def measures(self) -> Measures:

@@ -1,7 +1,8 @@
-"""Samples of the stack of the main thread, every millisecond, and a flame graph of them.
+"""Samples of the stack of the main thread, every few milliseconds of processor time, and a flame graph of them.
 
-A signal interrupts the interpreter between two instructions. Each sample weighs the processor time of this thread since
-the last one: what waits weighs nothing, and a long call into C counts in full, for the line that made it.
+A signal of the system's profiling timer interrupts the interpreter between two instructions. Each sample weighs the
+processor time of this thread since the last one: what waits weighs nothing, and a long call into C counts in full, for
+the line that made it. What the floor of a workload does is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from types import FrameType
 from typing import Final, Self
 
 EVERY_SECONDS: Final = 0.001
+"""Asked for; the system gives no more than one per tick of its clock."""
+
 ROOT: Final = Path(__file__).parents[1]
+FLOORS: Final = {str(ROOT / "bench" / name) for name in ("floor.py", "floor_postgres.py")}
 HARNESS: Final = ("bench", "<frozen runpy>")
 
 Frame = tuple[str, str, int]
@@ -30,13 +34,13 @@ class Samples:
 
     def __enter__(self) -> Self:
         self._last = time.thread_time()
-        signal.signal(signal.SIGALRM, self._take)
-        signal.setitimer(signal.ITIMER_REAL, EVERY_SECONDS, EVERY_SECONDS)
+        signal.signal(signal.SIGPROF, self._take)
+        signal.setitimer(signal.ITIMER_PROF, EVERY_SECONDS, EVERY_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
     def _take(self, _signal: int, frame: FrameType | None) -> None:
         now = time.thread_time()
@@ -45,8 +49,9 @@ class Samples:
             code = frame.f_code
             stack.append((code.co_filename, code.co_qualname, frame.f_lineno or 0))
             frame = frame.f_back
-        self.stacks[tuple(reversed(stack))] += round((now - self._last) * 1e6)
-        self.count += 1
+        if not any(file in FLOORS for file, _, _ in stack):
+            self.stacks[tuple(reversed(stack))] += round((now - self._last) * 1e6)
+            self.count += 1
         self._last = time.thread_time()  # the walk is not part of what is measured
 
     @property

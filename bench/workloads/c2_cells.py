@@ -54,11 +54,10 @@ async def make(url: str, first: int, size: int) -> Measures:
 async def look(url: str, store: Store, size: int) -> Measures:
     dice = random.Random(4)
     async with beside(store) as server:
-        hot, fresh = Meter("hot", server), Meter("fresh", server)
-        asleep, alone = Meter("asleep", server), Meter("alone", server)
         began = time.perf_counter()
         async with perdure.open(url, workflows=[counter]) as opened:
             seconds, opened_memory = time.perf_counter() - began, memory()
+            hot, fresh = Meter("hot", opened, server), Meter("fresh", opened, server)
             used = [f"c{n}" for n in dice.sample(range(size), AT_ONCE)]
             await send(opened, used)
             for number in range(ROUNDS):
@@ -72,6 +71,7 @@ async def look(url: str, store: Store, size: int) -> Measures:
             verify(state == Total(1, 1), f"a new cell has {state}")
             used_memory = memory()
         async with perdure.open(url, workflows=[counter], cache=1) as opened:
+            asleep, alone = Meter("asleep", opened, server), Meter("alone", opened, server)
             for _ in range(ROUNDS):
                 for _ in range(PARTS):
                     chosen = [f"c{n}" for n in dice.sample(range(size), AT_ONCE)]

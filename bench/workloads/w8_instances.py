@@ -59,11 +59,10 @@ async def make(url: str, first: int, size: int) -> Measures:
 async def look(url: str, store: Store, before: int, size: int) -> Measures:
     world = World(before, size)
     async with beside(store) as server:
-        new, awake = Meter("new", server), Meter("awake", server)
-        asleep, alone = Meter("asleep", server), Meter("alone", server)
         began = time.perf_counter()
         async with perdure.open(url, workflows=[waiter]) as opened:
             seconds, opened_memory = time.perf_counter() - began, memory()
+            new, awake = Meter("new", opened, server), Meter("awake", opened, server)
             for _ in range(ROUNDS):
                 for _ in range(PARTS):
                     keys = world.new(AT_ONCE)
@@ -74,6 +73,7 @@ async def look(url: str, store: Store, before: int, size: int) -> Measures:
             verify(opened.counts.get("rebuilt", 0) == 0, "one that was in use had to be rebuilt")
             used_memory = memory()
         async with perdure.open(url, workflows=[waiter], cache=1) as opened:
+            asleep, alone = Meter("asleep", opened, server), Meter("alone", opened, server)
             for _ in range(ROUNDS):
                 for _ in range(PARTS):
                     slots = world.chosen(AT_ONCE)
