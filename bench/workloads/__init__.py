@@ -27,6 +27,7 @@ from . import (
     w7_sleepers,
     w8_history,
     w8_instances,
+    w9_payload,
 )
 
 SQLITE: tuple[Workload, ...] = (
@@ -40,6 +41,7 @@ SQLITE: tuple[Workload, ...] = (
     w7_sleepers.WORKLOAD,
     r1_rebuild.WORKLOAD,
     r2_loop.WORKLOAD,
+    w9_payload.WORKLOAD,
     c1_cells.WORKLOAD,
 )
 POSTGRES: tuple[Workload, ...] = (
@@ -52,8 +54,17 @@ POSTGRES: tuple[Workload, ...] = (
     postgres_fleet.WORKLOAD,
     postgres_queue.WORKLOAD,
     postgres_model.WORKLOAD,
+    w9_payload.POSTGRES,
 )
-GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD, c3_snapshots.WORKLOAD)
+GROWTH: tuple[Workload, ...] = (
+    w8_history.WORKLOAD,
+    w8_instances.WORKLOAD,
+    c2_cells.WORKLOAD,
+    c3_snapshots.WORKLOAD,
+    w8_history.POSTGRES,
+    w8_instances.POSTGRES,
+    c2_cells.POSTGRES,
+)
 
 PARTS: dict[str, tuple[Workload, ...]] = {"sqlite": SQLITE, "postgres": POSTGRES, "growth": GROWTH}
 """A whole run is all of them, one after the other."""
