@@ -119,6 +119,8 @@ def figures(parts: Mapping[str, Part]) -> str:
             rows.append((label, report.text(verdict.value, verdict.unit), wanted))
         blocks.append(f"perdure alone:\n\n{as_markdown(rows)}\n")
     every = [verdict for _, verdict in _verdicts(parts)]
+    if not every:
+        return "Nothing has been measured yet.\n"
     missed = [verdict for verdict in every if not verdict.met]
     blocks.append(
         f"{len(every) - len(missed)} of {len(every)} bars are met. "

@@ -21,6 +21,14 @@ def test_the_readme_shows_what_results_json_holds():
     assert render.with_figures(readme, results.load()) == readme, "run python -m bench.render"
 
 
+def test_every_bar_is_met_or_explained():
+    verdicts = [verdict for part in results.load().values() for verdict in report.verdicts(part)]
+
+    unexplained = [f"{each.workload.name}: {each.label}" for each in verdicts if not each.met and not each.bar.why]
+
+    assert unexplained == [], "say why in the Bar: what stands in the way, and where that was found"
+
+
 def a_part(steps, steps_of_dbos, *, missing=""):
     ours = [Pass({"steps": each, "runs": each / 5}, {"commits": 1_000.0}) for each in steps]
     theirs = [Pass({"steps": each, "runs": each / 5}, {"commits": 1_000.0}) for each in steps_of_dbos]
