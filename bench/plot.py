@@ -49,8 +49,8 @@ Line = tuple[Workload, Mapping[str, float]]
 def svg(parts: Mapping[str, Part]) -> str:
     lines = {STORES[name]: list(_lines(parts[name])) for name in STORES if name in parts}
     found = [times for each in lines.values() for _, peers in each for times in peers.values()]
-    low = min(-1, *(math.floor(math.log10(each)) for each in found), 0) if found else -1
-    high = max(1, *(math.ceil(math.log10(each)) for each in found), 0) if found else 1
+    low = min([0, *(math.floor(math.log10(each)) for each in found)])
+    high = max([1, *(math.ceil(math.log10(each)) for each in found)])
     body: list[str] = []
     top = HEAD
     for store, each in lines.items():

@@ -142,7 +142,8 @@ def _side_by_side(part: Part) -> Iterator[Row]:
     for workload in report.workloads_of(part):
         if workload.versus is not None:
             bars = [
-                f"{report.wanted_text(verdict.bar, verdict.unit)} ({verdict.label}): {verdict.how}"
+                f"{verdict.label}: {report.text(verdict.value, verdict.unit)} "
+                f"({report.wanted_text(verdict.bar, verdict.unit)}: {verdict.how})"
                 for verdict in report.verdicts(part)
                 if verdict.workload is workload
             ]

@@ -247,4 +247,4 @@ def _aligned(rows: Sequence[Row]) -> str:
 
 def as_markdown(rows: Sequence[Row]) -> str:
     head, *rest = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([head, "|---" + "|---:" * (len(rows[0]) - 1) + "|", *rest])
+    return "\n".join([head, "|---" + "|---:" * (len(rows[0]) - 2) + "|---|", *rest])
