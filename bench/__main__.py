@@ -114,10 +114,25 @@ def _once_of_peer(run: Run, workload: Workload, place: Path) -> Measures:
     assert versus is not None
     if run.style is not None:
         return _once(run, place, run.style, peer.runs)
-    tried = {style: _once(run, place, style, peer.trial_runs) for style in STYLES}
-    run.tried = {style: measures[versus.measure] for style, measures in tried.items()}
-    run.style = "def" if versus.times(tried["def"], tried["async"]) >= 1 else "async"
-    return tried[run.style] if peer.trial_runs == peer.runs else _once(run, place, run.style, peer.runs)
+    tried = dict(_in_each_style(run, place, peer.trial_runs))
+    first = next(iter(tried.values()))
+    style = max(tried, key=lambda each: versus.times(tried[each], first))
+    run.style = style
+    run.tried = {each: measures[versus.measure] for each, measures in tried.items()}
+    return tried[style] if peer.trial_runs == peer.runs else _once(run, place, style, peer.runs)
+
+
+def _in_each_style(run: Run, place: Path, runs: int) -> Iterator[tuple[Style, Measures]]:
+    """As far as they come through: one of them must."""
+    failed: list[Lost] = []
+    for style in STYLES:
+        try:
+            yield style, _once(run, place, style, runs)
+        except Lost as lost:
+            failed.append(lost)
+            _say(f"    with {style}: {lost}")
+    if len(failed) == len(STYLES):
+        raise failed[0]
 
 
 def _once(run: Run, place: Path, *style_and_runs: str | int) -> Measures:

@@ -32,6 +32,7 @@ from bench.peers.wal import settled
 from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W4_SECONDS, W5_MESSAGES, W6_DONE, W6_STEPS, WARM
 
 POLL_SECONDS = 0.001
+PATIENCE_SECONDS = 600  # for a connection of the pool: with 1,000 runs at once, 30 s were not always enough
 RESULT_POLL_SECONDS = 0.05
 
 
@@ -278,6 +279,7 @@ def launch(url: str) -> None:
         "name": "bench",
         "system_database_url": url,
         "log_level": "ERROR",
+        "db_engine_kwargs": {"pool_timeout": PATIENCE_SECONDS},
         "run_admin_server": False,
         "notification_listener_polling_interval_sec": POLL_SECONDS,
         "notification_coalesce_sec": POLL_SECONDS,

@@ -30,11 +30,12 @@ TITLES: Final = {"perdure": "perdure", "dbos": "DBOS", "langgraph": "LangGraph"}
 
 SETTINGS: Final[dict[str, dict[Store, str]]] = {
     "dbos": {
-        "sqlite": "its defaults, log_level=ERROR, no admin server; a file that was put into WAL mode before, in its "
-        "favour (its own default, journal_mode=delete, is slower); synchronous=FULL, asked of its connection; it "
-        "looks for messages every ms, the shortest wait it allows",
-        "postgres": "its defaults (a pool of 20), log_level=ERROR, no admin server; synchronous_commit=on, asked of "
-        "its connection; notifications are held back for 1 ms, the shortest time it allows",
+        "sqlite": "its defaults, but a pool_timeout of 10 minutes, log_level=ERROR, no admin server; a file that was "
+        "put into WAL mode before, in its favour (its own default, journal_mode=delete, is slower); synchronous=FULL, "
+        "asked of its connection; it looks for messages every ms, the shortest wait it allows",
+        "postgres": "its defaults (a pool of 20), but a pool_timeout of 10 minutes, log_level=ERROR, no admin server; "
+        "synchronous_commit=on, asked of its connection; notifications are held back for 1 ms, the shortest time it "
+        "allows",
     },
     "langgraph": {
         "sqlite": 'durability="sync"; journal_mode=wal and synchronous=FULL, asked of its connection; one node that '
