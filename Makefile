@@ -51,16 +51,16 @@ chaos: $(READY) ## let engines, network and PostgreSQL fail for MINUTES (default
 fuzz: $(READY) ## check VALUES values of each type of cells (default 1000000)
 	$(BIN)/python -m tests.codec.fuzz --values $(VALUES)
 
-bench: $(READY) ## measure speed, and write bench/RESULTS.md
+bench: $(READY) ## measure perdure and its peers, and write bench/RESULTS.md (up to an hour)
 	$(BIN)/python -m bench
 
-bench-quick: $(READY) ## measure speed in a minute
-	$(BIN)/python -m bench --quick
+bench-quick: $(READY) ## measure W1 to W3 against the floor in a minute
+	$(BIN)/python -m bench quick
 
 fmt: $(READY) ## format the code and fix what the linter can fix
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 clean: ## remove .venv, caches and build output
-	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv bench/.venvs dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

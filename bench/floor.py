@@ -64,19 +64,28 @@ class Between:
     A shared disk changes its pace within seconds. What takes turns with it meets the same disk.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, body: bytes = BODY) -> None:
         file = place / "between.db"
         self._connection = _open(file)
         _settle(self._connection, file)
+        self._body = body
         self.times: list[float] = []
 
-    def commit(self, count: int = 1) -> None:
+    async def commit(self, count: int = 1) -> None:
+        """Without an await: the other store needs one."""
         for _ in range(count):
-            self.times.append(1 / _commits(self._connection, 1))
+            self.times.append(1 / _commits(self._connection, 1, self._body))
+
+    def close(self) -> None:
+        self._connection.close()
 
     @property
     def seconds(self) -> float:
         return sum(self.times)
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.times)
 
     @property
     def median(self) -> float:
@@ -101,10 +110,10 @@ def _open(file: Path) -> apsw.Connection:
     return connection
 
 
-def _commits(connection: apsw.Connection, count: int) -> float:
+def _commits(connection: apsw.Connection, count: int, body: bytes = BODY) -> float:
     began = time.perf_counter()
     for _ in range(count):
-        connection.execute("INSERT INTO floor (body) VALUES (?)", (BODY,))
+        connection.execute("INSERT INTO floor (body) VALUES (?)", (body,))
     return count / (time.perf_counter() - began)
 
 

@@ -69,14 +69,15 @@ async def _rate(times: int, action: Callable[[], Awaitable[Any]]) -> float:
 class Between:
     """Single-row commits between the pieces of a workload, in its process: see `bench.floor.Between`."""
 
-    def __init__(self, opened: Any) -> None:
+    def __init__(self, opened: Any, body: bytes = BODY) -> None:
         self._connection = opened
+        self._body = body
         self.times: list[float] = []
 
     async def commit(self, count: int = 1) -> None:
         for _ in range(count):
             began = time.perf_counter()
-            await self._connection.execute(INSERT, BODY)
+            await self._connection.execute(INSERT, self._body)
             self.times.append(time.perf_counter() - began)
 
     @property

@@ -1,10 +1,13 @@
-"""What the kernel alone costs per step, without a store: µs of processor time.
+"""What the kernel alone costs per step, without a store: µs of processor time, and units of plain Python.
 
     python -m bench.kernel
 
 First whole steps through `Kernel.advance`, with the smallest machine there can be and with a flow, so that
 the difference is what a flow costs. Then the parts of a step one by one; they are measured alone and do not
 add up exactly.
+
+A unit is what `bench/calibration.py` takes in the same moment. Microseconds belong to one machine and one minute; units
+hardly change between machines, so a regression shows in them: `bench/PROFILE.md` has those of the last look.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from itertools import count
 from typing import Any, Final
 
 import perdure
+from bench.calibration import unit
 from bench.measure import verify
 from perdure.codec import decode as decode_value
 from perdure.codec import encode as encode_value
@@ -204,13 +208,17 @@ def main() -> None:
     }
     for name, call in parts().items():
         measured[f"  {name}"] = lambda call=call: _call_time(call)  # type: ignore[misc]
-    found: dict[str, list[float]] = {name: [] for name in measured}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in measured}
     for _ in range(ROUNDS):  # in turns, so that a busy machine hits all alike
         for name, measure in measured.items():
-            found[name].append(measure() * 1e6)
-    print(f"{'µs':46}{'median':>8}{'best':>8}")
+            one = unit()
+            seconds = measure()
+            found[name].append((seconds, 2 * seconds / (one + unit())))
+    print(f"{'median of ' + str(ROUNDS) + ' rounds':46}{'µs':>8}{'best':>8}{'units':>8}")
     for name, values in found.items():
-        print(f"{name:46}{statistics.median(values):8.2f}{min(values):8.2f}")
+        times, units = zip(*values, strict=True)
+        row = statistics.median(times) * 1e6, min(times) * 1e6, statistics.median(units)
+        print(f"{name:46}" + "".join(f"{value:8.2f}" for value in row))
 
 
 if __name__ == "__main__":

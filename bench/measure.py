@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -30,7 +30,7 @@ class Bar:
 
     sign: Literal[">=", "<=", "<"]
     value: float
-    following: float | None = None  # the next bar, once this one is reached
+    why: str = ""  # printed where the bar is missed: what stands in the way, and where that was found
 
     def met(self, value: float) -> bool:
         if self.sign == ">=":
@@ -46,23 +46,31 @@ Unit = Literal["/s", "µs", "ms", "s", "KB", "MB", "%", "x", "commits", ""]
 class Figure:
     """One line of the table, from one measure of each pass.
 
-    `of`: plain, or a rate as a share or multiple of the floor's rate.
+    `of`: plain; a rate as a share or multiple of the floor's rate; a time in commits of the floor. Where the workload
+    found that out itself, with commits between its own pieces (`steps_share`, `p50_commits`), that counts; else the
+    floor around the pass does.
     """
 
     label: str
     measure: str
     unit: Unit = ""
-    of: Literal["plain", "rate"] = "plain"
+    of: Literal["plain", "rate", "commits"] = "plain"
     floor: str = "commits"  # which of the floor's rates
     bar: Bar | None = None
 
     def values(self, passes: Sequence[Pass]) -> list[float]:
         """One value per pass, each against the floor of that very pass."""
-        return [self._value(one) for one in passes if self.measure in one.measures]
+        return [value for one in passes if (value := self._value(one)) is not None]
 
-    def _value(self, one: Pass) -> float:
-        value = one.measures[self.measure]
-        return value if self.of == "plain" else value / one.floor[self.floor]
+    def _value(self, one: Pass) -> float | None:
+        value = one.measures.get(self.measure)
+        if self.of == "plain" or value is None:
+            return value
+        own = one.measures.get(f"{self.measure}_{'share' if self.of == 'rate' else 'commits'}")
+        rate = one.floor.get(self.floor)
+        if own is not None or rate is None:
+            return own
+        return value / rate if self.of == "rate" else value * rate
 
 
 @dataclass(frozen=True)
@@ -80,19 +88,39 @@ class Curve:
     figures: tuple[Figure, ...]
 
 
+Style = Literal["def", "async"]
+"""How the functions of a peer's workload are written. The faster one counts."""
+
+
 @dataclass(frozen=True)
-class Ratio:
-    """perdure against a peer, pass by pass: a rate of both."""
+class Peer:
+    """A workload on another engine, in one style and with so many runs; `bench.peers.environments.peers` makes them.
+
+    Both styles are tried in the first pass, with `trial_runs`, and the faster one goes on.
+    """
+
+    run: Callable[[Path, Style, int], Measures]
+    runs: int
+    trial_runs: int
+
+
+@dataclass(frozen=True)
+class Versus:
+    """How many times as fast as each peer perdure is, pass by pass, by the measure that the workload is about."""
 
     label: str
     measure: str
-    peer: str
-    bar: Bar | None = None
+    kind: Literal["rate", "time"]
+    bars: Mapping[str, Bar] = field(default_factory=dict)
+
+    def times(self, ours: Measures, theirs: Measures) -> float:
+        one, other = ours[self.measure], theirs[self.measure]
+        return one / other if self.kind == "rate" else other / one
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`systems`: one function per system, by its name. A peer is one more function in the workload's file."""
+    """`systems`: perdure, as one function. `remarks`: what is not like for like with a peer, or why it is not there."""
 
     name: str
     title: str
@@ -101,7 +129,9 @@ class Workload:
     once: bool = False  # heavy, and of a kind that a busy machine does not change: one pass is enough
     needs_floor: bool = True
     store: Store = "sqlite"  # what it runs on, and whose floor it is read against
-    ratios: tuple[Ratio, ...] = ()
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+    versus: Versus | None = None
+    remarks: Mapping[str, str] = field(default_factory=dict)
     curve: Curve | None = None
 
 
@@ -114,7 +144,7 @@ def percentiles(seconds: Sequence[float]) -> Measures:
 def latencies(*names: str) -> tuple[Figure, ...]:
     """The usual figures of a latency, in milliseconds and in commits."""
     plain = tuple(Figure(name, name, "ms") for name in names)
-    return (*plain, *(Figure(f"{name} in commits", f"{name}_commits", "commits") for name in names))
+    return (*plain, *(Figure(f"{name} in commits", name, "commits", of="commits") for name in names))
 
 
 def in_commits(found: Measures, commit_seconds: float) -> Measures:
@@ -127,5 +157,10 @@ def memory() -> Measures:
     status = Path("/proc/self/status")
     if not status.exists():
         return {}
-    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return resident(status.read_text())
+
+
+def resident(status: str) -> Measures:
+    """The same, from the text of /proc/PID/status."""
+    lines = dict(line.split(":", 1) for line in status.splitlines())
     return {name: int(lines[field].split()[0]) * 1024 for name, field in (("rss", "VmRSS"), ("peak", "VmHWM"))}

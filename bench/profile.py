@@ -1,12 +1,15 @@
-"""Where the time goes: one workload under cProfile, in this process.
+"""Where the time goes: one workload under a profiler, in this process.
 
-    python -m bench.profile W2              the 30 functions with the most time of their own
+    python -m bench.profile W2              the 30 functions with the most time of their own (cProfile)
     python -m bench.profile W2 --by cumtime ... with the most time below them
     python -m bench.profile W2 --cpu        ... in processor time of the loop's thread: nothing that waits
+    python -m bench.profile W2 --lines      by package, function and line, from samples
+    python -m bench.profile W2 --flame FILE ... and a flame graph of them (SVG)
     python -m bench.profile W2 --gc         no profiler: with and without garbage collection, in turns
 
-A profiler makes functions that call many others look worse than they are: believe it about order, not about
-size.
+Workloads on PostgreSQL (postgres-W2) get a server of their own. cProfile makes functions that call many others look
+worse than they are: believe it about order, not about size. Samples are of processor time and cost next to nothing, but
+time in C counts for the line that called it; what waits (for the disk, for a server) is not in them.
 """
 
 from __future__ import annotations
@@ -20,13 +23,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
 from bench.measure import Measures
+from bench.samples import Samples, flame_graph
 from bench.workloads import BY_NAME
 
 TOP: Final = 30
+TIMES: Final = 5
 PLACE: Final = Path(__file__).parents[1] / "build" / "bench"
 
 
@@ -35,17 +41,30 @@ def main() -> None:
     parser.add_argument("name", choices=sorted(BY_NAME))
     parser.add_argument("--by", choices=("tottime", "cumtime", "ncalls"), default="tottime")
     parser.add_argument("--cpu", action="store_true", help="count processor time of this thread only")
+    parser.add_argument("--lines", action="store_true", help="the lines with the most time, by samples")
+    parser.add_argument("--flame", metavar="FILE", help="write a flame graph, by samples")
     parser.add_argument("--gc", action="store_true", help="compare with the garbage collector switched off")
     parser.add_argument("--without-gc", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     PLACE.mkdir(parents=True, exist_ok=True)
-    if options.gc:
-        _compare_gc(options.name)
-    elif options.once:
-        _once(options.name, collect=not options.without_gc)
-    else:
-        _profile(options.name, options.by, cpu=options.cpu)
+    with _server(options.name):
+        if options.gc:
+            _compare_gc(options.name)
+        elif options.once:
+            _once(options.name, collect=not options.without_gc)
+        elif options.lines or options.flame:
+            _sample(options.name, options.flame)
+        else:
+            _profile(options.name, options.by, cpu=options.cpu)
+
+
+def _server(name: str) -> AbstractContextManager[None]:
+    if BY_NAME[name].store == "sqlite":
+        return nullcontext()
+    from bench import server
+
+    return server.running(PLACE)
 
 
 def _run(name: str) -> Measures:
@@ -58,6 +77,26 @@ def _profile(name: str, by: str, *, cpu: bool) -> None:
     measures = profiler.runcall(_run, name)
     print({key: round(value, 4) for key, value in measures.items()})
     pstats.Stats(profiler).strip_dirs().sort_stats(by).print_stats(TOP)
+
+
+def _sample(name: str, file: str | None) -> None:
+    _run(name)  # imports, and code that is not warm yet
+    with Samples() as samples:
+        for _ in range(TIMES):
+            _run(name)
+    print(f"{samples.total:.2f} s of processor time on the loop's thread, {samples.count:,} samples\n")
+    for title, shares in (
+        ("by package", samples.by_package()),
+        ("by function", samples.by_function()),
+        ("by line", samples.by_line()),
+    ):
+        print(title)
+        for share, where in shares[:TOP]:
+            print(f"{share:7.1%}  {where}")
+        print()
+    if file is not None:
+        Path(file).write_text(flame_graph(samples, f"{name}: processor time of the loop's thread"), "utf-8")
+        print(f"written to {file}")
 
 
 def _once(name: str, *, collect: bool) -> None:

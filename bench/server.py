@@ -85,8 +85,9 @@ def schema(shards: int = SHARDS) -> Iterator[str]:
 
 @contextmanager
 def database(name: str) -> Iterator[str]:
-    """The URL of a database that does not exist yet, and is gone afterwards."""
+    """The URL of an empty database, which is gone afterwards."""
     name = f"{name}_{os.getpid()}"
+    asyncio.run(_execute(f"CREATE DATABASE {name}"))
     try:
         yield url_of(name)
     finally:

@@ -2,5 +2,5 @@
 
 A peer's file runs in the interpreter of that environment, where there is no perdure, and prints measures as JSON:
 
-    python -m bench.peers.dbos W1 URL
+    python -m bench.peers.dbos W1 DIRECTORY URL async 1000
 """

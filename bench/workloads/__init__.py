@@ -11,8 +11,12 @@ from . import (
     postgres_queue,
     postgres_w1,
     postgres_w2,
+    postgres_w3,
+    postgres_w4,
     postgres_w5,
     postgres_w6,
+    r1_rebuild,
+    r2_loop,
     w1_sequential,
     w2_concurrent,
     w3_latency,
@@ -23,11 +27,10 @@ from . import (
     w7_sleepers,
     w8_history,
     w8_instances,
-    w9_loop,
-    w9_rebuild,
+    w9_payload,
 )
 
-STANDARD: tuple[Workload, ...] = (
+SQLITE: tuple[Workload, ...] = (
     w1_sequential.WORKLOAD,
     w2_concurrent.WORKLOAD,
     w3_latency.WORKLOAD,
@@ -36,20 +39,36 @@ STANDARD: tuple[Workload, ...] = (
     w6_recovery.WORKLOAD,
     w7_install.WORKLOAD,
     w7_sleepers.WORKLOAD,
-    w9_rebuild.WORKLOAD,
-    w9_loop.WORKLOAD,
+    r1_rebuild.WORKLOAD,
+    r2_loop.WORKLOAD,
+    w9_payload.WORKLOAD,
     c1_cells.WORKLOAD,
 )
-GROWTH: tuple[Workload, ...] = (w8_history.WORKLOAD, w8_instances.WORKLOAD, c2_cells.WORKLOAD, c3_snapshots.WORKLOAD)
 POSTGRES: tuple[Workload, ...] = (
     postgres_w1.WORKLOAD,
     postgres_w2.WORKLOAD,
+    postgres_w3.WORKLOAD,
+    postgres_w4.WORKLOAD,
     postgres_w5.WORKLOAD,
     postgres_w6.WORKLOAD,
     postgres_fleet.WORKLOAD,
     postgres_queue.WORKLOAD,
     postgres_model.WORKLOAD,
+    w9_payload.POSTGRES,
 )
-QUICK: tuple[Workload, ...] = (*STANDARD[:3], w9_rebuild.TINY, w9_loop.TINY)
+GROWTH: tuple[Workload, ...] = (
+    w8_history.WORKLOAD,
+    w8_instances.WORKLOAD,
+    c2_cells.WORKLOAD,
+    c3_snapshots.WORKLOAD,
+    w8_history.POSTGRES,
+    w8_instances.POSTGRES,
+    c2_cells.POSTGRES,
+)
 
-BY_NAME: dict[str, Workload] = {workload.name: workload for workload in (*STANDARD, *GROWTH, *POSTGRES, *QUICK)}
+PARTS: dict[str, tuple[Workload, ...]] = {"sqlite": SQLITE, "postgres": POSTGRES, "growth": GROWTH}
+"""A whole run is all of them, one after the other."""
+
+QUICK: tuple[Workload, ...] = SQLITE[:3]
+
+BY_NAME: dict[str, Workload] = {workload.name: workload for part in PARTS.values() for workload in part}

@@ -1,9 +1,10 @@
 """C2, growth of cells: what does an event cost among 1,000 and among 1,000,000 cells, and how soon is the world open?
 
-Three kinds of events at each size: to cells that were just used, to cells of the whole world by chance, and to cells
-that do not exist yet. By chance, all are in use among 1,000, and nearly all asleep among 50,000 and more: they are read
-from the file and woken. So two things are told apart: what it costs to wake a cell, and how that grows. Processor time,
-because the disk has its own benchmark. Memory is that of the process after an open, and after all of it.
+Three kinds of events at each size: to cells in use, to cells that do not exist yet, and to cells of the whole world by
+chance, which sleep: they are read from the store and woken, and leave their state there when they go. For those an
+engine with the least cache is used, so that they do sleep, among 1,000 too. All of that a thousand at once, and the
+last also one after the other: at once, cells among few share pages of the store's tables, and among many they do not,
+which one by one they never do.
 """
 
 from __future__ import annotations
@@ -11,94 +12,140 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import perdure
-from bench.engines import DATABASE
-from bench.measure import Bar, Figure, Measures, Workload, memory, verify
+from bench.growth import FLAT, Meter, along, beside, database, in_process, points
+from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory, verify
 from bench.workloads.c1_cells import Added, Total, counter
 
-FEW = 1_000
-SOME = 50_000
-MANY = 1_000_000
-AT_ONCE = 1_000
-SAMPLE = 10_000
-ROUNDS = 3
+SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
+AT_ONCE: Final = 1_000
+PARTS: Final = 3
+"""So many thousands are one round."""
+
+ROUNDS: Final = 5
+ALONE: Final = 100
+PAUSE: Final = 0.001
 
 
-def on_perdure(place: Path) -> Measures:
-    return asyncio.run(_on_perdure(place))
+def on_perdure(store: Store, sizes: tuple[int, ...]) -> Callable[[Path], Measures]:
+    def run(place: Path) -> Measures:
+        looks: list[Measures] = []
+        with database(store, place) as url:
+            for before, size in zip((0, *sizes), sizes, strict=False):
+                made = in_process(make, url, before, size)
+                looks.append(made | in_process(look, url, store, size))
+        return along(sizes, looks)
+
+    return run
 
 
-async def _on_perdure(place: Path) -> Measures:
-    dice = random.Random(4)
-    found: Measures = {}
-    made = 0
-    for name, size in (("few", FEW), ("some", SOME), ("many", MANY)):
-        async with perdure.open(place / DATABASE, workflows=[counter]) as opened:
-            while made < size:
-                await _send(opened, [f"c{n}" for n in range(made, min(size, made + AT_ONCE))])
-                made += AT_ONCE
+async def make(url: str, first: int, size: int) -> Measures:
+    async with perdure.open(url, workflows=[counter]) as opened:
         began = time.perf_counter()
-        async with perdure.open(place / DATABASE, workflows=[counter]) as opened:
-            found[f"open_{name}"] = time.perf_counter() - began
-            found[f"rss_{name}"] = memory().get("rss", 0)
-            hot = [f"c{n}" for n in dice.sample(range(size), FEW)] * (SAMPLE // FEW)
-            await _send(opened, hot)
-            found[f"hot_{name}"] = await _quickest(opened, [hot] * ROUNDS)
-            asleep = [[f"c{dice.randrange(size)}" for _ in range(SAMPLE)] for _ in range(ROUNDS)]
-            found[f"asleep_{name}"] = await _quickest(opened, asleep)
-            fresh = [[f"{name}{r}.{n}" for n in range(SAMPLE)] for r in range(ROUNDS)]
-            found[f"fresh_{name}"] = await _quickest(opened, fresh)
-            found[f"rss_after_{name}"] = memory().get("rss", 0)
-            state = await opened.state(counter, f"{name}0.0")
+        for start in range(first, size, AT_ONCE):
+            await send(opened, [f"c{n}" for n in range(start, start + AT_ONCE)])
+        return {"made": (size - first) / (time.perf_counter() - began)}
+
+
+async def look(url: str, store: Store, size: int) -> Measures:
+    dice = random.Random(4)
+    async with beside(store) as server:
+        began = time.perf_counter()
+        async with perdure.open(url, workflows=[counter]) as opened:
+            seconds, opened_memory = time.perf_counter() - began, memory()
+            hot, fresh = Meter("hot", opened, server), Meter("fresh", opened, server)
+            used = [f"c{n}" for n in dice.sample(range(size), AT_ONCE)]
+            await send(opened, used)
+            for number in range(ROUNDS):
+                for part in range(PARTS):
+                    await hot.time(AT_ONCE, send(opened, used))
+                    new = [f"{size}.{number}.{part}.{n}" for n in range(AT_ONCE)]
+                    await fresh.time(AT_ONCE, send(opened, new))
+                hot.end_round()
+                fresh.end_round()
+            state = await opened.state(counter, f"{size}.0.0.0")
             verify(state == Total(1, 1), f"a new cell has {state}")
-    for kind in ("open", "hot", "asleep", "fresh", "rss", "rss_after"):
-        found[f"{kind}_growth"] = found[f"{kind}_many"] / found[f"{kind}_few"]
-    found["waking"] = found["asleep_some"] / found["asleep_few"]
-    found["waking_growth"] = found["asleep_many"] / found["asleep_some"]
-    return found
+            used_memory = memory()
+        async with perdure.open(url, workflows=[counter], cache=1) as opened:
+            asleep, alone = Meter("asleep", opened, server), Meter("alone", opened, server)
+            for _ in range(ROUNDS):
+                for _ in range(PARTS):
+                    chosen = [f"c{n}" for n in dice.sample(range(size), AT_ONCE)]
+                    await asleep.time(AT_ONCE, send(opened, chosen))
+                asleep.end_round()
+                chosen = [f"c{n}" for n in dice.sample(range(size), ALONE)]
+                await alone.time(ALONE, _send_one_by_one(opened, chosen))
+                alone.end_round()
+            sent = ROUNDS * (PARTS * AT_ONCE + ALONE)
+            rebuilt = opened.counts["rebuilt"]
+            verify(rebuilt >= 0.98 * sent, f"of {sent} that should have slept, {rebuilt} did")
+    return {
+        "open": seconds,
+        **{name: value for meter in (hot, fresh, asleep, alone) for name, value in meter.measures.items()},
+        **({"rss": opened_memory["rss"], "rss_used": used_memory["rss"]} if opened_memory else {}),
+    }
 
 
-async def _quickest(opened: perdure.Engine, rounds: list[list[str]]) -> float:
-    """Seconds of processor time per event, in the quickest round."""
-    best = float("inf")
-    for keys in rounds:
-        worked = time.process_time()
-        await _send(opened, keys)
-        best = min(best, (time.process_time() - worked) / len(keys))
-    return best
-
-
-async def _send(opened: perdure.Engine, keys: list[str]) -> None:
+async def send(opened: perdure.Engine, keys: list[str]) -> None:
+    """An event to each, all at once; until the cells have taken them."""
     before = opened.counts.get("entries", 0)
-    for start in range(0, len(keys), AT_ONCE):
-        await asyncio.gather(*(opened.send(Added(key, 1)) for key in keys[start : start + AT_ONCE]))
+    await asyncio.gather(*(opened.send(Added(key, 1)) for key in keys))
     while opened.counts["entries"] - before < 2 * len(keys):  # noqa: ASYNC110  # nothing tells
-        await asyncio.sleep(0)
+        await asyncio.sleep(PAUSE)
 
 
-FLAT = Bar("<=", 1.2)
+async def _send_one_by_one(opened: perdure.Engine, keys: list[str]) -> None:
+    for key in keys:
+        await send(opened, [key])
 
-WORKLOAD = Workload(
-    "C2",
-    f"an event among {FEW:,} and among {MANY:,} cells",
-    (
-        Figure(f"to a cell in use, among {FEW:,}", "hot_few", "µs"),
-        Figure(f"to a cell in use, among {MANY:,}", "hot_many", "µs"),
-        Figure("growth", "hot_growth", "x", bar=FLAT),
-        Figure("to a new cell: growth", "fresh_growth", "x", bar=FLAT),
-        Figure(f"to any cell by chance, among {FEW:,} (all in use)", "asleep_few", "µs"),
-        Figure(f"to any cell by chance, among {MANY:,} (nearly all asleep)", "asleep_many", "µs"),
-        Figure("that is", "asleep_growth", "x"),
-        Figure(f"of which waking is (among {SOME:,}, nearly all asleep)", "waking", "x"),
-        Figure(f"growth from {SOME:,} to {MANY:,}", "waking_growth", "x", bar=FLAT),
-        Figure(f"opening a world of {MANY:,}", "open_many", "s", bar=Bar("<", 2)),
-        Figure("memory after the open", "rss_many", "MB"),
-        Figure("memory after all of it", "rss_after_many", "MB"),
-        Figure("growth of that", "rss_after_growth", "x"),
-    ),
-    {"perdure": on_perdure},
-    once=True,
-    needs_floor=False,
-)
+
+def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
+    most = f"{sizes[-1]:,}"
+    server = (Figure("the same, server", "asleep_server", "µs"),) if store == "postgres" else ()
+    served = (
+        (Figure("to one asleep, server: growth", "asleep_server_units_growth", "x", bar=FLAT),)
+        if store == "postgres"
+        else ()
+    )
+    return Workload(
+        name,
+        f"an event among {sizes[0]:,} cells and among {most}, growth over each 10 x",
+        (
+            Figure("to a new cell: growth", "fresh_units_growth", "x", bar=FLAT),
+            Figure("to one in use: growth", "hot_units_growth", "x", bar=FLAT),
+            Figure("to one asleep, 1,000 at once: growth", "asleep_units_growth", "x", bar=FLAT),
+            *served,
+            Figure("to one asleep, one by one: growth", "alone_units_growth", "x", bar=FLAT),
+            Figure(f"opening a world of {most}", "open_last", "s", bar=Bar("<", 2)),
+            Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),
+            Figure(f"memory after {2 * ROUNDS * PARTS * AT_ONCE:,} events, with {most}", "rss_used_last", "MB"),
+            Figure("events to new cells, as quick as they come", "made_last", "/s"),
+        ),
+        {"perdure": on_perdure(store, sizes)},
+        once=True,
+        needs_floor=False,
+        store=store,
+        curve=Curve(
+            "cells",
+            points(sizes),
+            (
+                Figure("to a new cell", "fresh_engine", "µs"),
+                Figure("to one in use", "hot_engine", "µs"),
+                Figure("to one asleep", "asleep_engine", "µs"),
+                *server,
+                Figure("to one asleep, one by one", "alone_engine", "µs"),
+                Figure("wall time of one asleep among 1,000 at once", "asleep_wall", "µs"),
+                Figure("opening", "open", "ms"),
+                Figure("memory", "rss", "MB"),
+                Figure("memory after use", "rss_used", "MB"),
+            ),
+        ),
+    )
+
+
+WORKLOAD = _workload("C2", "sqlite", SIZES)
+POSTGRES = _workload("postgres-C2", "postgres", SIZES)

@@ -14,7 +14,7 @@ import perdure
 from bench.engines import DATABASE
 from bench.measure import Figure, Measures, Workload, verify
 from bench.workloads.c1_cells import counter
-from bench.workloads.c2_cells import AT_ONCE, _send
+from bench.workloads.c2_cells import AT_ONCE, send
 from perdure.cells.index import CellIndex, diff
 from perdure.cells.snapshot import read_snapshot
 from perdure.snapshots import Snapshots, StoredBlobs, in_thread
@@ -35,10 +35,10 @@ async def _on_perdure(place: Path) -> Measures:
         directory.mkdir()
         async with perdure.open(directory / DATABASE, workflows=[counter]) as opened:
             for start in range(0, size, AT_ONCE):
-                await _send(opened, [f"c{n}" for n in range(start, start + AT_ONCE)])
+                await send(opened, [f"c{n}" for n in range(start, start + AT_ONCE)])
             snapshots = Snapshots(opened)
             before = await snapshots.take()
-            await _send(opened, [f"c{n}" for n in range(EVENTS)])
+            await send(opened, [f"c{n}" for n in range(EVENTS)])
             worked = time.process_time()
             after = await snapshots.take()
             found[f"next_{name}"] = time.process_time() - worked

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import perdure
 from bench import server
-from bench.measure import Bar, Figure, Measures, Ratio, Workload, verify
-from bench.peers import environments
+from bench.measure import Bar, Figure, Measures, Versus, Workload, verify
+from bench.peers.environments import peers
 from bench.workloads.w2_concurrent import FLOWS, STEPS, seconds_of, short
 
 
@@ -42,11 +42,6 @@ async def _on_perdure(url: str) -> Measures:
     }
 
 
-def on_dbos(place: Path) -> Measures:
-    with server.database("dbos_w2") as url:
-        return environments.run("dbos", "W2", url)
-
-
 WORKLOAD = Workload(
     "postgres-W2",
     "1,000 flows of 5 steps at once",
@@ -58,10 +53,9 @@ WORKLOAD = Workload(
         Figure("processor time per step, engine", "cpu", "µs"),
         Figure("processor time per step, server", "server_cpu", "µs"),
         Figure("entries per commit", "entries_per_commit"),
-        Figure("steps in workflows written with def", "plain", "/s"),
-        Figure("steps in workflows written with async def", "async", "/s"),
     ),
-    {"perdure": on_perdure, "dbos": on_dbos},
+    {"perdure": on_perdure},
     store="postgres",
-    ratios=(Ratio("steps", "steps", "dbos", Bar(">=", 20, following=30)),),
+    peers=peers("W2", "postgres", FLOWS),
+    versus=Versus("steps", "steps", "rate", {"dbos": Bar(">=", 30)}),
 )

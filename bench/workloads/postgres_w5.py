@@ -19,10 +19,10 @@ from typing import Any
 import perdure
 from bench import server
 from bench.floor_postgres import TABLE, Between
-from bench.measure import Bar, Figure, Measures, Workload, in_commits, percentiles, verify
-from bench.workloads.w5_messages import echo
+from bench.measure import Bar, Figure, Measures, Versus, Workload, in_commits, percentiles, verify
+from bench.peers.environments import peers
+from bench.workloads.w5_messages import MESSAGES, NO_MESSAGES, echo
 
-MESSAGES = 200
 KEY = "w5"
 
 
@@ -98,13 +98,15 @@ WORKLOAD = Workload(
     (
         Figure("p50", "p50", "ms"),
         Figure("p95", "p95", "ms"),
-        Figure("p50 in commits", "p50_commits", "commits", bar=Bar("<", 4)),
-        Figure("p95 in commits", "p95_commits", "commits"),
+        Figure("p50 in commits", "p50", "commits", of="commits", bar=Bar("<", 4)),
+        Figure("p95 in commits", "p95", "commits", of="commits"),
         Figure("from another process, p50", "far_p50", "ms"),
         Figure("from another process, p50 in commits", "far_p50_commits", "commits"),
         Figure("from another process, p95 in commits", "far_p95_commits", "commits"),
     ),
     {"perdure": on_perdure},
     store="postgres",
-    needs_floor=False,  # it has its own, between the messages
+    peers=peers("W5", "postgres"),
+    versus=Versus("p50", "p50", "time", {"dbos": Bar(">=", 8)}),
+    remarks=NO_MESSAGES,
 )

@@ -12,11 +12,13 @@ import time
 from pathlib import Path
 
 import perdure
+from bench import sizes
 from bench.engines import engine, number
-from bench.measure import Bar, Figure, Measures, Workload, verify
+from bench.measure import Bar, Figure, Measures, Versus, Workload, verify
+from bench.peers.environments import peers
 
-FLOWS = 1_000
-STEPS = 5
+FLOWS = sizes.W2_RUNS
+STEPS = sizes.W2_STEPS
 
 
 @perdure.flow
@@ -75,4 +77,6 @@ WORKLOAD = Workload(
         Figure("entries per commit", "entries_per_commit"),
     ),
     {"perdure": on_perdure},
+    peers=peers("W2", "sqlite", FLOWS),
+    versus=Versus("steps", "steps", "rate", {"dbos": Bar(">=", 80), "langgraph": Bar(">=", 40)}),
 )

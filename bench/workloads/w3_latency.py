@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 
 import perdure
+from bench import floor_postgres
 from bench.engines import engine, number
 from bench.floor import Between
-from bench.measure import Measures, Workload, in_commits, latencies, percentiles, verify
-
-RUNS = 300
+from bench.measure import Bar, Measures, Versus, Workload, in_commits, latencies, percentiles, verify
+from bench.peers.environments import peers
+from bench.sizes import W3_RUNS as RUNS
 
 
 @perdure.flow
@@ -28,16 +29,19 @@ def on_perdure(place: Path) -> Measures:
 
 
 async def _on_perdure(place: Path) -> Measures:
-    times = []
-    floor = Between(place)
     async with engine(place, [single]) as opened:
-        for n in range(RUNS):
-            began = time.perf_counter()
-            handle = await opened.start(single, n)
-            result = await handle.result()
-            times.append(time.perf_counter() - began)
-            floor.commit()
-            verify(result == n, f"run {n} gave {result}")
+        return await measure(opened, Between(place))
+
+
+async def measure(opened: perdure.Engine, floor: Between | floor_postgres.Between) -> Measures:
+    times = []
+    for n in range(RUNS):
+        began = time.perf_counter()
+        handle = await opened.start(single, n)
+        result = await handle.result()
+        times.append(time.perf_counter() - began)
+        await floor.commit()
+        verify(result == n, f"run {n} gave {result}")
     return in_commits(percentiles(times), floor.median)
 
 
@@ -46,5 +50,6 @@ WORKLOAD = Workload(
     "start to result of a 1-step flow",
     latencies("p50", "p95", "p99"),
     {"perdure": on_perdure},
-    needs_floor=False,  # it has its own, between the runs
+    peers=peers("W3", "sqlite"),
+    versus=Versus("p50", "p50", "time", {"dbos": Bar(">=", 8)}),
 )

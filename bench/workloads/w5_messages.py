@@ -12,11 +12,13 @@ import time
 from pathlib import Path
 
 import perdure
+from bench import sizes
 from bench.engines import engine
 from bench.floor import Between
-from bench.measure import Figure, Measures, Workload, in_commits, latencies, percentiles, verify
+from bench.measure import Bar, Figure, Measures, Versus, Workload, in_commits, latencies, percentiles, verify
+from bench.peers.environments import peers
 
-MESSAGES = 200
+MESSAGES = sizes.W5_MESSAGES
 
 
 @perdure.flow
@@ -46,17 +48,24 @@ async def _on_perdure(place: Path) -> Measures:
                 answer = await handle.read("answer")
                 reads += 1
             times.append(time.perf_counter() - began)
-            floor.commit()
+            await floor.commit()
             verify(answer["total"] == sum(range(n + 1)), f"answer {n} was {answer}")
         result = await handle.result()
     verify(result == sum(range(MESSAGES)), f"the flow ended with {result}")
     return {**in_commits(percentiles(times), floor.median), "reads": reads / MESSAGES}
 
 
+NO_MESSAGES = {
+    "langgraph": "not like for like: no run is waiting; the caller executes it until its next interrupt, "
+    "with Command(resume=...), and the answer is what that returns"
+}
+
 WORKLOAD = Workload(
     "W5",
     "message to a waiting flow, and its answer",
     (*latencies("p50", "p95"), Figure("reads per answer", "reads")),
     {"perdure": on_perdure},
-    needs_floor=False,  # it has its own, between the messages
+    peers=peers("W5", "sqlite"),
+    versus=Versus("p50", "p50", "time", {"dbos": Bar(">=", 8)}),
+    remarks=NO_MESSAGES,
 )

@@ -1,6 +1,6 @@
-"""W7, install: how long `import perdure` takes, and how many packages a core install brings.
+"""W7, install: what `import perdure` takes in time and memory, and what a core install brings in packages and bytes.
 
-Both are paid by everybody, in every command and every test run. Imports are measured in fresh interpreters;
+All are paid by everybody, in every command and every test run. Imports are measured in fresh interpreters;
 packages are counted in a new virtual environment (left out when there is no network to build one).
 """
 
@@ -13,16 +13,22 @@ import time
 import venv
 from pathlib import Path
 
-from bench.measure import Bar, Figure, Measures, Workload, verify
+from bench.measure import Bar, Figure, Measures, Workload, resident, verify
 
 INTERPRETERS = 10
 CHECKOUT = Path(__file__).parents[2]
-COUNT = "import importlib.metadata as m; print(*sorted({d.name for d in m.distributions()}))"
+COUNT = """
+import importlib.metadata
+for each in importlib.metadata.distributions():
+    files = [file.locate() for file in each.files or ()]
+    print(each.name, sum(file.stat().st_size for file in files if file.is_file()))
+"""
+MEMORY = "import perdure; print(open('/proc/self/status').read(), end='')"
 TOOLS = {"pip", "setuptools", "wheel"}
 
 
 def on_perdure(place: Path) -> Measures:
-    return {**_imports(), **_packages(place)}
+    return {**_imports(), **_memory(), **_packages(place)}
 
 
 def _imports() -> Measures:
@@ -55,6 +61,14 @@ def _import_time(report: str) -> float:
     return 0.0
 
 
+def _memory() -> Measures:
+    """Of an interpreter that has imported perdure and nothing else; nothing where there is no /proc."""
+    if not Path("/proc/self/status").exists():
+        return {}
+    told = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True).stdout
+    return {"rss": resident(told)["rss"]}
+
+
 def _packages(place: Path) -> Measures:
     home = place / "venv"
     venv.create(home, with_pip=True)
@@ -64,9 +78,10 @@ def _packages(place: Path) -> Measures:
     if done.returncode != 0:
         print(f"    packages are not counted: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
         return {}
-    names = subprocess.run([python, "-c", COUNT], capture_output=True, text=True, check=True).stdout.split()
-    verify("perdure" in names, f"perdure was not installed: {names}")
-    return {"packages": len(set(names) - TOOLS)}
+    told = subprocess.run([python, "-c", COUNT], capture_output=True, text=True, check=True).stdout
+    sizes = {name: int(size) for name, size in map(str.split, told.splitlines()) if name not in TOOLS}
+    verify("perdure" in sizes, f"perdure was not installed: {sizes}")
+    return {"packages": len(sizes), "size": sum(sizes.values())}
 
 
 WORKLOAD = Workload(
@@ -76,7 +91,9 @@ WORKLOAD = Workload(
         Figure("import, wall time above an empty interpreter", "import", "ms", bar=Bar("<", 0.150)),
         Figure("import, by -X importtime", "importtime", "ms"),
         Figure("an empty interpreter", "empty", "ms"),
+        Figure("memory of an interpreter that has imported it, before anything is used", "rss", "MB"),
         Figure("packages of a core install, itself included", "packages", bar=Bar("<=", 10)),
+        Figure("their size, bytecode included", "size", "MB"),
     ),
     {"perdure": on_perdure},
     once=True,

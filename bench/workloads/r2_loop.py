@@ -1,4 +1,4 @@
-"""W9, loop: a loop of 100,000 iterations. Do memory, and what the flow would be rebuilt from, stay as they are?
+"""R2, loop: a loop of 100,000 iterations. Do memory, and what the flow would be rebuilt from, stay as they are?
 
 A look every so often, from inside a step, when everything before is durable: the memory of the process, the rows that
 an engine would read to rebuild the flow (the snapshot and what came after it), and the processor time since the last
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +30,7 @@ TENTHS: Final = 10
 LOOKS: Final = 10
 """In each tenth of the way."""
 
-KEY: Final = "w9"
+KEY: Final = "r2"
 
 
 class Looks:
@@ -85,36 +84,33 @@ async def turns(ctx: perdure.Context, iterations: int) -> int:
     return total
 
 
-def on_perdure(iterations: int) -> Callable[[Path], Measures]:
-    def run(place: Path) -> Measures:
-        return asyncio.run(_on_perdure(place, iterations))
-
-    return run
+def on_perdure(place: Path) -> Measures:
+    return asyncio.run(_on_perdure(place))
 
 
-async def _on_perdure(place: Path, iterations: int) -> Measures:
+async def _on_perdure(place: Path) -> Measures:
     global _looks  # noqa: PLW0603  # a step takes plain data only, and this is none
     async with engine(place, [turns]) as opened:
         await _fill_page_cache(opened)
         connection = apsw.Connection(str(place / DATABASE), flags=apsw.SQLITE_OPEN_READONLY)
-        looks = _looks = Looks(connection, iterations)
+        looks = _looks = Looks(connection, ITERATIONS)
         before = opened.counts["entries"]
         began = time.perf_counter()
-        handle = await opened.start(turns, iterations, key=KEY)
+        handle = await opened.start(turns, ITERATIONS, key=KEY)
         while await handle.status() != "waiting":  # noqa: ASYNC110  # nothing tells that a flow waits
             await asyncio.sleep(0.05)
         seconds = time.perf_counter() - began
         counts = opened.counts
-        verify(counts["entries"] - before == iterations + 2, f"{counts['entries'] - before} entries were made")
+        verify(counts["entries"] - before == ITERATIONS + 2, f"{counts['entries'] - before} entries were made")
         again = _rebuild(connection)
         connection.close()
         await handle.send("end")
-        verify(await handle.result() == iterations, "it went round another number of times")
+        verify(await handle.result() == ITERATIONS, "it went round another number of times")
     found = looks.highest
     verify(all(len(tenths) == TENTHS for tenths in found.values()), "a look was left out")
     return {
         "hot": counts.get("rebuilt", 0),
-        "iterations": iterations / seconds,
+        "iterations": ITERATIONS / seconds,
         **{f"{name}@{n}": value for name, tenths in found.items() for n, value in enumerate(tenths, 1)},
         **{f"{name}_growth": tenths[-1] / tenths[0] for name, tenths in found.items()},
         "again": again,
@@ -141,34 +137,30 @@ def _rebuild(connection: apsw.Connection) -> float:
     return statistics.median(seconds)
 
 
-def _workload(name: str, iterations: int) -> Workload:
-    flat = Bar("<=", 1.05) if iterations == ITERATIONS else None  # a short loop has no snapshot in its first tenth
-    return Workload(
-        name,
-        f"a loop of {iterations:,} iterations",
+FLAT = Bar("<=", 1.05)
+
+WORKLOAD = Workload(
+    "R2-loop",
+    f"a loop of {ITERATIONS:,} iterations",
+    (
+        Figure("iterations", "iterations", "/s"),
+        Figure("rebuilt while it was hot", "hot", bar=Bar("<=", 0)),
+        Figure("memory, last tenth against the first", "rss_growth", "x", bar=FLAT),
+        Figure("rows to rebuild it from, last tenth against the first", "rows_growth", "x", bar=FLAT),
+        Figure("processor time per iteration, last tenth against the first", "cpu_growth", "x"),
+        Figure("rebuilding it after the last iteration", "again", "ms"),
+    ),
+    {"perdure": on_perdure},
+    once=True,
+    needs_floor=False,
+    curve=Curve(
+        "iterations",
+        {n: f"{n * ITERATIONS // TENTHS:,}" for n in range(1, TENTHS + 1)},
         (
-            Figure("iterations", "iterations", "/s"),
-            Figure("rebuilt while it was hot", "hot", bar=Bar("<=", 0)),
-            Figure("memory, last tenth against the first", "rss_growth", "x", bar=flat),
-            Figure("rows to rebuild it from, last tenth against the first", "rows_growth", "x", bar=flat),
-            Figure("processor time per iteration, last tenth against the first", "cpu_growth", "x"),
-            Figure("rebuilding it after the last iteration", "again", "ms"),
+            Figure("memory", "rss", "MB"),
+            Figure("rows to rebuild it from", "rows"),
+            Figure("their size", "bytes", "KB"),
+            Figure("processor time per iteration", "cpu", "µs"),
         ),
-        {"perdure": on_perdure(iterations)},
-        once=True,
-        needs_floor=False,
-        curve=Curve(
-            "iterations",
-            {n: f"{n * iterations // TENTHS:,}" for n in range(1, TENTHS + 1)},
-            (
-                Figure("memory", "rss", "MB"),
-                Figure("rows to rebuild it from", "rows"),
-                Figure("their size", "bytes", "KB"),
-                Figure("processor time per iteration", "cpu", "µs"),
-            ),
-        ),
-    )
-
-
-WORKLOAD = _workload("W9-loop", ITERATIONS)
-TINY = _workload("tiny-loop", 2_000)
+    ),
+)

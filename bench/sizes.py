@@ -1,0 +1,20 @@
+"""How much each workload does. One place, because perdure and its peers must do the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+W1_STEPS: Final = 1_000
+W2_RUNS: Final = 1_000
+W2_STEPS: Final = 5
+W3_RUNS: Final = 300
+W4_RUNS: Final = 1_000
+W4_SECONDS: Final = 1.0
+W5_MESSAGES: Final = 200
+W6_RUNS: Final = 1_000
+W6_STEPS: Final = 10
+W6_DONE: Final = 5
+"""Steps of each run that are recorded when the process is killed."""
+
+WARM: Final = 20
+"""Steps or runs before the measured ones, where something must get warm first."""
