@@ -13,11 +13,12 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import perdure
-from bench.growth import FLAT, Meter, along, beside, database, in_process, points
+from bench.growth import FLAT, Meter, along, beside, database, in_process, insist, points
 from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory, verify
 from bench.workloads.c1_cells import Added, Total, counter
 
@@ -47,7 +48,7 @@ async def make(url: str, first: int, size: int) -> Measures:
     async with perdure.open(url, workflows=[counter]) as opened:
         began = time.perf_counter()
         for start in range(first, size, AT_ONCE):
-            await send(opened, [f"c{n}" for n in range(start, start + AT_ONCE)])
+            await insist(partial(send, opened, [f"c{n}" for n in range(start, start + AT_ONCE)]))
         return {"made": (size - first) / (time.perf_counter() - began)}
 
 
