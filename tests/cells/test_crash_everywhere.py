@@ -227,6 +227,8 @@ def children(world: World) -> None:
 def herald(state: Known | None, event: Begun | ReceiptOf[Charge]) -> Next:
     if isinstance(event, Begun):
         return Next(Known(), effects=[Publish.of("news", "begun"), Charge(1)])
+    if not event.ok:  # two processes died with it, and nobody knows
+        return Next(state, effects=[Charge(1)])
     return Next(Known(["told"]), effects=[Publish.of("news", event.value.auth), Publish.of("more", [1, 2])])
 
 
@@ -238,7 +240,7 @@ def publishes(world: World) -> None:
 @perdure.cell("c/archive@1", key="id", effects=[BlobPut, BlobGet])
 def archive(state: Known | None, event: Begun | ReceiptOf[BlobPut | BlobGet]) -> Next:
     match event:
-        case Begun():
+        case Begun() | ReceiptOf(params=BlobPut(), ok=False):  # processes that die one after the other use it up
             return Next(Known(), effects=[BlobPut(b"page one")])
         case ReceiptOf(params=BlobPut()):
             return Next(state, effects=[BlobGet(event.value.hash)])
