@@ -3,13 +3,13 @@
     python -m bench.profile W2              the 30 functions with the most time of their own (cProfile)
     python -m bench.profile W2 --by cumtime ... with the most time below them
     python -m bench.profile W2 --cpu        ... in processor time of the loop's thread: nothing that waits
-    python -m bench.profile W2 --lines      by package, function and line, from samples
-    python -m bench.profile W2 --flame FILE ... and a flame graph of them (SVG)
+    python -m bench.profile W2 --samples    shares of packages, and of functions with all that they call (samples)
+    python -m bench.profile W2 --flame FILE ... and a flame graph of the same samples (SVG)
     python -m bench.profile W2 --gc         no profiler: with and without garbage collection, in turns
 
 Workloads on PostgreSQL (postgres-W2) get a server of their own. cProfile makes functions that call many others look
-worse than they are: believe it about order, not about size. Samples are of processor time and cost next to nothing, but
-time in C counts for the line that called it; what waits (for the disk, for a server) is not in them.
+worse than they are: believe it about order, not about size. Samples cost next to nothing, and are of processor time:
+what waits (for the disk, for a server) is not in them. `bench/samples.py` says what they blur.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("name", choices=sorted(BY_NAME))
     parser.add_argument("--by", choices=("tottime", "cumtime", "ncalls"), default="tottime")
     parser.add_argument("--cpu", action="store_true", help="count processor time of this thread only")
-    parser.add_argument("--lines", action="store_true", help="the lines with the most time, by samples")
+    parser.add_argument("--samples", action="store_true", help="shares of packages and functions, by samples")
     parser.add_argument("--flame", metavar="FILE", help="write a flame graph, by samples")
     parser.add_argument("--gc", action="store_true", help="compare with the garbage collector switched off")
     parser.add_argument("--without-gc", action="store_true", help=argparse.SUPPRESS)
@@ -53,7 +53,7 @@ def main() -> None:
             _compare_gc(options.name)
         elif options.once:
             _once(options.name, collect=not options.without_gc)
-        elif options.lines or options.flame:
+        elif options.samples or options.flame:
             _sample(options.name, options.flame)
         else:
             _profile(options.name, options.by, cpu=options.cpu)
@@ -86,12 +86,11 @@ def _sample(name: str, file: str | None) -> None:
             _run(name)
     print(f"{samples.total:.2f} s of processor time on the loop's thread, {samples.count:,} samples\n")
     for title, shares in (
-        ("by package", samples.by_package()),
-        ("by function", samples.by_function()),
-        ("by line", samples.by_line()),
+        ("by package, its own", samples.by_package()),
+        ("by function, with all that it calls", samples.by_function()),
     ):
         print(title)
-        for share, where in shares[:TOP]:
+        for share, where in shares[: 2 * TOP]:
             print(f"{share:7.1%}  {where}")
         print()
     if file is not None:

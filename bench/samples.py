@@ -1,8 +1,12 @@
 """Samples of the stack of the main thread, every few milliseconds of processor time, and a flame graph of them.
 
 A signal of the system's profiling timer interrupts the interpreter between two instructions. Each sample weighs the
-processor time of this thread since the last one: what waits weighs nothing, and a long call into C counts in full, for
-the line that made it. What the floor of a workload does is left out.
+processor time of this thread since the last one: what waits weighs nothing, and a long call into C counts in full. What
+the floor of a workload does is left out.
+
+The interpreter looks for signals when a function begins and when a loop goes round, so what is seen is where C code led
+to next: own times of small functions are blurred. Times with everything below them are right, and so is a flame graph
+from some distance. Where it matters which of two small functions it is, ask cProfile.
 """
 
 from __future__ import annotations
@@ -22,8 +26,8 @@ ROOT: Final = Path(__file__).parents[1]
 FLOORS: Final = {str(ROOT / "bench" / name) for name in ("floor.py", "floor_postgres.py")}
 HARNESS: Final = ("bench", "<frozen runpy>")
 
-Frame = tuple[str, str, int]
-"""File, function, line."""
+Frame = tuple[str, str]
+"""File, function."""
 
 
 class Samples:
@@ -47,9 +51,9 @@ class Samples:
         stack: list[Frame] = []
         while frame is not None:
             code = frame.f_code
-            stack.append((code.co_filename, code.co_qualname, frame.f_lineno or 0))
+            stack.append((code.co_filename, code.co_qualname))
             frame = frame.f_back
-        if not any(file in FLOORS for file, _, _ in stack):
+        if not any(file in FLOORS for file, _ in stack):
             self.stacks[tuple(reversed(stack))] += round((now - self._last) * 1e6)
             self.count += 1
         self._last = time.thread_time()  # the walk is not part of what is measured
@@ -58,19 +62,12 @@ class Samples:
     def total(self) -> float:
         return self.stacks.total() / 1e6
 
-    def by_line(self) -> list[tuple[float, str]]:
-        """The share of each line, and where it is."""
-        lines: Counter[str] = Counter()
-        for stack, weight in self.stacks.items():
-            file, function, line = stack[-1]
-            lines[f"{short(file)}:{line} {function}: {_source(file, line)}"] += weight
-        return self._shares(lines)
-
     def by_function(self) -> list[tuple[float, str]]:
+        """The share of each function, with all that it calls."""
         functions: Counter[str] = Counter()
         for stack, weight in self.stacks.items():
-            file, function, _ = stack[-1]
-            functions[f"{function} ({short(file)})"] += weight
+            for name in {f"{function} ({short(file)})" for file, function in stack if package(file) not in HARNESS}:
+                functions[name] += weight
         return self._shares(functions)
 
     def by_package(self) -> list[tuple[float, str]]:
@@ -100,17 +97,6 @@ def package(file: str) -> str:
         parts = name.split("/")
         return "/".join(["perdure", *parts[: 2 if parts[0] == "stores" else 1]])
     return name.partition("/")[0]
-
-
-_sources: dict[str, list[str]] = {}
-
-
-def _source(file: str, line: int) -> str:
-    if file not in _sources:
-        path = Path(file)
-        _sources[file] = path.read_text("utf-8").splitlines() if path.exists() else []
-    lines = _sources[file]
-    return lines[line - 1].strip()[:80] if 0 < line <= len(lines) else ""
 
 
 # ---- the flame graph ---------------------------------------------------------------------------------------------
@@ -162,7 +148,7 @@ def _tree(samples: Samples) -> Node:
     for stack, weight in samples.stacks.items():
         root.weight += weight
         node = root
-        for file, function, _ in stack:
+        for file, function in stack:
             if not node.below and node is root and package(file) in HARNESS:
                 continue
             node = node.below.setdefault((file, function), Node(file, function))

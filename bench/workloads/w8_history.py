@@ -8,7 +8,6 @@ That the rebuilding takes longer the more there is to rebuild is its nature; per
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -104,7 +103,7 @@ async def go_on(url: str, size: int) -> Measures:
     windows = list(pairwise(_looks))
     return {
         "engine": min(b.ended[0] - a.began[0] for a, b in windows) / WINDOW,
-        "units": statistics.median((b.ended[0] - a.began[0]) / (a.unit + b.unit) * 2 for a, b in windows) / WINDOW,
+        "units": min(b.ended[0] - a.began[0] for a, b in windows) / WINDOW / min(look.unit for look in _looks),
         "wall": min(b.ended[1] - a.began[1] for a, b in windows) / WINDOW,
         "open": seconds,
         "rebuilding": rebuilding,

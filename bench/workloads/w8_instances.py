@@ -13,11 +13,12 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import perdure
-from bench.growth import FLAT, Meter, along, beside, database, in_process, points
+from bench.growth import FLAT, Meter, along, beside, database, in_process, insist, points
 from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory, verify
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -52,7 +53,8 @@ async def make(url: str, first: int, size: int) -> Measures:
     async with perdure.open(url, workflows=[waiter]) as opened:
         began = time.perf_counter()
         for start in range(first, size, AT_ONCE):
-            await _start(opened, (f"w{n}" for n in range(start, start + AT_ONCE)))
+            keys = [f"w{n}" for n in range(start, start + AT_ONCE)]
+            await insist(partial(_start, opened, keys))
         return {"starts": (size - first) / (time.perf_counter() - began)}
 
 
