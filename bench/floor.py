@@ -21,8 +21,8 @@ from typing import Final
 import apsw
 
 from bench.measure import Figure, Measures
+from perdure.stores.sqlite.connection import WAL_PAGES  # the same number of checkpoints
 
-WAL_PAGES: Final = 2_000  # as in perdure/stores/sqlite/connection.py: the same number of checkpoints
 FILL_BYTES: Final = 40_000
 BODY: Final = bytes(100)
 
