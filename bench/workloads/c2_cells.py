@@ -101,11 +101,7 @@ async def send(opened: perdure.Engine, keys: list[str]) -> None:
 def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
     most = f"{sizes[-1]:,}"
     server = (Figure("the same, server", "asleep_server", "µs"),) if store == "postgres" else ()
-    served = (
-        (Figure("to one asleep, server: growth", "asleep_server_units_growth", "x", bar=FLAT),)
-        if store == "postgres"
-        else ()
-    )
+    served = (Figure("of that the server's part: growth", "asleep_server_growth", "x"),) if store == "postgres" else ()
     return Workload(
         name,
         f"an event among {sizes[0]:,} cells and among {most}, growth over each 10 x",
