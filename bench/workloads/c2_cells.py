@@ -23,7 +23,7 @@ from bench.workloads.c1_cells import Added, Total, counter
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 SIZES_POSTGRES: Final = (3_000, 30_000, 300_000)
-"""A world lives on one shard, which takes 2,000 to 4,000 new cells a second: a million would be four to eight minutes."""
+"""A world lives on one shard, which takes 2,000 to 4,000 new cells a second: a million takes up to eight minutes."""
 
 AT_ONCE: Final = 1_000
 PARTS: Final = 3
