@@ -70,7 +70,7 @@ async def insist(work: Callable[[], Awaitable[None]]) -> None:
 
 class Meter:
     """Costs per event of one kind, in the quickest round: `engine`, `server` and `wall`, in seconds; and the first two
-    in units of plain Python, `units` and `server_units`."""
+    together in units of plain Python, `units`."""
 
     def __init__(self, kind: str, opened: perdure.Engine, server: Any = None) -> None:
         self.kind = kind
@@ -113,9 +113,7 @@ class Meter:
     @property
     def measures(self) -> Measures:
         best = {name: min(each[name] for each in self._rounds) for name in self._rounds[0]}
-        best["units"] = best["engine"] / min(self._units)
-        if "server" in best:
-            best["server_units"] = best["server"] / min(self._units)
+        best["units"] = (best["engine"] + best.get("server", 0.0)) / min(self._units)
         return {f"{self.kind}_{name}": value for name, value in best.items()}
 
 

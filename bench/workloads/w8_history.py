@@ -1,8 +1,9 @@
 """W8, history: does a step cost more after 100,000 others of the same flow than after 100?
 
-One flow does its steps one after the other, and stops at each size until somebody tells it to go on. Meanwhile its
-engine is closed. A new process opens the database, lets the flow be rebuilt, and measures the steps that come then.
-That the rebuilding takes longer the more there is to rebuild is its nature; per step it should not.
+One flow of each size does its steps one after the other, and then waits. A new process opens the database and wakes one
+of them: what it takes to open and to rebuild it, and the memory. That rebuilding takes longer the more there is to
+rebuild is its nature; per step it should not. Then all are woken in turns, for a hundred steps each time, so that all
+sizes meet the same disk.
 """
 
 from __future__ import annotations
@@ -10,51 +11,33 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import perdure
-from bench.calibration import unit
 from bench.growth import FLAT, along, database, in_process, points
 from bench.measure import Curve, Figure, Measures, Store, Workload, memory, verify
 
 SIZES: Final = (100, 1_000, 10_000, 100_000)
 WINDOW: Final = 100
-WINDOWS: Final = 8
-"""So many windows are measured after each size."""
+ROUNDS: Final = 8
+"""Each size has so many windows, and the quickest counts."""
 
-KEY: Final = "w8"
 PAUSE: Final = 0.02
 
-
-class Look(NamedTuple):
-    """Processor and wall time when one window ends and when the next begins; between them, a unit of plain Python."""
-
-    ended: tuple[float, float]
-    unit: float
-    began: tuple[float, float]
-
-
-_looks: list[Look] = []
-_measured = asyncio.Event()
+_clocks: list[tuple[float, float]] = []
 
 
 @perdure.flow
-async def sequence(ctx: perdure.Context, sizes: list[int]) -> int:
-    total = done = 0
-    for size in sizes:
-        while done < size:
-            total += await ctx.step("add", number, done)
-            done += 1
-        await ctx.receive("on")
-        for _ in range(WINDOWS):
-            await ctx.step("look", look_at_clocks)
-            for _ in range(WINDOW - 1):
-                total += await ctx.step("add", number, done)
-                done += 1
+async def sequence(ctx: perdure.Context, size: int) -> int:
+    total = 0
+    for n in range(size):
+        total += await ctx.step("add", number, n)
+    while (await ctx.receive("on")).body:
         await ctx.step("look", look_at_clocks)
-    await ctx.receive("on")
+        for n in range(WINDOW - 1):
+            total += await ctx.step("add", number, n)
+        await ctx.step("look", look_at_clocks)
     return total
 
 
@@ -63,18 +46,17 @@ async def number(n: int) -> int:
 
 
 async def look_at_clocks() -> None:
-    ended = time.process_time(), time.perf_counter()
-    _looks.append(Look(ended, unit(), (time.process_time(), time.perf_counter())))
-    if len(_looks) > WINDOWS:
-        _measured.set()
+    _clocks.append((time.process_time(), time.perf_counter()))
 
 
 def on_perdure(store: Store, sizes: tuple[int, ...]) -> Callable[[Path], Measures]:
     def run(place: Path) -> Measures:
         with database(store, place) as url:
             in_process(begin, url, sizes)
-            looks = [in_process(go_on, url, size) for size in sizes]
-            in_process(end, url, sizes)
+            looks = [in_process(wake, url, size) for size in sizes]
+            costs = in_process(take_turns, url, sizes)
+        for size, look in zip(sizes, looks, strict=True):
+            look |= {name: costs[f"{name}_{size}"] for name in ("engine", "wall")}
         return along(sizes, looks)
 
     return run
@@ -82,29 +64,24 @@ def on_perdure(store: Store, sizes: tuple[int, ...]) -> Callable[[Path], Measure
 
 async def begin(url: str, sizes: tuple[int, ...]) -> Measures:
     async with perdure.open(url, workflows=[sequence]) as opened:
-        await _until_it_waits(await opened.start(sequence, list(sizes), key=KEY))
+        handles = [await opened.start(sequence, size, key=str(size)) for size in sizes]
+        for handle in handles:
+            await _until_it_waits(handle)
     return {}
 
 
-async def go_on(url: str, size: int) -> Measures:
-    """Measure behind one size, and go on to the next."""
+async def wake(url: str, size: int) -> Measures:
     began = time.perf_counter()
     async with perdure.open(url, workflows=[sequence]) as opened:
         seconds = time.perf_counter() - began
-        handle = opened.handle(sequence, KEY)
+        handle = opened.handle(sequence, str(size))
         worked = time.process_time()
-        await handle.send("on")
+        await handle.send("on", True)
         rebuilding = time.process_time() - worked
-        await _measured.wait()
-        used = memory()
-        verify(opened.counts["rebuilt"] == 1, f"it was rebuilt {opened.counts['rebuilt']} times")
         await _until_it_waits(handle)
-    verify(len(_looks) == WINDOWS + 1, f"{len(_looks)} looks at the clocks")
-    windows = list(pairwise(_looks))
+        verify(opened.counts["rebuilt"] == 1, f"it was rebuilt {opened.counts['rebuilt']} times")
+        used = memory()
     return {
-        "engine": min(b.ended[0] - a.began[0] for a, b in windows) / WINDOW,
-        "units": min(b.ended[0] - a.began[0] for a, b in windows) / WINDOW / min(look.unit for look in _looks),
-        "wall": min(b.ended[1] - a.began[1] for a, b in windows) / WINDOW,
         "open": seconds,
         "rebuilding": rebuilding,
         "rebuilt_step": rebuilding / size,
@@ -112,14 +89,29 @@ async def go_on(url: str, size: int) -> Measures:
     }
 
 
-async def end(url: str, sizes: tuple[int, ...]) -> Measures:
+async def take_turns(url: str, sizes: tuple[int, ...]) -> Measures:
+    """What a step costs, by size."""
+    windows: dict[int, list[tuple[float, float]]] = {size: [] for size in sizes}
     async with perdure.open(url, workflows=[sequence]) as opened:
-        handle = opened.handle(sequence, KEY)
-        await handle.send("on")
-        result = await handle.result()
-    steps = sizes[-1] + WINDOWS * (WINDOW - 1)
-    verify(result == sum(range(steps)), f"the sum of the steps is {result}")
-    return {}
+        for number in range(ROUNDS + 1):
+            for size in sizes:
+                handle = opened.handle(sequence, str(size))
+                _clocks.clear()
+                await handle.send("on", True)
+                await _until_it_waits(handle)
+                (worked, began), (worked_then, ended) = _clocks
+                if number > 0:  # in the first round it was rebuilt
+                    windows[size].append((worked_then - worked, ended - began))
+        for size in sizes:
+            handle = opened.handle(sequence, str(size))
+            await handle.send("on", False)
+            expected = sum(range(size)) + (ROUNDS + 2) * sum(range(WINDOW - 1))
+            result = await handle.result()
+            verify(result == expected, f"the sum of the steps is {result}")
+    return {
+        **{f"engine_{size}": min(worked for worked, _ in found) / WINDOW for size, found in windows.items()},
+        **{f"wall_{size}": min(wall for _, wall in found) / WINDOW for size, found in windows.items()},
+    }
 
 
 async def _until_it_waits(handle: perdure.Handle[int]) -> None:
@@ -133,7 +125,7 @@ def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
         name,
         f"a step after {sizes[0]:,} and after {most} others of its run, growth over each 10 x",
         (
-            Figure("processor time of a step: growth", "units_growth", "x", bar=FLAT),
+            Figure("processor time of a step: growth", "engine_growth", "x", bar=FLAT),
             Figure("wall time of a step: growth", "wall_growth", "x"),
             Figure(f"processor time of a step after {most}", "engine_last", "µs"),
             Figure(f"opening, with a run of {most} that waits", "open_last", "ms"),

@@ -147,11 +147,7 @@ async def _answer(opened: perdure.Engine, key: str, n: int) -> int:
 def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
     most = f"{sizes[-1]:,}"
     server = (Figure("the same, server", "asleep_server", "µs"),) if store == "postgres" else ()
-    served = (
-        (Figure("a message to one asleep, server: growth", "asleep_server_units_growth", "x", bar=FLAT),)
-        if store == "postgres"
-        else ()
-    )
+    served = (Figure("of that the server's part: growth", "asleep_server_growth", "x"),) if store == "postgres" else ()
     return Workload(
         name,
         f"a run among {sizes[0]:,} waiting ones and among {most}, growth over each 10 x",
@@ -162,7 +158,7 @@ def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
                 "a message to one asleep, and its answer, 1,000 at once: growth", "asleep_units_growth", "x", bar=FLAT
             ),
             *served,
-            Figure("a message to one asleep, and its answer, one by one: growth", "alone_units_growth", "x", bar=FLAT),
+            Figure("a message to one asleep, and its answer, one by one: growth", "alone_units_growth", "x"),
             Figure(f"opening, with {most}", "open_last", "s", bar=Bar("<", 5)),
             Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),
             Figure(
