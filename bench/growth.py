@@ -130,8 +130,8 @@ async def beside(store: Store) -> AsyncIterator[Any]:
 
 
 def along(sizes: Sequence[int], looks: Sequence[Measures]) -> Measures:
-    """The measures of each size as points of a curve, and for each of them the most that it grew over a factor of ten,
-    as `NAME_growth`."""
+    """The measures of each size as points of a curve; for each of them the most that it grew over a factor of ten, as
+    `NAME_growth`, and how much from the first size to the last, as `NAME_whole`."""
     assert all(larger == 10 * smaller for smaller, larger in pairwise(sizes))
     found: Measures = {}
     for name in looks[0]:
@@ -140,6 +140,8 @@ def along(sizes: Sequence[int], looks: Sequence[Measures]) -> Measures:
         steps = [after / before for before, after in pairwise(values) if before > 0]
         if steps:
             found[f"{name}_growth"] = max(steps)
+        if values[0] > 0:
+            found[f"{name}_whole"] = values[-1] / values[0]
         found[f"{name}_last"] = values[-1]
     return found
 
