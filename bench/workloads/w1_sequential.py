@@ -84,12 +84,14 @@ async def seconds_of(opened: perdure.Engine, steps: int) -> float:
     return seconds
 
 
+WHY = "a step is 3,980 bytecodes of Python beside a commit of 0.2 ms, and none of it is large: PROFILE.md, at its end"
+
 WORKLOAD = Workload(
     "W1",
     "one flow of 1,000 sequential steps",
     (
         Figure("steps", "steps", "/s"),
-        Figure("share of the floor", "steps", "%", of="rate", bar=Bar(">=", 0.6)),
+        Figure("share of the floor", "steps", "%", of="rate", bar=Bar(">=", 0.6, why=WHY)),
         Figure("time above the floor per step", "above", "µs"),
         Figure("processor time per step", "cpu", "µs"),
         Figure("first steps of a new file", "fresh", "/s"),
