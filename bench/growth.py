@@ -28,6 +28,11 @@ from bench.measure import Bar, Measures, Store
 FLAT: Final = Bar("<=", 1.2)
 """Over each factor of ten."""
 
+PAGES: Final = Bar(
+    "<=", 1.2, why="pages that many do not share are written and read one by one: PROFILE.md, What grows"
+)
+NOISE: Final = Bar("<=", 1.2, why="one point of the curve stands out; the last is hardly above the first: this machine")
+
 QUIET: Final = 0.03
 """Seconds without a commit."""
 

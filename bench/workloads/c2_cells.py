@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import perdure
-from bench.growth import FLAT, Meter, along, beside, database, in_process, insist, points
+from bench.growth import PAGES, Meter, along, beside, database, in_process, insist, points
 from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory, verify
 from bench.workloads.c1_cells import Added, Total, counter
 
@@ -106,13 +106,13 @@ def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
         name,
         f"an event among {sizes[0]:,} cells and among {most}, growth over each 10 x",
         (
-            Figure("to a new cell: growth", "fresh_units_growth", "x", bar=FLAT),
-            Figure("to one in use: growth", "hot_units_growth", "x", bar=FLAT),
-            Figure("to one asleep: growth", "asleep_units_growth", "x", bar=FLAT),
+            Figure("to a new cell: growth", "fresh_units_growth", "x", bar=PAGES),
+            Figure("to one in use: growth", "hot_units_growth", "x", bar=PAGES),
+            Figure("to one asleep: growth", "asleep_units_growth", "x", bar=PAGES),
             *served,
-            Figure(f"to a new cell: {most} against {sizes[0]:,}", "fresh_units_whole", "x", bar=FLAT),
-            Figure(f"to one in use: {most} against {sizes[0]:,}", "hot_units_whole", "x", bar=FLAT),
-            Figure(f"to one asleep: {most} against {sizes[0]:,}", "asleep_units_whole", "x", bar=FLAT),
+            Figure(f"to a new cell: {most} against {sizes[0]:,}", "fresh_units_whole", "x", bar=PAGES),
+            Figure(f"to one in use: {most} against {sizes[0]:,}", "hot_units_whole", "x", bar=PAGES),
+            Figure(f"to one asleep: {most} against {sizes[0]:,}", "asleep_units_whole", "x", bar=PAGES),
             Figure(f"opening a world of {most}", "open_last", "s", bar=Bar("<", 2)),
             Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),
             Figure(f"memory after {2 * ROUNDS * PARTS * AT_ONCE:,} events, with {most}", "rss_used_last", "MB"),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import perdure
-from bench.growth import FLAT, Meter, along, beside, database, in_process, insist, points
+from bench.growth import NOISE, PAGES, Meter, along, beside, database, in_process, insist, points
 from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory, verify
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -152,12 +152,15 @@ def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
         name,
         f"a run among {sizes[0]:,} waiting ones and among {most}, growth over each 10 x",
         (
-            Figure("a new run: growth", "new_units_growth", "x", bar=FLAT),
-            Figure("a message to one in use, and its answer: growth", "awake_units_growth", "x", bar=FLAT),
+            Figure("a new run: growth", "new_units_growth", "x", bar=NOISE),
+            Figure("a message to one in use, and its answer: growth", "awake_units_growth", "x", bar=NOISE),
             Figure(
-                "a message to one asleep, and its answer, 1,000 at once: growth", "asleep_units_growth", "x", bar=FLAT
+                "a message to one asleep, and its answer, 1,000 at once: growth", "asleep_units_growth", "x", bar=PAGES
             ),
             *served,
+            Figure(f"a new run: {most} against {sizes[0]:,}", "new_units_whole", "x"),
+            Figure(f"a message to one in use: {most} against {sizes[0]:,}", "awake_units_whole", "x"),
+            Figure(f"a message to one asleep: {most} against {sizes[0]:,}", "asleep_units_whole", "x"),
             Figure("a message to one asleep, and its answer, one by one: growth", "alone_units_growth", "x"),
             Figure(f"opening, with {most}", "open_last", "s", bar=Bar("<", 5)),
             Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),
