@@ -33,7 +33,10 @@ STYLES: Final[tuple[Style, ...]] = ("def", "async")
 def main() -> int:
     options = _options()
     place = Path(options.dir) if options.dir else CHECKOUT / "build" / "bench"  # `make clean` knows build/
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"no databases can be made in {place}: {error}")
     load = os.getloadavg()[0]  # before any of this: a part makes a load for the next one
     for name, workloads in _chosen(options.names):
         began = time.monotonic()
@@ -186,7 +189,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--passes", type=int, default=PASSES, help=f"how often (default {PASSES})")
     parser.add_argument("--dir", help="where databases are made: names the disk (default: build/bench of the checkout)")
     parser.add_argument("--json", action="store_true", help="every measure of every pass, as JSON")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.passes < 1:
+        parser.error("--passes: one pass is the least")
+    return options
 
 
 def _say(text: str) -> None:

@@ -349,6 +349,44 @@ async def test_what_is_posted_is_found_by_the_shard_of_its_name_at_once(postgres
             assert row in await answer(stores[shard].inbox, 100)
 
 
+async def test_what_no_hint_told_of_is_found_by_a_poll(postgres: str):
+    name = Address("puppet", "key")
+    async with opened(postgres) as engine, opened(postgres) as client:  # the engine does not listen
+        stores = [await leased(engine, shard) for shard in range(16)]
+        store = stores[place(name, 16)]
+        id = (await answer(store.position)).seq + 1
+        await answer(store.commit, batch(journal=[entry(id, id)], heads=[head(id, "key")]))
+        assert [await answer(each.inbox, 100) for each in stores] == [[]] * 16
+
+        row = message(b"1", name)
+        await client.queries.post(row)
+
+        async def found() -> bool:
+            return row in await answer(store.inbox, 100)
+
+        await until(found)
+
+
+async def test_one_look_is_enough_for_all_shards(postgres: str):
+    async with opened(postgres) as engine:
+        engine.engine = counting = Counting(engine.place, SETTINGS, 1)
+        stores = [await leased(engine, shard) for shard in range(16)]
+        counting.asked = 0
+
+        assert await asyncio.gather(*(answer(store.lost, 100) for store in stores)) == [[]] * 16
+        assert counting.asked == 1
+        assert await answer(stores[0].lost, 100) == []
+        assert counting.asked == 2, "who asks again wants to know it anew"
+
+
+class Counting(Connections):
+    asked = 0
+
+    async def ask(self, *arguments: Any) -> Any:
+        self.asked += 1
+        return await super().ask(*arguments)
+
+
 async def test_a_listener_comes_back_and_tells_to_look_everywhere(postgres: str):
     async with Proxy(postgres) as proxy, opened(proxy.url) as database:
         heard: asyncio.Queue[str] = asyncio.Queue()

@@ -665,7 +665,7 @@ class Kernel:
         workflow = instance.workflow
         if (
             workflow is not None
-            and len(body) > workflow.limits.bytes
+            and len(body) > workflow.limits.bytes  # the cheap question first: nearly all are far below
             and len(body) - _size(event) > workflow.limits.bytes
             and instance.machine is not None
             and not decision.begin

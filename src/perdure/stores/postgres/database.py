@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from perdure.errors import StoreError
 from perdure.kernel.placement import place
@@ -19,6 +19,8 @@ from .statements import statements
 from .store import PostgresStore
 from .survey import Survey
 from .upgrade import checked
+
+T = TypeVar("T")
 
 LEASE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.5
@@ -51,7 +53,7 @@ class PostgresDatabase:
         self.queries = PostgresQueries(self)
         self.survey = Survey(self)
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._hints = [0] * shards
         self._other = 0  # hints that are about no shard
         self._news: asyncio.Future[None] | None = None  # somebody waits for the next hint
@@ -94,7 +96,7 @@ class PostgresDatabase:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Something that goes on by itself; a close waits for it."""
         task = self._loop.create_task(work)
         self._tasks.add(task)

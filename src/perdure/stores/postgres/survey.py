@@ -24,7 +24,7 @@ class Survey:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
         self._loop = asyncio.get_running_loop()
-        self._answer: asyncio.Future[dict[int, Found]] | None = None
+        self._answer: asyncio.Task[dict[int, Found]] | None = None
         self._asked = 0.0
         self._given: set[tuple[int, str]] = set()
 
@@ -37,21 +37,13 @@ class Survey:
     async def _found(self, shard: int, what: str) -> Found:
         now = self._loop.time()
         if self._answer is None or now - self._asked > FRESH_SECONDS or (shard, what) in self._given:
-            self._answer = self._loop.create_future()
+            self._answer = self._database.spawn(self._ask())
             self._asked = now
             self._given.clear()
-            self._database.spawn(self._ask(self._answer))
         self._given.add((shard, what))
         return (await asyncio.shield(self._answer))[shard]
 
-    async def _ask(self, answer: asyncio.Future[dict[int, Found]]) -> None:
+    async def _ask(self) -> dict[int, Found]:
         database = self._database
-        try:
-            rows = await database.engine.ask(lambda connection: connection.fetch(database.sql.survey))
-        except BaseException as error:
-            answer.set_exception(error)
-            answer.exception()  # somebody may have asked and gone since
-            if not isinstance(error, Exception):
-                raise
-        else:
-            answer.set_result({shard: Found(inbox, lost) for shard, inbox, lost in rows})
+        rows = await database.engine.ask(lambda connection: connection.fetch(database.sql.survey))
+        return {shard: Found(inbox, lost) for shard, inbox, lost in rows}
