@@ -25,9 +25,11 @@ from . import placement, snapshot
 from .apply import Changed, apply, content, input_hash
 from .batch import (
     Batch,
+    HeadRow,
     JournalRow,
     Publication,
     PublishedRow,
+    SnapshotRow,
 )
 from .check import check
 from .decision import NOTHING, Decision, Outcome, Stuck
@@ -65,7 +67,7 @@ from .past import still_running
 from .receipt import Failure, Receipt, failure_of
 from .replay import fold, rebuild
 from .routing import Router
-from .rows import Record, decode_outcome, has_row, head_row, inbox_row, receipt_of, response_name, work_row
+from .rows import Loaded, decode_outcome, has_row, head_row, inbox_row, receipt_of, response_name, work_row
 from .slots import Slots
 from .status import FINAL, Status, ended
 from .workflows import Workflows
@@ -181,7 +183,7 @@ class Kernel:
         offer.number = self._arrivals
         self._absent.setdefault(ref, []).append(offer)
 
-    def adopt(self, ref: Ref, record: Record | None) -> None:
+    def adopt(self, ref: Ref, record: Loaded | None) -> None:
         """Take in what the store knows of `ref`, and deliver what waited for it."""
         self.wanted.pop(ref, None)
         offers = self._absent.pop(ref, [])
@@ -196,29 +198,26 @@ class Kernel:
         instance.mailbox.extend(offers)
         self._make_ready(instance)
 
-    def _enter(self, ref: Ref, record: Record | None) -> Instance:
+    def _enter(self, ref: Ref, record: Loaded | None) -> Instance:
         if record is None:
             instance = Instance(ref if isinstance(ref, Address) else Address("", ""))
             if isinstance(ref, Address):
                 self._by_address[ref] = instance
             return instance
-        head = record.head
-        instance = self._by_id.get(head.id) or self._revive(record)
+        id = record.instance if isinstance(record, SnapshotRow) else record.head.id
+        instance = self._by_id.get(id) or self._revive(record)
         self._by_id[instance.id] = instance
         if isinstance(ref, Address) or not instance.ended:  # else a later generation may bear the name
             self._name(instance)
         return instance
 
-    def _revive(self, record: Record) -> Instance:
-        head = record.head
-        address = Address(head.workflow, head.key)
-        if head.status in FINAL:
-            instance = Instance(address)
-            instance.id, instance.generation, instance.input_hash = head.id, head.generation, head.input_hash
-            instance.status = Status(head.status)
-            instance.outcome = decode_outcome(head.outcome) if head.outcome is not None else None
-            return instance
-        instance = fold(address, record.snapshot, record.rows)
+    def _revive(self, record: Loaded) -> Instance:
+        if isinstance(record, SnapshotRow):
+            instance = snapshot.restore(record)
+        elif record.head.status in FINAL:
+            return _ended(record.head)
+        else:
+            instance = fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
         for intent in instance.open.values():
             if type(intent.effect) is Call and not intent.held and not self._is_away(intent.effect):
                 self.slots.found(intent.id)
@@ -1088,6 +1087,15 @@ class Kernel:
 
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__
 """Makes a row without the Python function that named tuples are made by."""
+
+
+def _ended(head: HeadRow) -> Instance:
+    """One that has ended for good: of its past nothing is needed."""
+    instance = Instance(Address(head.workflow, head.key))
+    instance.id, instance.generation, instance.input_hash = head.id, head.generation, head.input_hash
+    instance.status = Status(head.status)
+    instance.outcome = decode_outcome(head.outcome) if head.outcome is not None else None
+    return instance
 
 
 def full(batch: Batch) -> bool:
