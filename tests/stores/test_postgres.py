@@ -64,13 +64,17 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 FIRST = entry(1, 1)
 ENTRIES = batch(journal=[entry(2, 1), entry(3, 1)], heads=[head(1)], opened=[WorkRow(b"i", 1, "timer", 5)])
 LONE = batch(journal=[entry(2, 1)])
+HEADED = batch(journal=[entry(2, 1)], heads=[head(1, status="waiting")])
 NO_ENTRIES = batch(added=[message(b"m", 1)], removed=[b"n"])
-KINDS = pytest.mark.parametrize("written", [ENTRIES, LONE, NO_ENTRIES], ids=["entries", "one entry", "no entries"])
+KINDS = pytest.mark.parametrize(
+    "written", [ENTRIES, LONE, HEADED, NO_ENTRIES], ids=["entries", "one entry", "entry and head", "no entries"]
+)
 
 
 async def warmed(database: PostgresDatabase) -> PostgresStore:
     """A store whose statements are prepared: the next thing that it sends is a commit, and nothing else."""
     store = await leased(database)
+    assert await answer(store.commit, batch(journal=[entry(0, 1)], heads=[head(1)])) is None
     assert await answer(store.commit, batch(journal=[FIRST])) is None
     assert await answer(store.commit, batch(removed=[b"none"])) is None
     return store
@@ -88,6 +92,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_and_not_made_again(postgr
         assert b"SELECT 1" in lost or b"INSERT 0 1" in lost  # the server was done
         assert await database.queries.journal(1, 10) == written.journal
         assert await database.queries.undelivered() == list(written.inbox_added.values())
+        assert await database.queries.head(1) == written.heads.get(1, head(1))
         assert await answer(store.commit, batch(journal=[entry(4, 1)])) is None
 
 
@@ -208,7 +213,8 @@ async def test_after_a_lost_answer_a_take_over_is_noticed(postgres: str):
 # ---- leases -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_commit_is_refused_too_when_the_new_owner_has_left_already(postgres: str):
+@KINDS
+async def test_a_commit_is_refused_too_when_the_new_owner_has_left_already(postgres: str, written: Batch):
     async with opened(postgres) as database:
         first = await leased(database)
         await database.leave("first")
@@ -216,8 +222,10 @@ async def test_a_commit_is_refused_too_when_the_new_owner_has_left_already(postg
         second.release()
         await database.rest()
 
-        refused = await answer(first.commit, LONE)
+        refused = await answer(first.commit, written)
 
+        assert await database.queries.journal(0, 10) == []
+        assert await database.queries.heads(Filter()) == []
         assert isinstance(refused, Fenced)
         assert "another engine took over: epoch 2 follows 1 of first" in str(refused)
 

@@ -107,7 +107,8 @@ async def test_the_queries_of_the_engine_use_an_index_and_sort_nothing(postgres:
     sql = statements(postgres.partition("schema=")[2])
     async with connected(postgres_server.url, **QUICK) as connection:
         for query in (
-            sql.due, sql.inbox, sql.head_by_name, sql.history, sql.records, sql.running, sql.last_entry, sql.commit_lone
+            sql.due, sql.inbox, sql.head_by_name, sql.history, sql.records, sql.running, sql.last_entry,
+            sql.commit_lone, sql.commit_headed,
         ):  # fmt: skip
             plan = await plan_of(connection, query)
             assert "Seq Scan" not in plan.replace("Seq Scan on world_snapshots", ""), plan

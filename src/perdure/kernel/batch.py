@@ -167,9 +167,17 @@ class Batch:
     @property
     def lone(self) -> bool:
         """Whether one journal row is all that there is to write."""
-        return len(self.journal) == 1 and not (
-            self.heads
-            or self.work_opened
+        return len(self.journal) == 1 and not self.heads and self._is_short
+
+    @property
+    def headed(self) -> bool:
+        """Whether one journal row and one head are all."""
+        return len(self.journal) == 1 and len(self.heads) == 1 and self._is_short
+
+    @property
+    def _is_short(self) -> bool:
+        return not (
+            self.work_opened
             or self.work_closed
             or self.jobs_opened
             or self.jobs_closed

@@ -61,6 +61,20 @@ INSERT INTO perdure.journal (seq, instance, at, body)
 SELECT $4, $5, $6, $7 FROM perdure.shards WHERE shard = $1 AND epoch = $2 AND turn = $3 FOR SHARE
 RETURNING true
 
+-- name: commit_headed
+-- The commit of one journal row and one head: a start, or an end, by itself.
+WITH fence AS (SELECT FROM perdure.shards WHERE shard = $1 AND epoch = $2 AND turn = $3 FOR SHARE), entry AS (
+    INSERT INTO perdure.journal (seq, instance, at, body)
+    SELECT $4::bigint, $5::bigint, $6::bigint, $7::bytea FROM fence
+)
+INSERT INTO perdure.instances
+    (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome)
+SELECT $8::bigint, $9::text, $10::text, $11::bigint, $12::text, $13::text, $14::bigint, $15::bigint, $16::bigint,
+    $17::bytea, $18::text, $19::bytea FROM fence
+ON CONFLICT (id) DO UPDATE SET version = excluded.version, status = excluded.status, changed_at = excluded.changed_at,
+    outcome = excluded.outcome
+RETURNING true
+
 -- name: take_turn
 -- After a lost answer: what is still on its way is refused from here on. It waits for a commit that is being made.
 UPDATE perdure.shards SET turn = $3 WHERE shard = $1 AND epoch = $2 AND turn < $3 RETURNING noted

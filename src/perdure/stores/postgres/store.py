@@ -154,6 +154,9 @@ class PostgresStore:
         arguments: tuple[Any, ...]
         if batch.lone:
             statement, arguments = self._sql.commit_lone, batch.journal[0]
+        elif batch.headed:
+            (head,) = batch.heads.values()
+            statement, arguments = self._sql.commit_headed, (*batch.journal[0], *head)
         else:
             self._number += not batch.journal
             statement, arguments = self._sql.commit, (self._number, *self._arguments(batch))
