@@ -22,9 +22,6 @@ from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory,
 from bench.workloads.c1_cells import Added, Total, counter
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
-SIZES_POSTGRES: Final = (3_000, 30_000, 300_000)
-"""A world lives on one shard, which takes 2,000 to 4,000 new cells a second: a million takes up to eight minutes."""
-
 AT_ONCE: Final = 1_000
 PARTS: Final = 3
 """So many thousands are one round."""
@@ -33,14 +30,14 @@ ROUNDS: Final = 5
 PAUSE: Final = 0.001
 
 
-def on_perdure(store: Store, sizes: tuple[int, ...]) -> Callable[[Path], Measures]:
+def on_perdure(store: Store) -> Callable[[Path], Measures]:
     def run(place: Path) -> Measures:
         looks: list[Measures] = []
         with database(store, place) as url:
-            for before, size in zip((0, *sizes), sizes, strict=False):
+            for before, size in zip((0, *SIZES), SIZES, strict=False):
                 made = in_process(make, url, before, size)
                 looks.append(made | in_process(look, url, store, size))
-        return along(sizes, looks)
+        return along(SIZES, looks)
 
     return run
 
@@ -98,33 +95,33 @@ async def send(opened: perdure.Engine, keys: list[str]) -> None:
         await asyncio.sleep(PAUSE)
 
 
-def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
-    most = f"{sizes[-1]:,}"
+def _workload(name: str, store: Store) -> Workload:
+    least, most = f"{SIZES[0]:,}", f"{SIZES[-1]:,}"
     server = (Figure("the same, server", "asleep_server", "µs"),) if store == "postgres" else ()
     served = (Figure("of that the server's part: growth", "asleep_server_growth", "x"),) if store == "postgres" else ()
     return Workload(
         name,
-        f"an event among {sizes[0]:,} cells and among {most}, growth over each 10 x",
+        f"an event among {least} cells and among {most}, growth over each 10 x",
         (
             Figure("to a new cell: growth", "fresh_units_growth", "x", bar=PAGES),
             Figure("to one in use: growth", "hot_units_growth", "x", bar=PAGES),
             Figure("to one asleep: growth", "asleep_units_growth", "x", bar=PAGES),
             *served,
-            Figure(f"to a new cell: {most} against {sizes[0]:,}", "fresh_units_whole", "x", bar=PAGES),
-            Figure(f"to one in use: {most} against {sizes[0]:,}", "hot_units_whole", "x", bar=PAGES),
-            Figure(f"to one asleep: {most} against {sizes[0]:,}", "asleep_units_whole", "x", bar=PAGES),
+            Figure(f"to a new cell: {most} against {least}", "fresh_units_whole", "x", bar=PAGES),
+            Figure(f"to one in use: {most} against {least}", "hot_units_whole", "x", bar=PAGES),
+            Figure(f"to one asleep: {most} against {least}", "asleep_units_whole", "x", bar=PAGES),
             Figure(f"opening a world of {most}", "open_last", "s", bar=Bar("<", 2)),
             Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),
             Figure(f"memory after {2 * ROUNDS * PARTS * AT_ONCE:,} events, with {most}", "rss_used_last", "MB"),
             Figure("events to new cells, as quick as they come", "made_last", "/s"),
         ),
-        {"perdure": on_perdure(store, sizes)},
+        {"perdure": on_perdure(store)},
         once=True,
         needs_floor=False,
         store=store,
         curve=Curve(
             "cells",
-            points(sizes),
+            points(SIZES),
             (
                 Figure("to a new cell", "fresh_engine", "µs"),
                 Figure("to one in use", "hot_engine", "µs"),
@@ -139,5 +136,5 @@ def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
     )
 
 
-WORKLOAD = _workload("C2", "sqlite", SIZES)
-POSTGRES = _workload("postgres-C2", "postgres", SIZES_POSTGRES)
+WORKLOAD = _workload("C2", "sqlite")
+POSTGRES = _workload("postgres-C2", "postgres")
