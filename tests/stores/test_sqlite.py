@@ -31,11 +31,12 @@ from perdure.errors import (
 )
 from perdure.kernel.batch import Batch
 from perdure.kernel.events import Address
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import Loaded, Record
 from perdure.ports.store import Filter, Posted
 from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore
 from perdure.stores.sqlite.pace import Pace
+from perdure.stores.sqlite.schema import PAGE_BYTES
 from perdure.testing.stores import ask, batch, entry, head, message
 
 COMMON = """
@@ -255,7 +256,7 @@ def test_reads_during_a_commit_see_what_is_durable(path):
         store.commit(batch(journal=[entry(2, 1)], heads=[head(1, status="waiting")]), answer.set_result)
 
         assert now(store.position).seq == 1
-        found: list[Record | Exception | None] = []
+        found: list[Loaded | Exception | None] = []
         store.load([1, Address("puppet", "key-1")], lambda ref, record: found.append(record))
         assert found == [Record(head(1), None, (entry(1, 1),))] * 2
         assert await store.head(1) == head(1)
@@ -582,11 +583,11 @@ def test_a_file_whose_checkpoint_was_cut_is_whole(path, store, tmp_path):
     whole = apsw.Connection(str(tmp_path / "whole.db"))
     assert whole.execute("SELECT count(*) FROM journal").get == 399
     whole.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
-    first_page = (tmp_path / "whole.db").read_bytes()[:4096]
+    first_page = (tmp_path / "whole.db").read_bytes()[:PAGE_BYTES]
     whole.close()
     with open(cut, "r+b") as file:
         file.write(first_page)
-    assert int.from_bytes(first_page[28:32], "big") * 4096 > os.stat(cut).st_size, "this proves nothing"
+    assert int.from_bytes(first_page[28:32], "big") * PAGE_BYTES > os.stat(cut).st_size, "this proves nothing"
 
     again = SqliteStore(cut)
     now(again.acquire, "second")

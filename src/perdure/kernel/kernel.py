@@ -57,7 +57,7 @@ from .past import keep_open
 from .receipt import Failure, Receipt
 from .refusals import NOT_HERE, refusal
 from .routing import Router
-from .rows import NEW_HEAD, Record, head_row, inbox_row
+from .rows import NEW_HEAD, Loaded, head_row, inbox_row
 from .slots import Slots
 from .spread import Spread
 from .status import Status
@@ -145,7 +145,7 @@ class Kernel:
             if not instance.queued:
                 self._make_ready(instance)
 
-    def adopt(self, ref: Ref, record: Record | None) -> None:
+    def adopt(self, ref: Ref, record: Loaded | None) -> None:
         """Take in what the store knows of `ref`, and deliver what waited for it."""
         self._make_ready(self.memory.adopt(ref, record))
 

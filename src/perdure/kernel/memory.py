@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from . import snapshot
-from .batch import Batch
+from .batch import Batch, HeadRow, SnapshotRow
 from .effects import Call
 from .events import Address, Ref
 from .instance import Instance
 from .mailbox import Offer
 from .replay import fold
-from .rows import Record, decode_outcome
+from .rows import Loaded, decode_outcome
 from .slots import Slots
 from .status import FINAL, Status
 
@@ -87,7 +87,7 @@ class Memory:
         offer.number = self._arrivals
         self._absent.setdefault(ref, []).append(offer)
 
-    def adopt(self, ref: Ref, record: Record | None) -> Instance:
+    def adopt(self, ref: Ref, record: Loaded | None) -> Instance:
         """Take in what the store knows of `ref`; what waited for it is in its mailbox."""
         self.wanted.pop(ref, None)
         offers = self._absent.pop(ref, [])
@@ -102,30 +102,27 @@ class Memory:
         instance.mailbox.extend(offers)
         return instance
 
-    def enter(self, ref: Ref, record: Record | None) -> Instance:
+    def enter(self, ref: Ref, record: Loaded | None) -> Instance:
         """What the store knows of `ref`, or one that is not started yet."""
         if record is None:
             instance = Instance(ref if isinstance(ref, Address) else Address("", ""))
             if isinstance(ref, Address):
                 self._by_address[ref] = instance
             return instance
-        head = record.head
-        instance = self._by_id.get(head.id) or self._revive(record)
+        id = record.instance if isinstance(record, SnapshotRow) else record.head.id
+        instance = self._by_id.get(id) or self._revive(record)
         self._by_id[instance.id] = instance
         if isinstance(ref, Address) or not instance.ended:  # else a later generation may bear the name
             self._name(instance)
         return instance
 
-    def _revive(self, record: Record) -> Instance:
-        head = record.head
-        address = Address(head.workflow, head.key)
-        if head.status in FINAL:
-            instance = Instance(address)
-            instance.id, instance.generation, instance.input_hash = head.id, head.generation, head.input_hash
-            instance.status = Status(head.status)
-            instance.outcome = decode_outcome(head.outcome) if head.outcome is not None else None
-            return instance
-        instance = fold(address, record.snapshot, record.rows)
+    def _revive(self, record: Loaded) -> Instance:
+        if isinstance(record, SnapshotRow):
+            instance = snapshot.restore(record)
+        elif record.head.status in FINAL:
+            return _ended(record.head)
+        else:
+            instance = fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
         for intent in instance.open.values():
             if type(intent.effect) is Call and not intent.held and not self._slots.is_away(intent.effect):
                 self._slots.found(intent.id)
@@ -238,6 +235,15 @@ class Memory:
         for instance in self._by_id.values():
             if instance.machine is not None:
                 instance.machine.dispose()
+
+
+def _ended(head: HeadRow) -> Instance:
+    """One that has ended for good: of its past nothing is needed."""
+    instance = Instance(Address(head.workflow, head.key))
+    instance.id, instance.generation, instance.input_hash = head.id, head.generation, head.input_hash
+    instance.status = Status(head.status)
+    instance.outcome = decode_outcome(head.outcome) if head.outcome is not None else None
+    return instance
 
 
 def _leave_snapshot(instance: Instance, batch: Batch) -> int:

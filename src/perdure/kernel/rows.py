@@ -35,6 +35,16 @@ class Record(msgspec.Struct, frozen=True):
     snapshot: SnapshotRow | None = None
     rows: tuple[JournalRow, ...] = ()
 
+    @property
+    def needed(self) -> "Loaded":
+        """What an engine needs of it: no more than the snapshot, if that is of the last entry."""
+        return self.snapshot if self.snapshot is not None and not self.rows else self
+
+
+Loaded = Record | SnapshotRow
+"""What an engine needs to go on with an instance. A snapshot of its last entry says all that head and rows would say: a
+cell that sleeps is one row to read."""
+
 
 def head_row(instance: Instance, at: int) -> HeadRow:
     return HeadRow(

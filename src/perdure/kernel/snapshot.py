@@ -131,6 +131,6 @@ def restore(row: SnapshotRow) -> Instance:
     instance.rewound = state.rewound
     instance.made = state.made
     instance.stuck, instance.kept, instance.outcome = state.stuck, state.kept, state.outcome
-    instance.snapshot_at = state.machine
+    instance.snapshot_at, instance.tail = state.machine, []
     instance.snapshot_size = len(row.body)
     return instance

@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import Loaded, Record
 
 from .frame import Frame
 
@@ -141,10 +141,11 @@ class Store(Protocol):
         """Write the batch, then call `done`: None when it is durable. At most one commit is under way."""
         ...
 
-    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Loaded | Exception | None], None]) -> None:
         """Find instances by id or by name (the last generation) as they are durable now; `done` for each.
 
-        Of an instance that has ended for good the record is the head alone. One that failed may be retried.
+        Of an instance that has ended for good the record is the head alone. One that failed may be retried. Where the
+        snapshot is of the last entry, that is all.
         """
         ...
 

@@ -34,7 +34,7 @@ from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
-from perdure.kernel.rows import Record, offer_of
+from perdure.kernel.rows import Loaded, offer_of
 from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import Executor
 from perdure.ports.frame import Frame
@@ -622,7 +622,7 @@ class Shard:
             life, asked = self._life, self._durable_seq
             self._store.load(wanted, lambda ref, record: self._loaded(life, asked, ref, record))
 
-    def _loaded(self, life: int, asked: int, ref: Ref, record: Record | Exception | None) -> None:
+    def _loaded(self, life: int, asked: int, ref: Ref, record: Loaded | Exception | None) -> None:
         if life != self._life:
             return
         if isinstance(record, Exception):

@@ -26,7 +26,7 @@ from perdure.kernel.batch import Batch, HeadRow, InboxRow, JobRow, JournalRow, S
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import Loaded, Record
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.jobs import CLAIM, Claim
@@ -174,10 +174,10 @@ class MemoryStore:
             self._write(batch)
         done(error)
 
-    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Loaded | Exception | None], None]) -> None:
         for ref in refs:
             head = self._head(ref)
-            done(ref, self._record(head) if head is not None else None)
+            done(ref, self._record(head).needed if head is not None else None)
 
     def census(self, done: Callable[[Census | Exception], None]) -> None:
         live = (head for head in self.database.heads.values() if head.status not in TERMINAL)

@@ -17,7 +17,7 @@ import msgspec
 from perdure.errors import Fenced, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import Loaded
 from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Place, Position, Store
 
@@ -198,7 +198,7 @@ class FaultyStore:
     def register(self, workflows: Sequence[WorkflowRow], done: Callable[[Exception | None], None]) -> None:
         self._inner.register(workflows, done)
 
-    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Loaded | Exception | None], None]) -> None:
         for ref in refs:
             if self._faults.late_load and self._dice.random() < self._faults.late_load:
                 self._counts["late loads"] += 1
@@ -208,7 +208,7 @@ class FaultyStore:
             else:
                 self._inner.load([ref], done)
 
-    def _load_late(self, ref: Ref, done: Callable[[Ref, Record | Exception | None], None]) -> None:
+    def _load_late(self, ref: Ref, done: Callable[[Ref, Loaded | Exception | None], None]) -> None:
         """The database answers with what it knew when it was asked."""
         self._inner.load(
             [ref],

@@ -18,7 +18,7 @@ from perdure.errors import EngineRunning, Fenced, LeaseLost, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import first_seq, place
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import Loaded, Record
 from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Place, Position
 
@@ -256,13 +256,13 @@ class PostgresStore:
             return None
         return await self._fenced(lease)
 
-    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Loaded | Exception | None], None]) -> None:
         refs = list(refs)
 
         def each(found: dict[Ref, Record | None] | Exception) -> None:
             for ref in refs:
                 if not self._closed:
-                    done(ref, found if isinstance(found, Exception) else found[ref])
+                    done(ref, found if isinstance(found, Exception) else (record := found[ref]) and record.needed)
 
         self._ask(self._database.engine.ask(lambda connection: reads.records(connection, self._sql, refs)), each)
 

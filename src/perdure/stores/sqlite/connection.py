@@ -23,8 +23,8 @@ PATIENCE_SECONDS: Final = 30.0
 MAGIC: Final = b"SQLite format 3\x00"
 HEADER_SIZE: Final = 100
 CACHE_KIBIBYTES: Final = 16 * 1024
-WAL_PAGES: Final = 4_000
-"""A checkpoint after so many pages (16 MiB). It stops one commit for some 10 ms, whatever the number."""
+WAL_PAGES: Final = 8_000
+"""A checkpoint after so many pages (16 MiB)."""
 
 
 class Patience:

@@ -141,14 +141,14 @@ FROM instances WHERE workflow = ? AND key = ? ORDER BY generation DESC LIMIT 1
 SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
 FROM instances WHERE {conditions} ORDER BY id DESC LIMIT ?
 
--- name: record_by_id
--- What an engine needs of an instance, except its entries: and whether it needs those is seen from the last one.
-SELECT instances.*, snapshots.seq, snapshots.body, (SELECT max(seq) FROM journal WHERE instance = id)
+-- name: left_by_id
+-- The state that an instance has left, and its last entry, which tells whether that is all that an engine needs of it.
+SELECT id, snapshots.seq, snapshots.body, (SELECT max(seq) FROM journal WHERE instance = id)
 FROM instances LEFT JOIN snapshots ON snapshots.instance = id WHERE id = ?
 
--- name: record_by_name
--- The same of the last generation of a name.
-SELECT instances.*, snapshots.seq, snapshots.body, (SELECT max(seq) FROM journal WHERE instance = id)
+-- name: left_by_name
+-- The same of the last generation of a name. The id is in the index by name: the head is not read.
+SELECT id, snapshots.seq, snapshots.body, (SELECT max(seq) FROM journal WHERE instance = id)
 FROM instances LEFT JOIN snapshots ON snapshots.instance = id
 WHERE workflow = ? AND key = ? ORDER BY generation DESC LIMIT 1
 

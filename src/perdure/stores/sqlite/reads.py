@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import repeat, starmap
-from typing import Any, Final
+from typing import Final
 
 import apsw
 import msgspec
@@ -12,7 +12,7 @@ from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, Wor
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import Loaded, Record
 from perdure.kernel.status import FINAL
 from perdure.ports.store import BEGINNING, Census, Filter, JobState, Owner, Place, Position, WorldSnapshotRow
 from perdure.stores.filters import conditions
@@ -34,25 +34,35 @@ def head(connection: apsw.Connection, ref: Ref) -> HeadRow | None:
 
 
 def record(connection: apsw.Connection, ref: Ref) -> Record | None:
-    """What a shard needs to go on with an instance: one that has ended for good needs no past."""
-    if not isinstance(ref, Address):
-        row = connection.execute(SQL.record_by_id, (ref,)).fetchone()
+    """What is known of an instance: one that has ended for good needs no past."""
+    found = _loaded(connection, ref)
+    return _record(connection, found.instance, found) if isinstance(found, SnapshotRow) else found
+
+
+def loaded(connection: apsw.Connection, refs: Iterable[Ref]) -> list[Loaded | None]:
+    return [_loaded(connection, ref) for ref in refs]
+
+
+def _loaded(connection: apsw.Connection, ref: Ref) -> Loaded | None:
+    if isinstance(ref, Address):
+        row = connection.execute(SQL.left_by_name, (ref.workflow, ref.key)).fetchone()
     else:
-        row = connection.execute(SQL.record_by_name, (ref.workflow, ref.key)).fetchone()
+        row = connection.execute(SQL.left_by_id, (ref,)).fetchone()
     if row is None:
         return None
-    *columns, seq, body, last = row
-    found = _head(HeadRow, columns)
+    id, seq, body, last = row
+    snapshot = None if seq is None else SnapshotRow(id, seq, body)
+    if snapshot is not None and (last is None or seq >= last):
+        return snapshot
+    return _record(connection, id, snapshot)
+
+
+def _record(connection: apsw.Connection, id: int, snapshot: SnapshotRow | None) -> Record:
+    found = head(connection, id)
+    assert found is not None, "it was there a moment ago, in the same state of the file"
     if found.status in FINAL:
         return Record(found)
-    snapshot = None if seq is None else SnapshotRow(found.id, seq, body)
-    if seq is not None and (last is None or seq >= last):
-        return Record(found, snapshot)
-    return Record(found, snapshot, tuple(history(connection, found.id, seq or 0)))
-
-
-def records(connection: apsw.Connection, refs: Iterable[Ref]) -> list[Record | None]:
-    return [record(connection, ref) for ref in refs]
+    return Record(found, snapshot, tuple(history(connection, id, 0 if snapshot is None else snapshot.seq)))
 
 
 def heads(connection: apsw.Connection, filter: Filter) -> list[HeadRow]:
@@ -78,7 +88,6 @@ def _with_large_bodies(connection: apsw.Connection, rows: Iterable[tuple[int, in
     return found
 
 
-_head: Final[Callable[[type[HeadRow], Iterable[Any]], HeadRow]] = tuple.__new__
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__
 """Makes a row without the Python function that named tuples are made by: a long history has many."""
 

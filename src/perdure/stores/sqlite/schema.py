@@ -14,6 +14,10 @@ APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
 VERSION: Final = 7
 """The number of the last file in `migrations/`."""
 
+PAGE_BYTES: Final = 2048
+"""Of a new file. Half of SQLite's own: an event to one of a million instances changes a row on two pages or so that no
+other event shares, and each is written twice as a whole, to the log and to the file."""
+
 
 def version_of(connection: apsw.Connection) -> int:
     """0: nothing was created yet."""
@@ -22,6 +26,7 @@ def version_of(connection: apsw.Connection) -> int:
 
 def migrate(connection: apsw.Connection) -> None:
     """Bring an empty or older database to the newest schema: all steps, or none."""
+    connection.pragma("page_size", PAGE_BYTES)  # of a file that is still empty; no other is changed by this
     connection.execute("BEGIN EXCLUSIVE")
     try:
         for number in range(version_of(connection) + 1, VERSION + 1):

@@ -5,6 +5,8 @@ fast disk it stays on that thread too (a hop costs more than the disk), on a slo
 writer thread, and the loop builds the next batch meanwhile. Rows never cross threads one by one: each would
 pass the GIL twice.
 
+Checkpoints have a thread of their own (`checkpoints.py`), where there is a loop.
+
 While the thread commits, the writing connection is not touched: reads then use a second one, which sees what
 is durable. At all other times they use the writing connection, whose cache is warm and whose own commits do
 not change `data_version`.
@@ -23,12 +25,13 @@ from perdure.codec import seal
 from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import Loaded
 from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Place, Position
 from perdure.stores.answers import at_once
 
 from . import large_bodies, reads, schema
+from .checkpoints import Checkpoints
 from .connection import connect, enter_wal, open_error
 from .lease import FileLock, lease_path
 from .pace import Pace
@@ -42,7 +45,7 @@ CallSoon = Callable[..., Any]
 
 
 class SqliteStore(SqliteQueries):
-    """`call_soon_threadsafe` is the loop's; None: every commit stays on the caller's thread."""
+    """`call_soon_threadsafe` is the loop's; None: everything stays on the caller's thread."""
 
     def __init__(self, path: str | os.PathLike[str], *, call_soon_threadsafe: CallSoon | None = None) -> None:
         super().__init__(path, create=True)
@@ -51,6 +54,7 @@ class SqliteStore(SqliteQueries):
         self._lease: Lease | None = None
         self._pace = Pace()
         self._writer: Writer | None = None
+        self._checkpoints: Checkpoints | None = None
         self._committing = False  # the writer thread has the connection
         self._second: apsw.Connection | None = None
         self._inbox_seen = 0  # the last number handed out
@@ -75,6 +79,8 @@ class SqliteStore(SqliteQueries):
             if schema.version_of(self._connection) < schema.VERSION:
                 schema.migrate(self._connection)
             enter_wal(self._connection, self.path)
+            if self._call_soon is not None and self._checkpoints is None:
+                self._checkpoints = Checkpoints(self.path, self._connection)
             with transaction(self._connection):
                 pid, host = os.getpid(), socket.gethostname()
                 epoch = self._connection.execute(SQL.take_lease, (owner, pid, host)).get
@@ -102,6 +108,8 @@ class SqliteStore(SqliteQueries):
             return
         self._closed = True
         self._stop_writer()
+        if self._checkpoints is not None:
+            self._checkpoints.close()
         if self._second is not None:
             self._second.close()
         super().close()
@@ -318,9 +326,9 @@ class SqliteStore(SqliteQueries):
         except apsw.Error as error:
             raise write_error(self.path, error) from error
 
-    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Record | Exception | None], None]) -> None:
+    def load(self, refs: Sequence[Ref], done: Callable[[Ref, Loaded | Exception | None], None]) -> None:
         with self._one_state():
-            found = self._ask(reads.records, refs)
+            found = self._ask(reads.loaded, refs)
         for ref, record in zip(refs, found, strict=True):  # only now: `done` may commit, not within a read
             done(ref, record)
 

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import Loaded
 from perdure.ports.store import BEGINNING, Census, Filter, Lease, Place, Position, Queries, Store
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 
@@ -142,10 +142,10 @@ def ask(question: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(question)
 
 
-def load(harness: Harness, store: Store | Waiting, refs: list[Ref]) -> dict[Ref, Record | None]:
-    found: dict[Ref, Record | None] = {}
+def load(harness: Harness, store: Store | Waiting, refs: list[Ref]) -> dict[Ref, Loaded | None]:
+    found: dict[Ref, Loaded | None] = {}
 
-    def done(ref: Ref, record: Record | Exception | None) -> None:
+    def done(ref: Ref, record: Loaded | Exception | None) -> None:
         assert not isinstance(record, Exception), record
         found[ref] = record
 

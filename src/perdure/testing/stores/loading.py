@@ -51,6 +51,16 @@ class Loading(OneStore):
 
         assert record == Record(head(1), SnapshotRow(1, 4, seal(b"new")), (entry(5, 1), entry(6, 1)))
 
+    def test_a_snapshot_of_the_last_entry_is_all_that_is_loaded(self, harness: Harness, store: Waiting) -> None:
+        left = SnapshotRow(1, 2, seal(b"state"))
+        commit(harness, store, batch(journal=[entry(1, 1), entry(2, 1)], heads=[head(1)], snapshots=[left]))
+        name = Address("puppet", "key-1")
+
+        found = load(harness, store, [1, name])
+
+        assert found == {1: left, name: left}
+        assert ask(store.record(name)) == Record(head(1), left)
+
     def test_the_position_names_what_was_running(self, harness: Harness, store: Waiting) -> None:
         heads = [head(1), head(2, status="waiting"), head(3), head(4, status="completed")]
         commit(harness, store, batch(journal=[entry(n, n) for n in range(1, 5)], heads=heads))

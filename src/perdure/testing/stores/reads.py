@@ -3,6 +3,7 @@
 from typing import Any
 
 from perdure.kernel.batch import PublishedRow, WorkflowRow
+from perdure.kernel.rows import Record
 from perdure.ports.store import Filter
 
 from .harness import BIG, Harness, OneStore, Waiting, ask, commit, load
@@ -76,5 +77,5 @@ class Reads(OneStore):
 
         assert ask(store.journal(0, 10)) == rows
         assert ask(store.history(2)) == [rows[2]]
-        assert record is not None
+        assert isinstance(record, Record)
         assert record.rows == (rows[0], rows[1], rows[3])

@@ -1,0 +1,159 @@
+"""Checkpoints beside the commits: the log stays short, whoever reads and whatever dies."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from perdure.kernel.batch import Batch
+from perdure.stores.answers import now
+from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.checkpoints import Checkpoints
+from perdure.testing.stores import ask, batch, entry, head
+
+FRAME = 2048 + 24
+PAGES = 200
+BODY = 40_000  # 20 pages
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    store = SqliteStore(tmp_path / "test.db")
+    now(store.acquire, "engine")
+    return store
+
+
+def commit(store: SqliteStore, seq: int) -> None:
+    errors: list[Exception | None] = []
+    store.commit(batch(journal=[entry(seq, 1, os.urandom(BODY))], heads=[head(1)] if seq == 1 else []), errors.append)
+    assert errors == [None]
+
+
+def pages_of_log(store: SqliteStore) -> int:
+    return os.path.getsize(f"{store.path}-wal") // FRAME
+
+
+def test_the_log_begins_anew_while_commits_go_on(store: SqliteStore) -> None:
+    checkpoints = Checkpoints(store.path, store._connection, PAGES)
+
+    for seq in range(1, 401):  # 8,000 pages
+        commit(store, seq)
+
+    assert pages_of_log(store) < 4_000
+    checkpoints.close()
+    store.close()
+
+
+def test_the_thread_copies_and_the_next_commit_finishes(store: SqliteStore) -> None:
+    checkpoints = Checkpoints(store.path, store._connection, PAGES)
+    for seq in range(1, 11):  # the log is long now: a thread begins to copy
+        commit(store, seq)
+    assert checkpoints._copier is not None
+    checkpoints._copier.stop()
+    copied = os.path.getsize(store.path)
+
+    commit(store, 11)  # finishes
+    commit(store, 12)  # and this one stands at the beginning
+
+    assert copied > 10 * BODY, "the thread copied nothing"
+    log, _ = store._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    assert log < 50
+    assert ask(store.height()) == 12
+    store.close()
+
+
+def test_a_reader_of_an_old_state_keeps_the_log_and_costs_nothing_else(store: SqliteStore) -> None:
+    checkpoints = Checkpoints(store.path, store._connection, PAGES)
+    commit(store, 1)
+    with closing(apsw.Connection(store.path)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM journal").get == 1
+        for seq in range(2, 101):
+            commit(store, seq)
+        assert reader.execute("SELECT count(*) FROM journal").get == 1
+        assert pages_of_log(store) > 1_900
+        reader.execute("COMMIT")
+
+    for seq in range(101, 201):
+        commit(store, seq)
+
+    assert pages_of_log(store) < 3_000, "it never began anew"
+    assert ask(store.height()) == 200
+    checkpoints.close()
+    store.close()
+
+
+def test_a_store_without_a_loop_has_no_thread_and_a_short_log_all_the_same(store: SqliteStore) -> None:
+    for seq in range(1, 1_001):  # 20,000 pages
+        commit(store, seq)
+
+    assert store._checkpoints is None
+    assert pages_of_log(store) < 10_000
+    store.close()
+
+
+COMMITTING = """
+import asyncio, os, sys
+from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.checkpoints import Checkpoints
+from perdure.testing.stores import batch, entry, head
+
+async def main():
+    store = SqliteStore(sys.argv[1], call_soon_threadsafe=asyncio.get_running_loop().call_soon_threadsafe)
+    store.acquire("engine", lambda lease: None)
+    store._checkpoints = Checkpoints(store.path, store._connection, 200)
+    for seq in range(1, 100_000):
+        told = asyncio.get_running_loop().create_future()
+        heads = [head(1)] if seq == 1 else []
+        store.commit(batch(journal=[entry(seq, 1, os.urandom(4_000))], heads=heads), told.set_result)
+        assert await told is None
+        print(seq, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("after", [97, 150, 233, 409, 612])
+def test_what_was_acknowledged_survives_a_kill_beside_a_checkpoint(tmp_path: Path, after: int) -> None:
+    path = tmp_path / "test.db"
+    with subprocess.Popen([sys.executable, "-c", COMMITTING, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) == after:
+                process.send_signal(signal.SIGKILL)
+                break
+        acknowledged = max([after, *map(int, process.stdout.read().split())])
+
+    store = SqliteStore(path)
+    now(store.acquire, "next")
+
+    height = ask(store.height())
+    assert acknowledged <= height <= acknowledged + 1
+    assert [row.seq for row in ask(store.journal(0, height))] == list(range(1, height + 1))
+    assert store._connection.pragma("integrity_check") == "ok"
+    store.close()
+
+
+def test_closing_waits_for_the_pages_and_takes_the_log_away(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = SqliteStore(tmp_path / "test.db", call_soon_threadsafe=asyncio.get_running_loop().call_soon_threadsafe)
+        now(store.acquire, "engine")
+        for seq in range(1, 501):  # 10,000 pages
+            told: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+            store.commit(_row(seq), told.set_result)
+            assert await told is None
+        assert store._checkpoints is not None and store._checkpoints._copier is not None
+        store.close()
+
+    asyncio.run(run())
+    assert [name for name in os.listdir(tmp_path) if name.endswith(("-wal", "-shm"))] == []
+
+
+def _row(seq: int) -> Batch:
+    return batch(journal=[entry(seq, 1, os.urandom(BODY))], heads=[head(1)] if seq == 1 else [])
