@@ -1,12 +1,16 @@
 """The kernel of one shard: offers go in, a batch of entries comes out.
 
-    offer(offer)          an event for an instance; if the instance is not in memory, `wanted` names it
+    offer(offer)          an event for an instance; if the instance is not in memory, `memory.wanted` names it
     adopt(ref, record)    the runtime loaded it (or found nothing)
     advance(batch, now)   deliver one event to each ready instance in turn, until nobody is ready or the batch is full
     close(batch)          nothing that was caused here may be lost: undelivered events become inbox rows
     committed(batch)      the batch is durable: instances may be evicted again
 
 `_take`, `_decide`, `_write`, `_apply` are the heart: an event, what the machine answers, the entry, and what follows.
+Here is the order of things; each thing has a file: who is in memory (`memory.py`), why an event is refused
+(`refusals.py`), how machines are made (`machines.py`), which calls may run (`slots.py`), the change of state
+(`apply.py`), what others hear of it (`spread.py`).
+
 Nothing here does I/O or reads a clock; nothing that is decided here may be seen by anybody before the runtime has
 committed the batch.
 """
@@ -131,10 +135,10 @@ class Kernel:
         self._shard = shard
         self._shards = shards
 
-    # ---- in: offers and loaded instances ----------------------------------------------------------------------
+    # ---- in: offers and loaded instances ------------------------------------------------------------------------
 
     def offer(self, offer: Offer) -> None:
-        """Put an event into the mailbox of its instance; name the instance in `wanted` if it is not in memory."""
+        """Put an event into the mailbox of its instance; name the instance in `memory.wanted` if it is not there."""
         instance = self.memory.find(offer.to)
         if instance is None and offer.new:
             instance = self.memory.enter(offer.to, None)
@@ -159,15 +163,29 @@ class Kernel:
         instance = self.memory.get(instance_id)
         return self.slots.recover(instance, alive) if instance is not None else []
 
-    def instances(self) -> Mapping[int, Instance]:
-        """Those in memory, by id."""
-        return self.memory.instances()
+    def _make_ready(self, instance: Instance) -> None:
+        """Give it a turn, if there is an event for it. One that has its turn already is looked at again after it."""
+        if instance.queued:
+            return
+        if instance.shelf and instance.status is not Status.STUCK:
+            instance.mailbox.extendleft(reversed(instance.shelf))
+            instance.shelf.clear()
+        if not instance.mailbox:
+            return
+        spoiled = instance.machine is None and instance.tail is None and instance.version > 0
+        if not spoiled or instance.ended:
+            instance.queued = True
+            self._ready.append(instance)
 
     def undelivered(self) -> Iterator[Offer]:
         """Offers that are in memory only or not yet recorded."""
         return self.memory.undelivered(self._ready)
 
-    # ---- the turn ------------------------------------------------------------------------------------------------
+    def instances(self) -> Mapping[int, Instance]:
+        """Those in memory, by id."""
+        return self.memory.instances()
+
+    # ---- the turn -----------------------------------------------------------------------------------------------
 
     def advance(self, batch: Batch, now: int) -> None:
         """Deliver one event to each ready instance in turn. The order depends on the offers alone."""
@@ -233,7 +251,7 @@ class Kernel:
             if instance is not None and instance.seq <= batch.journal[-1].seq:  # else it went on, and is not durable
                 self.memory.forget(instance)
 
-    # ---- one event ----------------------------------------------------------------------------------------------
+    # ---- take: what is to be recorded of an event ---------------------------------------------------------------
 
     def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
         """An event that is to be recorded; None: there is nothing to record."""
@@ -289,29 +307,6 @@ class Kernel:
             instance.identity = instance.identity.in_life(instance.version + 1)
         return Taken(instance, offer, event, heard)
 
-    def _note(self, instance: Instance, event: Event, answer: Answer) -> None:
-        """An event is answered and not recorded."""
-        if instance.id == 0:
-            self.memory.let_go(instance)
-        if answer is STALE:
-            self.counts["stale"] += 1
-        elif type(answer) is Accepted and type(event) is Message:
-            self.counts["duplicate"] += 1
-
-    def _not_admitted(self, instance: Instance, event: Received, batch: Batch) -> Answer | None:
-        """The refusal of a receipt from outside that is not what it should be. The world records it."""
-        intent = instance.open[event.intent]
-        job = None
-        if self.slots.is_away(intent.effect) and not intent.held:  # what is held was answered by the gate
-            job = asked(intent.effect, intent.delivery)  # type: ignore[arg-type]
-        against = objection(instance.address, intent, event.receipt, self._verify, job)
-        if against is None:
-            return None
-        self.counts["receipts_refused"] += 1
-        self._cause(WORLD, audit(instance.address, intent, against))
-        batch.audits.append(f"a receipt for {instance.address} was refused ({against.code}): {against.text}")
-        return Refused(against.code, against.text)  # type: ignore[arg-type]
-
     def _migration_first(self, instance: Instance, offer: Offer) -> Offer:
         """An instance of an outdated definition goes over to the one in force before anything else happens to it."""
         if not self._outdated(instance) or instance.ended or instance.stuck is not None:
@@ -337,6 +332,29 @@ class Kernel:
         input = self.router.manifest.hash.encode()
         return Started(workflow, key, input, seed, version, reuse="always", first=message)
 
+    def _note(self, instance: Instance, event: Event, answer: Answer) -> None:
+        """Count what is answered without an entry, and do not keep a name that nothing bears."""
+        if instance.id == 0:
+            self.memory.let_go(instance)
+        if answer is STALE:
+            self.counts["stale"] += 1
+        elif type(answer) is Accepted and type(event) is Message:
+            self.counts["duplicate"] += 1
+
+    def _not_admitted(self, instance: Instance, event: Received, batch: Batch) -> Answer | None:
+        """The refusal of a receipt from outside that is not what it should be. The world records it."""
+        intent = instance.open[event.intent]
+        job = None
+        if self.slots.is_away(intent.effect) and not intent.held:  # what is held was answered by the gate
+            job = asked(intent.effect, intent.delivery)  # type: ignore[arg-type]
+        against = objection(instance.address, intent, event.receipt, self._verify, job)
+        if against is None:
+            return None
+        self.counts["receipts_refused"] += 1
+        self._cause(WORLD, audit(instance.address, intent, against))
+        batch.audits.append(f"a receipt for {instance.address} was refused ({against.code}): {against.text}")
+        return Refused(against.code, against.text)  # type: ignore[arg-type]
+
     def _new_instance(self, before: Instance, event: Started) -> tuple[Instance, Started]:
         """A start of a terminal key is a new generation: another instance under the same name."""
         instance = before
@@ -353,6 +371,8 @@ class Kernel:
         life = 0 if event.forked is None else instance.version + 1
         instance.identity = Identity(instance.address, event.generation, event.seed, life)
         return instance, event
+
+    # ---- decide: what the machine answers -----------------------------------------------------------------------
 
     def _decide(self, taken: Taken, seq: int) -> Decision:
         """The machine's decision, or the kernel's own where the machine is not asked."""
@@ -371,9 +391,8 @@ class Kernel:
             if type(heard) is Rewound:
                 machine = make_anew(instance, self.workflows)
             elif machine is None:
-                machine = make(
-                    instance, event.version if type(event) is Started else instance.definition, self.workflows
-                )
+                version = event.version if type(event) is Started else instance.definition
+                machine = make(instance, version, self.workflows)
                 self.counts["rebuilt"] += instance.version > 0
             if type(heard) in KERNEL_ONLY:
                 return NOTHING
@@ -383,6 +402,8 @@ class Kernel:
             return machine.deliver(heard, Moment(self.at, seed, instance.version + 1, None, None, seq))
         except Exception as error:
             return spoil(instance, error)
+
+    # ---- write: the entry ---------------------------------------------------------------------------------------
 
     def _write(self, taken: Taken, decision: Decision) -> Written:
         """Build the entry. A decision that cannot be recorded counts as raising."""
@@ -432,6 +453,8 @@ class Kernel:
             raise OverflowError(f"one decision of {size} bytes; the limit is {workflow.limits.bytes}")
         return Written(entry, body, denied)
 
+    # ---- apply: the change, and whom it concerns ----------------------------------------------------------------
+
     def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
         instance, entry, body = taken.instance, written.entry, written.body
@@ -465,22 +488,6 @@ class Kernel:
             failure = Failure("Denied", reason, retry=False)
             self._cause(instance.id, Received(intent, Receipt("error", error=failure)))
 
-    def _release_held(self) -> None:
-        for instance, id, verdict in self.slots.let_go():
-            if type(verdict) is Deny:
-                failure = Failure("Denied", verdict.reason, retry=False)
-                self.offer(Offer(instance, Received(id, Receipt("error", error=failure))))
-            else:
-                self.offer(Offer(instance, Released(id)))
-
-    # ---- what an entry implies -----------------------------------------------------------------------------------
-
-    def _cause(self, to: Ref, event: Event) -> None:
-        offer = Offer(to, event, caused=True)
-        self._caused.append(offer)
-        if not self.closing and self._here(to):
-            self.offer(offer)
-
     def _maybe_snapshot(self, instance: Instance, batch: Batch) -> None:
         if not snapshot.due(instance):
             return
@@ -498,7 +505,15 @@ class Kernel:
         if row is not None:
             batch.snapshots[instance.id] = row
 
-    # ---- answers, shelves, slots ---------------------------------------------------------------------------------
+    def _release_held(self) -> None:
+        for instance, id, verdict in self.slots.let_go():
+            if type(verdict) is Deny:
+                failure = Failure("Denied", verdict.reason, retry=False)
+                self.offer(Offer(instance, Received(id, Receipt("error", error=failure))))
+            else:
+                self.offer(Offer(instance, Released(id)))
+
+    # ---- what is not recorded -----------------------------------------------------------------------------------
 
     def _answer(self, offer: Offer, answer: Answer, batch: Batch) -> None:
         if type(offer.ticket) is bytes:
@@ -541,7 +556,17 @@ class Kernel:
             self._keep(offer, batch)
         return offer.inbox is not None
 
+    # ---- what must not be lost ----------------------------------------------------------------------------------
+
+    def _cause(self, to: Ref, event: Event) -> None:
+        """Put an event on its way that an entry of this batch has caused; `close` sees to what is not taken by then."""
+        offer = Offer(to, event, caused=True)
+        self._caused.append(offer)
+        if not self.closing and self._here(to):
+            self.offer(offer)
+
     def _keep(self, offer: Offer, batch: Batch) -> None:
+        """Write an event beside its cause: it is delivered from the inbox, now or in the next life."""
         offer.inbox = self._inbox_id()
         batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, self.at)
 
@@ -553,22 +578,6 @@ class Kernel:
     def _here(self, to: Ref) -> bool:
         """Whether an instance lives on this shard."""
         return self._shards == 1 or placement.place(to, self._shards) == self._shard
-
-    # ---- memory -------------------------------------------------------------------------------------------------
-
-    def _make_ready(self, instance: Instance) -> None:
-        """Give it a turn, if there is an event for it. One that has its turn already is looked at again after it."""
-        if instance.queued:
-            return
-        if instance.shelf and instance.status is not Status.STUCK:
-            instance.mailbox.extendleft(reversed(instance.shelf))
-            instance.shelf.clear()
-        if not instance.mailbox:
-            return
-        spoiled = instance.machine is None and instance.tail is None and instance.version > 0
-        if not spoiled or instance.ended:
-            instance.queued = True
-            self._ready.append(instance)
 
 
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__

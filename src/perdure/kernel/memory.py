@@ -1,12 +1,12 @@
 """Memory: which instances of a shard are in memory, and what waits for those that are not.
 
-An instance comes in when it is adopted from the store or starts here, and goes when it has ended, when too many are
-here, or when their states are too large. What is asked for while it is away waits, and `wanted` names it. Whose turn it
-is, and what becomes of an event, is not known here: see `kernel.py`. Only what is durable may be forgotten.
+An instance comes in when it is loaded or when it starts, and goes when it has ended, when there are too many, or when
+their states are too large. What is offered to one that is away waits, and `wanted` names it. Only what is durable may
+go. Nothing is decided or recorded here, and nobody gets a turn: that is the kernel's.
 """
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from . import snapshot
@@ -58,7 +58,7 @@ class Memory:
         """The same by its id, only looked at."""
         return self._by_id.get(id)
 
-    def instances(self) -> OrderedDict[int, Instance]:
+    def instances(self) -> Mapping[int, Instance]:
         """By id; the least recently used first."""
         return self._by_id
 

@@ -2,6 +2,7 @@
 
 Every open call of this shard that is not with a worker is in exactly one of three sets: running (handed to an executor,
 or about to be), held (by the gate), or an orphan (found open by loading: whether an executor has it is not known yet).
+What is to be done about each is said here, and recorded elsewhere: no event is offered and no instance changed.
 """
 
 from collections import Counter, deque
