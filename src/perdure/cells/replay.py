@@ -21,13 +21,12 @@ from perdure.kernel.entry import Entry as JournalEntry
 from perdure.kernel.entry import decode
 from perdure.kernel.events import KERNEL_ONLY, Address, CancelAsked, Event, Migrated, Retried, Rewound, Started
 from perdure.kernel.instance import Instance
-from perdure.kernel.kernel import NEW_HEAD
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Governed, Machine, Workflow
 from perdure.kernel.manifest import MANIFEST, WORLD, decode_manifest
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import divergence, fold, rebuild
-from perdure.kernel.rows import head_row, response_name
+from perdure.kernel.rows import NEW_HEAD, head_row, response_name
 from perdure.kernel.snapshot import write
 from perdure.kernel.status import FINAL, TERMINAL
 from perdure.kernel.workflows import Workflows

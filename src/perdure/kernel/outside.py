@@ -15,8 +15,9 @@ import msgspec
 from perdure.codec import decode, encode
 
 from .effects import Effect, Wait
-from .events import Address
+from .events import Address, Message
 from .instance import Intent
+from .manifest import AUDIT
 from .receipt import Receipt
 
 KIND: Final = "outside/"
@@ -80,6 +81,19 @@ def objection(
         return Objection("wrong-executor", text, executor, outside.effect)
     problem = verify(address, intent.id, outside, receipt)
     return Objection("bad-signature", problem, executor, outside.effect) if problem else None
+
+
+def audit(address: Address, intent: Intent, against: Objection) -> Message:
+    """What the world hears of a receipt that was not admitted."""
+    told = {
+        "code": against.code,
+        "why": against.text,
+        "who": against.executor,
+        "what": against.effect,
+        "instance": str(address),
+        "intent": intent.id.hex(),
+    }
+    return Message(AUDIT, encode(told), "", str(address))
 
 
 def payload(receipt: Receipt) -> bytes | None:

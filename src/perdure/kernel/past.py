@@ -57,6 +57,14 @@ def still_running(instance: Instance, event: Rewound) -> Refused | None:
     return Refused("running", f"{instance.address}: what would be dropped is running: {', '.join(running)}")
 
 
+def keep_open(instance: Instance, event: Rewound) -> Rewound:
+    """What stays open: all of the past that nobody answered. A receipt that is kept will not be delivered."""
+    kept = instance.kept
+    answered = kept.intent if type(kept) is Received else b""
+    still = tuple([id for id in event.open if id in instance.open and id != answered])
+    return msgspec.structs.replace(event, open=still)
+
+
 class Past(msgspec.Struct, frozen=True):
     items: tuple[Item, ...]
     noted: tuple[str, ...] = ()  # in what is now decided anew: a version that was pinned stays pinned

@@ -9,7 +9,7 @@ from perdure.codec import seal, unseal
 from .batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
 from .decision import Outcome
 from .effects import Effect, Timer, Wait, due_of
-from .events import Address, Event, Ref
+from .events import Address, Event, Migrated, Ref, Rewound, Started
 from .instance import Instance, Intent
 from .mailbox import Offer
 from .outside import KIND, outside_of
@@ -20,6 +20,9 @@ RESPONSE: Final = "&response/"
 
 NEVER: Final = 2**63 - 1
 """When work without a deadline is due."""
+
+NEW_HEAD: Final = frozenset({Started, Rewound, Migrated})
+"""Events after which the head of an instance is written, also where its status is the one that it had."""
 
 _event_decoder = msgspec.msgpack.Decoder(Event)
 _outcome_decoder = msgspec.msgpack.Decoder(Outcome)

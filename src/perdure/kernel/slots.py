@@ -2,13 +2,18 @@
 
 Every open call of this shard that is not with a worker is in exactly one of three sets: running (handed to an executor,
 or about to be), held (by the gate), or an orphan (found open by loading: whether an executor has it is not known yet).
+What is to be done about each is said here, and recorded elsewhere: no event is offered and no instance changed.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
-from .effects import Call
+from .effects import Call, Effect, is_queued
+from .events import Received, Redelivered
 from .gate import SLOT, Allow, Defer, Deny, Gate, Hand, Verdict
+from .instance import Instance
+from .receipt import Failure, Receipt
+from .status import Status
 
 
 class Slots:
@@ -18,9 +23,33 @@ class Slots:
         self.running_ids: set[bytes] = set()
         self.held_ids: set[bytes] = set()
         self.orphans: set[bytes] = set()
+        self.judge_again = False  # a call that was found held waits for its first judgement in this life
         self._held: dict[str, deque[tuple[int, bytes, Call]]] = {}  # by executor, oldest first
 
-    def admit(self, instance: int, id: bytes, call: Call) -> Verdict:
+    def is_away(self, effect: Effect) -> bool:
+        """Whether a call is for others to perform: workers, or the next engine that serves its queue."""
+        return is_queued(effect) and not self.gate.performs(effect.executor)  # type: ignore[union-attr]
+
+    # ---- new calls ------------------------------------------------------------------------------------------------
+
+    def admit(
+        self, instance: int, intents: Sequence[bytes], effects: Sequence[Effect]
+    ) -> tuple[tuple[bytes, ...], Sequence[tuple[bytes, str]]]:
+        """Ask the gate about each call: which are held, and which are denied. Neither is handed out."""
+        held: list[bytes] = []
+        denied: list[tuple[bytes, str]] = []
+        for place, effect in enumerate(effects):
+            if type(effect) is not Call:
+                continue
+            verdict = self._judge(instance, intents[place], effect)
+            if type(verdict) is Allow or type(verdict) is Hand:
+                continue
+            held.append(intents[place])
+            if type(verdict) is Deny:
+                denied.append((intents[place], verdict.reason))
+        return tuple(held), denied
+
+    def _judge(self, instance: int, id: bytes, call: Call) -> Verdict:
         """Judge a new call, and run it or hold it accordingly. Nobody passes a call that is held already."""
         verdict = self.gate.judge(call, self.running)
         if self.held_ids and type(verdict) is Allow and self._first_held(call.executor):
@@ -55,6 +84,45 @@ class Slots:
         """A call was found open by loading its instance."""
         if id not in self.running_ids:
             self.orphans.add(id)
+
+    # ---- calls of an earlier life ---------------------------------------------------------------------------------
+
+    def recover(self, instance: Instance, alive: Collection[bytes]) -> list[tuple[int, int, int, bytes]]:
+        """The calls of an instance that nobody performs any more: see `Kernel.recover`."""
+        lost: list[tuple[int, int, int, bytes]] = []
+        for intent in list(instance.open.values()):
+            if type(intent.effect) is not Call:
+                continue
+            if intent.id in self.orphans and intent.id in alive:
+                self.run(intent.id, intent.effect)
+            elif instance.status is Status.STUCK:
+                continue
+            elif intent.held and intent.id not in self.held_ids:
+                self.hold(instance.id, intent.id, intent.effect)
+                self.judge_again = True
+            elif intent.id in self.orphans:
+                self.run(intent.id, intent.effect)
+                lost.append((intent.strikes, intent.delivery, instance.id, intent.id))
+        return lost
+
+    def again_or_unknown(self, instance: Instance, event: Redelivered) -> Redelivered | Received:
+        """A call that was asked as often as it may be is answered `unknown` instead of being asked again."""
+        intent = instance.open[event.intent]
+        assert type(intent.effect) is Call
+        allowed = intent.effect.deliveries_max
+        if intent.strikes < allowed or (allowed > 1 and not event.alone):
+            return event
+        away = self.is_away(intent.effect)
+        failure = Failure(
+            "WorkerLost" if away else "ProcessDied",
+            f"the {'worker was lost' if away else 'process died'} while it executed this"
+            + (f", each of {intent.delivery} times" if intent.delivery > 1 else ""),
+            retry=False,
+        )
+        self.stop(intent.id, intent.effect)
+        return Received(intent.id, Receipt("unknown", error=failure))
+
+    # ---- held calls -----------------------------------------------------------------------------------------------
 
     def let_go(self) -> Iterator[tuple[int, bytes, Allow | Hand | Deny]]:
         """Judge the oldest held call of each executor again, as long as the gate does not defer it."""

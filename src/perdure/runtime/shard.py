@@ -276,7 +276,7 @@ class Shard:
             self._crash(error)
 
     def _begin(self, position: Position) -> None:
-        self.kernel.dispose()
+        self.kernel.memory.dispose()
         self.kernel = self._new_kernel(position)
         self.kernel.closing = self._closing
         self._building = Batch()
@@ -464,7 +464,7 @@ class Shard:
                 self._begin_early()
             if self._committing is None:
                 if not self._building:  # what was refused leaves nothing to commit
-                    self.kernel.evict(self._cache, self._durable_seq, self._building)
+                    self.kernel.memory.evict(self._cache, self._durable_seq, self._building)
                 if self._building and not self._may_wait():
                     self._commit()
         if self._settled or self._idle is not None:
@@ -473,7 +473,7 @@ class Shard:
     def _build(self) -> None:
         """Advance the kernel, loading what it wants, until nobody is ready or the batch is full."""
         while True:
-            if self.kernel.wanted or self._to_recover:
+            if self.kernel.memory.wanted or self._to_recover:
                 self._load_wanted()
             if self._recovering:
                 return  # what ran before must be counted before the gate admits anything new
@@ -538,10 +538,10 @@ class Shard:
                 self._listener.committed(self._durable_seq)
             if batch.done_with:
                 self.kernel.committed(batch)
-            self.kernel.evict(self._cache, self._durable_seq, self._building)
-            self.kernel.relieve(self._memory, self._durable_seq, self._building)
+            self.kernel.memory.evict(self._cache, self._durable_seq, self._building)
+            self.kernel.memory.relieve(self._memory, self._durable_seq, self._building)
         # A step that waits for nothing has its receipt when the loop comes to the turn behind it.
-        if batch.publications or self.kernel.ready or self.kernel.wanted or self._building or self._to_recover:
+        if batch.publications or self.kernel.ready or self.kernel.memory.wanted or self._building or self._to_recover:
             self._schedule()
         if self._settled or self._idle is not None:
             self._tell_if_settled()
@@ -613,7 +613,7 @@ class Shard:
     # ---- loading and recovery ------------------------------------------------------------------------------------
 
     def _load_wanted(self) -> None:
-        wanted = [ref for ref in self.kernel.wanted if ref not in self._loading]
+        wanted = [ref for ref in self.kernel.memory.wanted if ref not in self._loading]
         while self._to_recover and len(wanted) < RECOVER_AT_ONCE:
             wanted.append(self._to_recover.popleft())
             self._recovering.add(wanted[-1])
@@ -629,7 +629,7 @@ class Shard:
             self._crash(record)
             return
         self._loading.discard(ref)
-        if self.kernel.forgotten_seq > asked:  # it may have gone on and been evicted since: this may be its past
+        if self.kernel.memory.forgotten_seq > asked:  # it may have gone on and been evicted since: this may be its past
             if ref in self._recovering and isinstance(ref, int):
                 self._recovering.discard(ref)
                 self._to_recover.append(ref)
@@ -668,7 +668,7 @@ class Shard:
         """Set the alarm for whatever comes first: a timer, or the next look into the inbox."""
         now = self._clock.now()
         when = now + self._poll
-        if len(self.kernel.wanted) < TIMERS_WAITING_MAX:
+        if len(self.kernel.memory.wanted) < TIMERS_WAITING_MAX:
             when = min(when, self._timers.next())
         if self._alarm is None or when < self._alarm_at:
             self._stop_alarm()
@@ -717,7 +717,7 @@ class Shard:
                     continue
                 self._admit(offer, own=1)
         now = self._clock.now()
-        if len(self.kernel.wanted) >= TIMERS_WAITING_MAX:
+        if len(self.kernel.memory.wanted) >= TIMERS_WAITING_MAX:
             self._looked()
         elif self._timers.exhausted(now):
             self._store.due(*self._timers.window(now), lambda found: self._found_timers(life, now, found))
@@ -855,11 +855,11 @@ class Shard:
         self._stop_alarm()
         for offer in [*self._early, *self.kernel.undelivered()]:
             _hear(offer.ticket, EngineClosed("the engine was closed before this was recorded"))
-        self.kernel.dispose()
+        self.kernel.memory.dispose()
         self._store.release()
 
     def _tell_if_settled(self) -> None:
-        if self._building or self._committing or self.kernel.ready or self.kernel.wanted or self._to_recover:
+        if self._building or self._committing or self.kernel.ready or self.kernel.memory.wanted or self._to_recover:
             return
         if self._away or (self._asking and not self._closing):
             return

@@ -16,10 +16,9 @@ from perdure.kernel.entry import Entry
 from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Address, Started
 from perdure.kernel.instance import Instance
-from perdure.kernel.kernel import NEW_HEAD
 from perdure.kernel.location import Patterns
 from perdure.kernel.replay import fold
-from perdure.kernel.rows import head_row, response_name, work_row
+from perdure.kernel.rows import NEW_HEAD, head_row, response_name, work_row
 from perdure.ports.store import Store
 from perdure.stores.answers import asked
 
@@ -102,7 +101,7 @@ class Restoring:
         return self._live[row.instance]
 
     def _index(self, instance: Instance, entry: Entry, batch: Batch) -> None:
-        """What `Kernel._spread` writes, in the same order."""
+        """What `Spread.tell` writes, in the same order."""
         before = instance.status
         changed = apply(instance, entry)
         for intent in changed.closed:

@@ -26,11 +26,10 @@ from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.job import job_row
-from perdure.kernel.kernel import NEW_HEAD
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
-from perdure.kernel.rows import head_row, offer_of, receipt_of, response_name, work_row
+from perdure.kernel.rows import NEW_HEAD, head_row, offer_of, receipt_of, response_name, work_row
 from perdure.kernel.status import FINAL, Status
 
 Route = Callable[[Fact], Iterable[Address]]
@@ -179,7 +178,7 @@ class _Fold:
             del self._live[row.instance]
 
     def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status) -> None:
-        """What `Kernel._spread` writes, in the same order."""
+        """What `Spread.tell` writes, in the same order."""
         for intent in changed.closed:
             self.work.pop(intent.id, None)
             self.jobs.pop(intent.id, None)
@@ -198,7 +197,7 @@ class _Fold:
         if instance.status is not before or type(entry.event) in NEW_HEAD:
             self.heads[instance.id] = head_row(instance, entry.at)
 
-    # ---- what entries cause: the mirror of `Kernel._spread` ------------------------------------------------
+    # ---- what entries cause: the mirror of `Spread.tell` ------------------------------------------------
 
     def _cause(self, instance: Instance, entry: Entry, changed: Changed) -> None:
         self._recorded(instance, entry.event)

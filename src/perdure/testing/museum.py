@@ -36,9 +36,13 @@ from perdure.kernel.instance import Instance
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Accepted, Refused, Stale
 from perdure.kernel.manifest import NO_MANIFEST, Manifest
+from perdure.kernel.memory import Memory
 from perdure.kernel.moment import Moment
 from perdure.kernel.outside import Objection, objection
 from perdure.kernel.past import Item
+from perdure.kernel.refusals import refusal
+from perdure.kernel.slots import Slots
+from perdure.kernel.spread import Spread, publication_of
 from perdure.ports.jobs import Claim
 from perdure.ports.store import Position
 from perdure.runtime import shard
@@ -134,7 +138,7 @@ def _redeliver_unrecorded() -> list[tuple[Any, str, Any]]:
             instance.workflow, instance.machine = workflow, replay.rebuild(instance, workflow)
         found = instance.open[intent]
         assert type(found.effect) is Call
-        self._start_call(self.kernel._publication(instance, found, found.effect))
+        self._start_call(publication_of(instance, found, found.effect))
 
     return [(Shard, "_deliver_again", mutant)]
 
@@ -195,13 +199,13 @@ def _half_a_commit() -> list[tuple[Any, str, Any]]:
 
 def _after_spread(change: Callable[[Batch], None]) -> Callable[[], list[tuple[Any, str, Any]]]:
     def patches() -> list[tuple[Any, str, Any]]:
-        spread = Kernel._spread
+        tell = Spread.tell
 
-        def mutant(self: Kernel, *arguments: Any) -> None:
-            spread(self, *arguments)
-            change(arguments[-1])
+        def mutant(self: Spread, *arguments: Any) -> None:
+            tell(self, *arguments)
+            change(next(argument for argument in arguments if isinstance(argument, Batch)))
 
-        return [(Kernel, "_spread", mutant)]
+        return [(Spread, "tell", mutant)]
 
     return patches
 
@@ -210,21 +214,19 @@ def _refuse_less(*answers: type) -> Callable[[], list[tuple[Any, str, Any]]]:
     """Events are recorded although there is an answer without that."""
 
     def patches() -> list[tuple[Any, str, Any]]:
-        refusal = Kernel._refusal
-
-        def mutant(self: Kernel, instance: Any, event: Any, *, heard: bool) -> Any:
-            answer = refusal(self, instance, event, heard=heard)
+        def mutant(instance: Any, event: Any, *others: Any, heard: bool) -> Any:
+            answer = refusal(instance, event, *others, heard=heard)
             duplicate = isinstance(answer, Accepted) and isinstance(event, Message)
             stale = isinstance(answer, Stale) and isinstance(event, Received) and instance.id and not instance.ended
             return None if (duplicate and Message in answers) or (stale and Received in answers) else answer
 
-        return [(Kernel, "_refusal", mutant)]
+        return [(kernel, "refusal", mutant)]
 
     return patches
 
 
 def _attempts_uncounted() -> list[tuple[Any, str, Any]]:
-    return [(Kernel, "_again_or_unknown", lambda self, instance, event: event)]
+    return [(Slots, "again_or_unknown", lambda self, instance, event: event)]
 
 
 def _live_differs() -> list[tuple[Any, str, Any]]:
@@ -262,8 +264,8 @@ def _inbox_not_emptied() -> list[tuple[Any, str, Any]]:
 
 
 def _evict_uncommitted() -> list[tuple[Any, str, Any]]:
-    evict = Kernel.evict
-    return [(Kernel, "evict", lambda self, keep, durable_seq, batch: evict(self, keep, 1 << 62, batch))]
+    evict = Memory.evict
+    return [(Memory, "evict", lambda self, keep, durable_seq, batch: evict(self, keep, 1 << 62, batch))]
 
 
 def _time_goes_back() -> list[tuple[Any, str, Any]]:
@@ -287,15 +289,15 @@ def _kept_ids_repeat() -> list[tuple[Any, str, Any]]:
 
 def _slots_ignored() -> list[tuple[Any, str, Any]]:
     """A held call is handed out at once."""
-    spread = Kernel._spread
+    tell = Spread.tell
 
-    def mutant(self: Kernel, instance: Any, entry: Any, heard: Any, changed: Any, batch: Batch) -> None:  # noqa: PLR0917
-        spread(self, instance, entry, heard, changed, batch)
+    def mutant(self: Spread, instance: Any, entry: Any, heard: Any, changed: Any, batch: Batch, cause: Any) -> None:  # noqa: PLR0917
+        tell(self, instance, entry, heard, changed, batch, cause)
         for intent in changed.opened:
             if intent.held:
-                batch.publications[intent.id] = self._publication(instance, intent, intent.effect)
+                batch.publications[intent.id] = publication_of(instance, intent, intent.effect)
 
-    return [(Kernel, "_spread", mutant)]
+    return [(Spread, "tell", mutant)]
 
 
 def _dice_unrecorded() -> list[tuple[Any, str, Any]]:

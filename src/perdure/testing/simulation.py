@@ -111,7 +111,7 @@ class Process:
 
     def die(self) -> None:
         self.life.alive = False
-        self.shard.kernel.dispose()
+        self.shard.kernel.memory.dispose()
 
     def stop(self) -> None:
         """Good order: drain, then cut what still runs, then give the lease back."""

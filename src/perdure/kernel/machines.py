@@ -1,0 +1,54 @@
+"""The live machines of instances: how they are made, exchanged and given up. What they decide is not looked at here.
+
+A machine is made when an event comes for its instance, from the rows that were read (`replay.py`). It is made anew when
+the instance gets another past, and by another definition when the manifest says so. One that raised is not used again.
+"""
+
+from perdure.errors import Divergence, UnknownVersion
+
+from .decision import Decision, Stuck
+from .instance import Instance
+from .machine import Governed, Machine, Workflow
+from .receipt import failure_of
+from .replay import rebuild
+from .workflows import Workflows
+
+
+def make(instance: Instance, version: str, workflows: Workflows[Workflow]) -> Machine:
+    """The machine of an instance that has none: new, or told again what it was told before."""
+    workflow = workflows.of(instance.address.workflow, version)
+    assert workflow is not None, "an event for an unknown workflow is refused"
+    instance.machine = machine = rebuild(instance, workflow)
+    instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
+    return machine
+
+
+def make_anew(instance: Instance, workflows: Workflows[Workflow]) -> Machine:
+    """A machine without a past: it is about to be told another."""
+    if instance.machine is not None:
+        instance.machine.dispose()
+    workflow = instance.workflow = workflows.of(instance.address.workflow, instance.definition)
+    assert workflow is not None, "an event for an unknown workflow is refused"
+    instance.machine = machine = workflow.machine(str(instance.address), None)
+    instance.tail = instance.snapshot_at = None
+    return machine
+
+
+def migrate(instance: Instance, machine: Machine, version: str, workflows: Workflows[Workflow]) -> Decision:
+    """The machine of another definition, made from what this one holds."""
+    workflow = workflows.exactly(instance.address.workflow, version)
+    if workflow is None or not isinstance(workflow, Governed):
+        raise UnknownVersion(f"{instance.address} goes over to version {version}, which is not registered here")
+    instance.machine = migrated = workflow.migrated(str(instance.address), machine)
+    machine.dispose()
+    instance.workflow = workflow
+    return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
+
+
+def spoil(instance: Instance, error: Exception) -> Decision:
+    """Poison does not spread: this instance stops with its event kept; its machine is rebuilt before a retry."""
+    if instance.machine is not None:
+        instance.machine.dispose()
+    instance.machine = instance.tail = None
+    location = error.location if isinstance(error, Divergence) else ""
+    return Decision(stuck=Stuck(failure_of(error), location, kept=True))

@@ -1,0 +1,147 @@
+"""Refusals: why an event is not recorded, and what its sender hears instead.
+
+Pure functions of an instance, an event, what is registered here and what is in force. An answer is a refusal, or that
+the event is stale, or that it was recorded before; None: it is to be recorded. Nothing is changed or counted here, and
+nobody is told: that is the kernel's. Receipts from outside are judged in `outside.py`, decisions in `check.py`.
+"""
+
+from typing import Final
+
+from .apply import content, input_hash
+from .events import (
+    OF_AN_INTENT,
+    CancelAsked,
+    Event,
+    Message,
+    Migrated,
+    Released,
+    Retried,
+    Rewound,
+    Settled,
+    Started,
+    Woken,
+)
+from .instance import Instance
+from .machine import Workflow
+from .mailbox import STALE, Accepted, Answer, Refused
+from .manifest import APPLY, WORLD, Manifest
+from .past import still_running
+from .status import FINAL, Status, ended
+from .workflows import Workflows
+
+NOT_FOR_CELLS: Final = frozenset({Message, Rewound, Woken, CancelAsked})
+"""What cells, or the world that they are in, do not take from everybody, or not at all."""
+
+NOT_HERE: Final = frozenset({"unknown-workflow", "unknown-version"})
+"""Refusals of this engine alone: another may have the code."""
+
+
+def refusal(
+    instance: Instance, event: Event, workflows: Workflows[Workflow], manifest: Manifest, *, heard: bool
+) -> Answer | None:
+    """The answer to an event that is not recorded; None: record it. `heard`: its sender waits for the answer."""
+    if type(event) is Started:
+        # A start that was acknowledged before is no longer refused for its version, nor is a fork: it gets the
+        # newest, as any instance does whose version is gone.
+        asked = (heard and event.forked is None) or event.workflow in manifest.versions
+        against = _no_start(event, workflows.refusal(event.workflow, event.version if asked else ""), manifest)
+        return against if instance.id == 0 else _start_of_another(instance, event, against)
+    if instance.id == 0:
+        if type(event) in OF_AN_INTENT:
+            return STALE
+        return Refused("unknown-instance", f"there is no instance {instance.address}")
+    if type(event) in OF_AN_INTENT:
+        intent = instance.open.get(event.intent)  # type: ignore[union-attr]
+        if intent is None or (type(event) is Released and not intent.held):
+            return STALE
+    elif (answer := _control_refusal(instance, event, manifest)) is not None:
+        return answer
+    workflow = instance.address.workflow
+    unknown = workflows.refusal(workflow, instance.definition if instance.made else "")
+    if unknown is None and manifest.outdated(workflow, instance.definition) and not instance.ended:
+        unknown = workflows.refusal(workflow, manifest.versions[workflow])
+    return unknown
+
+
+def _no_start(event: Started, unknown: Refused | None, manifest: Manifest) -> Refused | None:
+    """Why nothing can be started of this name and key, whether it exists or not."""
+    made_by = "" if event.first is None else event.first.sender
+    if not made_by and event.workflow in manifest.versions:
+        return Refused("refused", f"{event.workflow} is a cell: the first event that is routed to it makes it")
+    if event.workflow == WORLD.workflow and event.key != WORLD.key:
+        return Refused("refused", f"there is one world: {WORLD}")
+    return unknown
+
+
+def _start_of_another(instance: Instance, event: Started, against: Refused | None) -> Answer | None:
+    """The answer to a start under a name that an instance bears already."""
+    again = instance.ended and (
+        event.reuse == "always" or (event.reuse == "failed" and instance.status is not Status.COMPLETED)
+    )
+    if again or (against is not None and against.code in ("unknown-workflow", "refused")):
+        return against
+    if event.parent is not None and event.parent.intent and event.parent != instance.parent:
+        return Refused("key-in-use", f"{instance.address} exists already; a child needs a key of its own")
+    if input_hash(event.input) != instance.input_hash or event.forked is not None:
+        return Refused("key-in-use", f"{instance.address} exists already, with another input")
+    return Accepted(instance.id, instance.address, fresh=False)
+
+
+def _control_refusal(instance: Instance, event: Event, manifest: Manifest) -> Answer | None:
+    """The answer to what callers and other instances send."""
+    if type(event) in NOT_FOR_CELLS and (against := _not_for_cells(instance, event, manifest)):
+        return Refused("refused", f"{instance.address.workflow} is {against}")
+    match event:
+        case Message(id=id) if id in instance.seen:
+            if event.name != APPLY and instance.seen[id] not in (None, content(event)):  # counts are added to that
+                text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
+                return Refused("refused", f"{text}; send this one with an id of its own")
+            return Accepted(instance.id, instance.address, fresh=False)
+        case CancelAsked(intent=asked) if asked and (instance.parent is None or instance.parent.intent != asked):
+            return STALE
+        case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
+            return Accepted(instance.id, instance.address, fresh=False)
+        case Rewound():
+            return _rewind_refusal(instance, event)
+        case Retried() | Settled() if instance.stuck is None:
+            return Refused("not-stuck", f"{instance.address} is {instance.status}, not stuck")
+        case Settled() if instance.stuck is not None and instance.stuck.kept:
+            return Refused("refused", f"{instance.address} stopped at an event, not at an effect: retry or cancel")
+        case Settled(location=at) if instance.stuck is not None and instance.stuck.location != at:
+            return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
+        case Migrated() if instance.ended or not manifest.outdated(instance.address.workflow, instance.definition):
+            return STALE
+        case _ if instance.ended:
+            return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}")
+        case _:
+            return None
+
+
+def _not_for_cells(instance: Instance, event: Event, manifest: Manifest) -> str:
+    """Why an event that others take is none for a cell, or for the world; empty: it is. Whoever sent it."""
+    if instance.address == WORLD:
+        return "" if type(event) is Message else "the world of this database: it takes events, and lasts as long"
+    if not instance.made and instance.address.workflow not in manifest.versions:
+        return ""
+    match event:
+        case Message(sender=""):
+            return "a cell: its events are routed to it"
+        case Rewound():
+            return "a cell: its state is what its events made of it; it does not go back"
+        case Woken():
+            return "a cell: what it asked for is answered when it is due, and not before"
+        case _:
+            return ""
+
+
+def _rewind_refusal(instance: Instance, event: Rewound) -> Answer | None:
+    if instance.cancelled or instance.status in FINAL:
+        word = ended(Status.CANCELLED if instance.cancelled else instance.status)
+        return Refused("ended", f"{instance.address} {word}, and stays so: fork it")
+    if event.after != instance.rewound:
+        return Refused("refused", f"{instance.address} was rewound by somebody else meanwhile: look again")
+    return still_running(instance, event)
+
+
+def _word(event: Event) -> str:
+    return type(event).__name__.lower()
