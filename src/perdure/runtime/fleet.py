@@ -1,6 +1,6 @@
 """A fleet: processes that share the shards of a database. Here is what one of them does about it.
 
-    _tick     renew the leases, see who else lives; give up what is more than a fair share, take what is free
+    _tick     renew the lease, see who else lives; give up what is more than a fair share, take what is free
     _expire   no renewal came through in time: stop everything before somebody else may begin
 
 The database's clock says when a lease has expired; this process gives up by its own monotonic clock, after two thirds
@@ -151,7 +151,7 @@ class Fleet:
     async def _tick(self) -> None:
         asked = time.monotonic()
         had = [shard for shard in self.shards if shard.epoch]
-        standing = await self._leases.renew(self._owner, {shard.number: shard.epoch for shard in had})
+        standing = await self._leases.renew(self._owner, {shard.number: shard.epoch for shard in self.shards})
         self._renewed = asked
         self._watch()
         for shard in had:
