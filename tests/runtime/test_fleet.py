@@ -13,13 +13,14 @@ from perdure.runtime.doors import FleetDoor
 from perdure.runtime.fleet import Fleet
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryStore
+from tests.fleet.processes import until
 
 
 class SlowLeases:
     """A database that has no shard free, and answers when it is told to."""
 
     shards = 4
-    lease = 0.2
+    lease: float = 0.2
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -65,8 +66,13 @@ async def test_a_close_ends_though_a_renewal_is_answered_in_the_same_moment() ->
 class SlowStore(MemoryStore):
     """One whose lease is given when somebody says so."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
     def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
         self.give = lambda: MemoryStore.acquire(self, owner, done)
+        self.asked.set()
 
 
 async def test_a_renewal_names_a_shard_that_is_being_taken_so_that_it_is_not_given_back() -> None:
@@ -77,25 +83,23 @@ async def test_a_renewal_names_a_shard_that_is_being_taken_so_that_it_is_not_giv
         return Shard(store, clock, [InlineExecutor()], [], owner="test", listener=door, number=number, shards=4)
 
     leases = SlowLeases()
+    leases.lease = 600  # nothing is renewed by itself
     fleet = Fleet(leases, "test", make)
     door = FleetDoor(store, lambda report: None, fleet)
     leases.answer = asyncio.get_running_loop().create_future()
     leases.answer.set_result(Standing({}, (2,), 4))
     opening = asyncio.create_task(fleet.open())
     async with asyncio.timeout(30):
-        while len(leases.told) < 4:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        assert leases.told[:2] == [{}, {}]
-        assert leases.told[2:] == [{2: 0}] * 2
-
+        await store.asked.wait()
+        await fleet._tick()
         store.give()
         await opening
-        (shard,) = fleet.shards
         leases.answer = asyncio.get_running_loop().create_future()
-        leases.answer.set_result(Standing({2: shard.epoch}, (), 4))
-        while {2: 1} not in leases.told:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        leases.answer.set_result(Standing({2: 1}, (), 4))
+        await fleet._tick()
         await fleet.close(0, asyncio.Event())
+
+    assert leases.told == [{}, {}, {2: 0}, {2: 1}]
 
 
 def numbers(*engines: perdure.Engine) -> list[int]:
@@ -110,9 +114,7 @@ async def test_shards_that_fell_run_again_though_the_lease_of_their_engine_has_n
         for shard in fallen:
             shard.fall(LeaseLost("for a test"))
 
-        async with asyncio.timeout(30):
-            while numbers(engine) != list(range(16)):
-                await asyncio.sleep(0.01)
+        await until(lambda: numbers(engine) == list(range(16)))
 
         assert {shard.epoch for shard in engine._running.shards} == {2}
 
@@ -121,7 +123,6 @@ async def test_shards_that_fell_are_shared_with_an_engine_that_comes_meanwhile(p
     async with perdure.open(postgres) as first:
         for shard in first._running.shards:
             shard.fall(LeaseLost("for a test"))
-        async with perdure.open(postgres) as second, asyncio.timeout(30):
-            while len(numbers(first)) != 8 or len(numbers(second)) != 8:
-                await asyncio.sleep(0.01)
+        async with perdure.open(postgres) as second:
+            await until(lambda: len(numbers(first)) == len(numbers(second)) == 8)
             assert numbers(first, second) == list(range(16))

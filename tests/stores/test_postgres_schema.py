@@ -112,7 +112,7 @@ async def test_nothing_is_upgraded_while_an_engine_runs(postgres_server: Server)
             await connection.execute(f"UPDATE {name}.engines SET expires = now() + interval '1 minute'")
             before = await shape(connection, name)
 
-            with pytest.raises(EngineRunning, match="first runs on .* nothing was changed"):
+            with pytest.raises(EngineRunning, match=r"first runs on .* nothing was changed"):
                 await upgrade(url)
 
             assert await shape(connection, name) == before
