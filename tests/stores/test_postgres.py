@@ -369,7 +369,7 @@ async def test_a_lease_that_lives_is_not_taken_and_one_that_expired_is(postgres:
         assert (await answer(other.store(0).acquire, "second")).epoch == 2
 
 
-async def test_all_leases_of_an_engine_are_renewed_at_once(postgres: str):
+async def test_one_lease_is_for_all_shards_of_an_engine(postgres: str):
     async with opened(postgres, lease=60) as database:
         for shard in (0, 3, 5):
             await leased(database, shard)

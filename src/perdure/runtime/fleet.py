@@ -116,7 +116,7 @@ class Fleet:
             async with asyncio.timeout(self._leases.lease):
                 await self._leases.leave(self._owner)
         except (StoreError, TimeoutError) as error:
-            log.warning("this engine could not take its leave: %s; its shards are free when their leases expire", error)
+            log.warning("this engine could not take its leave: %s; its shards are free when its lease expires", error)
 
     def sweep(self) -> None:
         """Shards that stopped by themselves, because another owner took over, are none of ours any more."""
@@ -146,7 +146,7 @@ class Fleet:
                 async with asyncio.timeout(self._leases.lease):  # `wait_for` of Python 3.11 may swallow a cancel
                     await self._tick()
             except (PerdureError, TimeoutError) as error:
-                log.warning("leases could not be renewed: %s", str(error) or "no answer")
+                log.warning("the lease could not be renewed: %s", str(error) or "no answer")
 
     async def _tick(self) -> None:
         asked = time.monotonic()

@@ -82,7 +82,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- lives: whether an engine has renewed its lease in time. '' is the name of none, so a shard is free unless its owner lives.
+-- lives: whether an engine has renewed its lease in time. '' is the name of none: a shard is free unless its owner lives.
 CREATE FUNCTION perdure.lives(engine text) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM perdure.engines WHERE name = engine AND expires > clock_timestamp())
 $$;
@@ -90,10 +90,10 @@ $$;
 -- take: a shard that is free, under a new epoch: commits of older owners are refused. NULL when its owner lives.
 --
 -- The row is locked first, which waits for a commit that is being made, and only then it is judged: who has renewed his
--- lease meanwhile keeps the shard. Who renews it after that, while this is being committed, may be told that he still has
--- it; he can write nothing, and his next renewal tells him.
--- The lease of the taker is the row of its engine. It is made here if there is none or if it has expired. One that lives is
--- not touched: it would stay locked until this is on the disk, and the renewal would wait for it, once for each shard taken.
+-- lease meanwhile keeps the shard. Who renews it after that, while this is being committed, may be told that he still
+-- has it; he can write nothing, and his next renewal tells him.
+-- The lease of the taker is the row of its engine. It is made here if there is none or if it has expired. One that lives
+-- is not touched: it would stay locked until this is on the disk, and the renewal would wait for it, once for each shard.
 CREATE FUNCTION perdure.take(of_shard integer, of_owner text, of_pid integer, of_host text, seconds float8)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE

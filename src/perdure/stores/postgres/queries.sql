@@ -38,10 +38,13 @@ FROM perdure.shards ORDER BY shard
 -- name: let_go
 -- Shards that are an engine's by name only ($1, $2: with their epochs). While it lives nobody else can take them. One on
 -- which a commit is being made is passed by: the next renewal finds it again.
-UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity' WHERE shard IN (
-    SELECT shard FROM perdure.shards JOIN unnest($1::integer[], $2::bigint[]) AS stray (shard, epoch) USING (shard, epoch)
+WITH idle AS (
+    SELECT shard FROM perdure.shards JOIN unnest($1::integer[], $2::bigint[]) AS stray (shard, epoch)
+        USING (shard, epoch)
     FOR NO KEY UPDATE OF shards SKIP LOCKED
-) RETURNING shard
+)
+UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity'
+FROM idle WHERE shards.shard = idle.shard RETURNING shards.shard
 
 -- name: leave
 -- Everything of an engine that stops: the others need not wait.
