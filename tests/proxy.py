@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 COMMITS: Final = (b".commit(", b".journal (seq")
 """What the statements of a commit have in them."""
 
-TAKES: Final = b"SET epoch = epoch + 1"
+TAKES: Final = b".take("
 """What the statement has in it that takes a shard."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

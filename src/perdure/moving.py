@@ -10,8 +10,9 @@ A file has one shard, and so has a PostgreSQL database that it was copied into: 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,7 +20,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from perdure.app import _path, is_server
-from perdure.errors import CallerError, CannotOpen, EngineRunning, NotEmpty, StoreFailed
+from perdure.errors import CallerError, CannotOpen, EngineRunning, NotEmpty, StoreError, StoreFailed
 from perdure.kernel.batch import Batch, PublishedRow
 from perdure.kernel.placement import place
 from perdure.ports.store import Filter, Queries, Store
@@ -162,11 +163,12 @@ async def _compare(origin: Queries, into: Queries, total: int, tell: Progress) -
 async def _leased(url: str | os.PathLike[str], *, create: int) -> AsyncIterator[Side]:
     """`create`: a target, which is made with so many shards if it is not there."""
     async with AsyncExitStack() as stack:
-        open_side = _server(str(url), create) if is_server(url) else _file(url, create)
+        owner = f"perdure copy {socket.gethostname()}:{os.getpid()}:{os.urandom(3).hex()}"
+        open_side = _server(str(url), create, owner) if is_server(url) else _file(url, create)
         side = await stack.enter_async_context(open_side)
         for store in side.stores:
             try:
-                await asked(store.acquire, "perdure copy")
+                await asked(store.acquire, owner)
             except EngineRunning as error:
                 raise EngineRunning(f"{error}; a world is copied while no engine runs") from None
             stack.callback(store.release)
@@ -192,7 +194,7 @@ async def _unmarked(unfinished: bool) -> None:
 
 
 @asynccontextmanager
-async def _server(url: str, create: int) -> AsyncIterator[Side]:
+async def _server(url: str, create: int, owner: str) -> AsyncIterator[Side]:
     from perdure.stores.postgres import PostgresDatabase, upgrade
 
     if create:
@@ -202,6 +204,8 @@ async def _server(url: str, create: int) -> AsyncIterator[Side]:
         stores: list[Store] = [database.store(number) for number in range(database.shards)]
         yield Side(database.queries, stores, database.mark_unfinished)
     finally:
+        with suppress(StoreError):  # its lease expires by itself
+            await database.leave(owner)
         await database.close()
 
 

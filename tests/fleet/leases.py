@@ -15,8 +15,8 @@ async def leases(url: str) -> list[tuple[int, float]]:
     connection = await asyncpg.connect(base.rstrip("?&"))
     try:
         rows = await connection.fetch(
-            f"""SELECT CASE WHEN owner = '' OR expires < now() THEN 0 ELSE pid END,
-            CASE WHEN owner = '' THEN 0 ELSE extract(epoch FROM expires)::float END FROM {schema}.shards"""
+            f"""SELECT CASE WHEN expires > now() THEN pid ELSE 0 END, coalesce(extract(epoch FROM expires)::float, 0)
+            FROM {schema}.shards LEFT JOIN {schema}.engines ON name = owner"""
         )
     finally:
         await connection.close()

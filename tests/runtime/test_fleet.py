@@ -3,23 +3,33 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
+import perdure
+from perdure.errors import LeaseLost
+from perdure.executors.inline import InlineExecutor
 from perdure.ports.leases import Standing
+from perdure.ports.store import Lease
+from perdure.runtime.clock import SystemClock
+from perdure.runtime.doors import FleetDoor
 from perdure.runtime.fleet import Fleet
 from perdure.runtime.shard import Shard
+from perdure.stores.memory import MemoryStore
+from tests.fleet.processes import until
 
 
 class SlowLeases:
     """A database that has no shard free, and answers when it is told to."""
 
     shards = 4
-    lease = 0.2
+    lease: float = 0.2
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.answer: asyncio.Future[Standing] | None = None
         self.left = False
+        self.told: list[Mapping[int, int]] = []
 
     async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
+        self.told.append(held)
         if self.answer is None:
             return Standing({}, (), 1)
         self.asked.set()
@@ -51,3 +61,68 @@ async def test_a_close_ends_though_a_renewal_is_answered_in_the_same_moment() ->
         await fleet.close(0, asyncio.Event())
 
     assert leases.left
+
+
+class SlowStore(MemoryStore):
+    """One whose lease is given when somebody says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
+        self.give = lambda: MemoryStore.acquire(self, owner, done)
+        self.asked.set()
+
+
+async def test_a_renewal_names_a_shard_that_is_being_taken_so_that_it_is_not_given_back() -> None:
+    store = SlowStore()
+
+    def make(number: int) -> Shard:
+        clock = SystemClock(asyncio.get_running_loop())
+        return Shard(store, clock, [InlineExecutor()], [], owner="test", listener=door, number=number, shards=4)
+
+    leases = SlowLeases()
+    leases.lease = 600  # nothing is renewed by itself
+    fleet = Fleet(leases, "test", make)
+    door = FleetDoor(store, lambda report: None, fleet)
+    leases.answer = asyncio.get_running_loop().create_future()
+    leases.answer.set_result(Standing({}, (2,), 4))
+    opening = asyncio.create_task(fleet.open())
+    async with asyncio.timeout(30):
+        await store.asked.wait()
+        await fleet._tick()
+        store.give()
+        await opening
+        leases.answer = asyncio.get_running_loop().create_future()
+        leases.answer.set_result(Standing({2: 1}, (), 4))
+        await fleet._tick()
+        await fleet.close(0, asyncio.Event())
+
+    assert leases.told == [{}, {}, {2: 0}, {2: 1}]
+
+
+def numbers(*engines: perdure.Engine) -> list[int]:
+    """Of the shards that run."""
+    return sorted(shard.number for each in engines for shard in each._running.shards if shard.takes)
+
+
+async def test_shards_that_fell_run_again_though_the_lease_of_their_engine_has_not_expired(postgres: str) -> None:
+    async with perdure.open(postgres) as engine:
+        fallen = engine._running.shards
+        assert len(fallen) == 16
+        for shard in fallen:
+            shard.fall(LeaseLost("for a test"))
+
+        await until(lambda: numbers(engine) == list(range(16)))
+
+        assert {shard.epoch for shard in engine._running.shards} == {2}
+
+
+async def test_shards_that_fell_are_shared_with_an_engine_that_comes_meanwhile(postgres: str) -> None:
+    async with perdure.open(postgres) as first:
+        for shard in first._running.shards:
+            shard.fall(LeaseLost("for a test"))
+        async with perdure.open(postgres) as second:
+            await until(lambda: len(numbers(first)) == len(numbers(second)) == 8)
+            assert numbers(first, second) == list(range(16))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 import perdure
@@ -64,6 +66,7 @@ async def there_and_back(source: str | Path, target: str | Path) -> Moved:
         await engine.queries.put_blobs([b"a picture"], 1)
     moved = await move(source, target)
     async with opened(target) as engine:
+        assert (await engine.queries.facts()).get("engines", "1") == "1", "the copy is none of them"
         for n in range(5):
             handle = engine.handle(sale, f"s{n}")
             await handle.send("go on", n)
@@ -156,6 +159,24 @@ async def test_a_server_that_holds_something_is_not_copied_into(postgres: str, p
             await move(postgres, other)
         async with opened(other) as engine:  # and it goes on as before
             assert await engine.handle(sale, "two").status() == "waiting"
+
+
+async def test_a_copy_that_was_killed_is_no_owner_of_the_next_one(tmp_path: Path, postgres: str) -> None:
+    async with opened(postgres) as engine:
+        await engine.start(sale, "one", key="one")
+    killed = f"""
+import asyncio, os
+from perdure.moving import move
+asyncio.run(move({postgres!r}, {str(tmp_path / "killed.db")!r}, lambda what, done, total: os._exit(9)))
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", killed)
+    assert await process.wait() == 9
+    base, _, schema = postgres.partition("schema=")
+    connection = await asyncpg.connect(base.rstrip("?&"))
+    await connection.execute(f"UPDATE {schema}.engines SET expires = now()")
+    await connection.close()
+
+    assert (await move(postgres, tmp_path / "copy.db")).entries
 
 
 async def test_half_a_copy_cannot_be_opened(tmp_path: Path, postgres_server: Server) -> None:

@@ -17,6 +17,7 @@ from perdure.ports.store import BEGINNING, Filter
 from perdure.stores.postgres import PostgresDatabase, PostgresStore, upgrade
 from perdure.stores.postgres.connections import SETTINGS, Connections
 from perdure.stores.postgres.database import ENGINE_CONNECTIONS
+from perdure.stores.postgres.schema import VERSION
 from perdure.testing.stores import batch, entry, head, message
 from tests.postgres import Server, changed
 from tests.proxy import Proxy
@@ -230,28 +231,138 @@ async def test_a_commit_is_refused_too_when_the_new_owner_has_left_already(postg
         assert "another engine took over: epoch 2 follows 1 of first" in str(refused)
 
 
+@asynccontextmanager
+async def committing(database: PostgresDatabase, *shards: int) -> AsyncIterator[None]:
+    """Commits of the first owner of these shards are being made, and come to their end when this does."""
+    owner = await asyncpg.connect(database.place.dsn)
+    try:
+        async with owner.transaction():
+            for shard in shards:
+                number = first_seq(shard) + 1
+                assert await owner.fetch(database.sql.commit_lone, shard, 1, 0, *entry(number, number))
+            yield
+    finally:
+        await owner.close()
+
+
+async def taken_after(database: PostgresDatabase, shard: int, owner: str) -> "asyncio.Future[Any]":
+    """A take-over that waits for a commit; the answer comes when that has ended."""
+    taking = asyncio.ensure_future(answer(database.store(shard).acquire, owner))
+
+    async def waits() -> bool:
+        return bool(await execute(database, "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"))
+
+    await until(waits)
+    assert not taking.done()
+    return taking
+
+
+async def expire(database: PostgresDatabase, owner: str) -> None:
+    await execute(database, "UPDATE perdure.engines SET expires = now() - interval '1 second' WHERE name = $1", owner)
+
+
 async def test_a_take_over_waits_for_the_commit_that_is_being_made(postgres: str):
     async with opened(postgres, lease=0) as database:
-        owner = await asyncpg.connect(database.place.dsn)
         store = await leased(database)
-        transaction = owner.transaction()
-        await transaction.start()
-        await owner.fetch(database.sql.commit_lone, 0, 1, 0, *entry(1, 1))
-        second = database.store(0)
-        taking = asyncio.ensure_future(answer(second.acquire, "second"))
-
-        async def waits() -> bool:
-            rows = await execute(database, "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'")
-            return bool(rows)
-
-        await until(waits)
-        assert not taking.done()
-        await transaction.commit()
+        async with committing(database, 0):
+            taking = await taken_after(database, 0, "second")
 
         assert (await taking).epoch == 2
-        assert (await answer(second.position)).seq == 1
+        assert (await answer(database.store(0).position)).seq == 1
         assert isinstance(await answer(store.commit, batch(journal=[entry(2, 1)])), Fenced)
-        await owner.close()
+
+
+async def test_a_renewal_does_not_wait_for_commits_that_are_being_made(postgres: str):
+    async with opened(postgres) as database:
+        for shard in range(16):
+            await leased(database, shard)
+        held = dict.fromkeys(range(16), 1)
+
+        async with committing(database, *range(16)), asyncio.timeout(30):
+            standing = await database.renew("first", held)
+
+        assert standing.held == held
+
+
+async def test_who_renews_his_lease_while_a_take_over_waits_keeps_the_shard(postgres: str):
+    async with opened(postgres, lease=60) as database:
+        store = await leased(database)
+        await expire(database, "first")
+        async with committing(database, 0):
+            taking = await taken_after(database, 0, "second")
+
+            assert (await database.renew("first", {0: 1})).held == {0: 1}
+
+        assert isinstance(await taking, EngineRunning)
+        assert await answer(store.commit, batch(journal=[entry(2, 1)])) is None
+
+
+async def test_who_renews_his_lease_after_a_take_over_is_told_and_cannot_write(postgres: str):
+    async with opened(postgres, lease=60) as database:
+        stores = [await leased(database, shard) for shard in (0, 1)]
+        await expire(database, "first")
+        await leased(database, 0, "second")
+
+        assert (await database.renew("first", {0: 1, 1: 1})).held == {1: 1}
+
+        assert isinstance(await answer(stores[0].commit, LONE), Fenced)
+        number = first_seq(1) + 1
+        assert await answer(stores[1].commit, batch(journal=[entry(number, number)])) is None
+
+
+async def test_an_engine_that_takes_a_shard_lives_though_it_has_never_renewed(postgres: str):
+    async with opened(postgres, lease=60) as database:
+        await leased(database, 0)
+        assert isinstance(await answer(database.store(0).acquire, "second"), EngineRunning)
+        await execute(database, "DELETE FROM perdure.engines")  # as it is done with those that are silent for an hour
+
+        await leased(database, 1)
+
+        for shard in (0, 1):  # it lives again, and what nobody took meanwhile is still its own
+            assert isinstance(await answer(database.store(shard).acquire, "second"), EngineRunning)
+
+
+async def test_an_engine_can_be_renewed_while_it_waits_for_a_shard(postgres: str):
+    async with opened(postgres, lease=60) as database:
+        await leased(database, 0, "dead")
+        await expire(database, "dead")
+        await database.renew("heir", {})
+        async with committing(database, 0), asyncio.timeout(30):
+            taking = await taken_after(database, 0, "heir")
+
+            standing = await database.renew("heir", {0: 0})
+
+        assert standing.free == tuple(range(16))
+        assert (await taking).epoch == 2
+        assert (await database.renew("heir", {0: 2})).held == {0: 2}
+
+
+async def test_shards_that_an_engine_has_by_name_only_are_given_back_by_its_renewal(postgres: str):
+    """It fell there, or did not hear that it has them: while it lives no time frees them."""
+    async with opened(postgres, lease=60) as database:
+        for shard in range(4):
+            await leased(database, shard)
+        await leased(database, 4, "other")
+        async with committing(database, 1), asyncio.timeout(30):  # that one must wait
+            standing = await database.renew("first", {2: 1, 3: 0})  # one is being taken
+
+        assert standing.held == {2: 1}
+        assert standing.free == (0, *range(5, 16))
+        assert (await database.renew("first", {2: 1, 3: 1})).held == {2: 1, 3: 1}
+        assert (await database.renew("other", {4: 1})).free == (0, 1, *range(5, 16))
+        await leased(database, 0, "other")
+
+
+async def test_a_shard_that_is_released_leaves_the_others(postgres: str):
+    async with opened(postgres, lease=60) as database:
+        stores = [await leased(database, shard) for shard in (0, 1, 2)]
+
+        stores[1].release()
+        await database.rest()
+
+        assert (await database.renew("first", {0: 1, 2: 1})).held == {0: 1, 2: 1}
+        await leased(database, 1, "second")
+        assert isinstance(await answer(database.store(2).acquire, "second"), EngineRunning)
 
 
 async def test_a_lease_that_lives_is_not_taken_and_one_that_expired_is(postgres: str):
@@ -262,31 +373,35 @@ async def test_a_lease_that_lives_is_not_taken_and_one_that_expired_is(postgres:
         assert isinstance(refused, EngineRunning)
         assert "first (pid " in str(refused)
 
-        await execute(database, "UPDATE perdure.shards SET expires = now() - interval '1 second'")
+        await expire(database, "first")
         assert (await answer(other.store(0).acquire, "second")).epoch == 2
 
 
-async def test_all_leases_of_an_engine_are_renewed_at_once(postgres: str):
+async def test_one_lease_is_for_all_shards_of_an_engine(postgres: str):
     async with opened(postgres, lease=60) as database:
         for shard in (0, 3, 5):
             await leased(database, shard)
         await leased(database, 7, "other")
         await database.renew("other", {7: 1})
-        await execute(database, "UPDATE perdure.shards SET expires = now() - interval '1 second' WHERE shard IN (0, 5)")
-        await execute(database, "UPDATE perdure.shards SET epoch = 2, owner = 'other' WHERE shard = 5")
+        assert (await database.renew("other", {7: 1})).free == (1, 2, 4, 6, *range(8, 16))
+        await expire(database, "first")
+        standing = await database.renew("other", {7: 1})
+        assert standing.free == tuple(shard for shard in range(16) if shard != 7)
+        assert standing.engines == 1
+        await leased(database, 5, "other")
 
         standing = await database.renew("first", {0: 1, 3: 1, 5: 1})
 
         assert standing.held == {0: 1, 3: 1}
-        assert standing.free == (1, 2, 4, 5, 6, *range(8, 16))
+        assert standing.free == (1, 2, 4, 6, *range(8, 16))
         assert standing.engines == 2
-        assert 0 not in (await database.renew("other", {7: 1})).free
+        assert 0 not in (await database.renew("other", {5: 2, 7: 1})).free
 
         await database.leave("first")
 
-        standing = await database.renew("other", {7: 1})
-        assert (standing.held, standing.engines) == ({7: 1}, 1)
-        assert standing.free == tuple(shard for shard in range(16) if shard != 7)
+        standing = await database.renew("other", {5: 2, 7: 1})
+        assert (standing.held, standing.engines) == ({5: 2, 7: 1}, 1)
+        assert standing.free == tuple(shard for shard in range(16) if shard not in (5, 7))
 
 
 # ---- many shards --------------------------------------------------------------------------------------------------
@@ -529,11 +644,16 @@ async def test_a_database_without_the_schema_names_the_command_that_makes_it(pos
 
 @pytest.mark.parametrize(
     ("version", "error", "text"),
-    [(0, CannotOpen, "make it: perdure db upgrade"), (1000, NewerSchema, "has schema 1000, of a newer perdure")],
+    [
+        (0, CannotOpen, "make it: perdure db upgrade"),
+        (1, CannotOpen, f"has schema 1, this perdure {VERSION}; stop its engines, then: perdure db upgrade"),
+        (1000, NewerSchema, "has schema 1000, of a newer perdure"),
+    ],
 )
 async def test_an_older_and_a_newer_schema_are_refused(postgres: str, version: int, error: type[StoreError], text: str):
     async with opened(postgres) as database:
-        await execute(database, "UPDATE perdure.migrations SET version = $1", version)
+        await execute(database, "DELETE FROM perdure.migrations")
+        await execute(database, "INSERT INTO perdure.migrations (version) VALUES ($1)", version)
 
     with pytest.raises(error, match=text):
         await PostgresDatabase.open(postgres)
@@ -633,7 +753,7 @@ async def test_rows_that_contradict_each_other_are_an_error_of_ours(postgres: st
 
 
 async def test_the_number_of_shards_is_given_once(postgres: str):
-    assert (await upgrade(postgres, shards=16)).before == 1
+    assert (await upgrade(postgres, shards=16)).before == VERSION
 
     with pytest.raises(CallerError, match="has 16 shards, and not 4"):
         await upgrade(postgres, shards=4)

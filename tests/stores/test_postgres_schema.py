@@ -7,8 +7,11 @@ from importlib.resources import files
 from typing import Any
 
 import asyncpg
+import pytest
 
-from perdure.stores.postgres import new_script, schema, upgrade
+from perdure.errors import CannotOpen, EngineRunning
+from perdure.stores.answers import asked
+from perdure.stores.postgres import PostgresDatabase, new_script, schema, upgrade
 from perdure.stores.postgres.connections import QUICK
 from perdure.stores.postgres.statements import statements, text_of
 from tests.postgres import Server
@@ -65,6 +68,54 @@ def test_there_is_one_migration_for_each_version():
     names = sorted(file.name for file in PACKAGE.joinpath("migrations").iterdir() if file.name.endswith(".sql"))
 
     assert names == [f"{number:04}.sql" for number in range(1, schema.VERSION + 1)]
+
+
+async def made_first(connection: Any, url: str) -> str:
+    """A database of the first version, with something in it; its engine is long dead."""
+    name = url.partition("schema=")[2]
+    await connection.execute(f"CREATE SCHEMA {name}")
+    await connection.execute(text_of("migrations/0001.sql", name) + text_of("functions.sql", name))
+    await connection.execute(
+        f"""INSERT INTO {name}.migrations (version) VALUES (1);
+        INSERT INTO {name}.shards (shard, epoch, owner, pid, host, since, expires)
+        SELECT generate_series(0, 3), 7, 'first', 1, 'host', now() - interval '1 day', now() - interval '1 day';
+        INSERT INTO {name}.engines (name, expires) VALUES ('first', now() - interval '1 day');
+        INSERT INTO {name}.snapshots (instance, seq, body) VALUES (1, 1, 'snapshot');
+        INSERT INTO {name}.journal (seq, instance, at, body) VALUES (1, 1, 1001, 'entry')"""
+    )
+    return name
+
+
+async def test_a_database_of_the_first_version_is_brought_up_to_date(postgres: str, postgres_server: Server):
+    with postgres_server.name() as url:
+        async with connected(postgres_server.url) as connection:
+            name = await made_first(connection, url)
+            with pytest.raises(CannotOpen, match="has schema 1, this perdure 2; stop its engines, then"):
+                await PostgresDatabase.open(url)
+
+            done = await upgrade(url)
+
+            assert (done.before, done.version, done.shards) == (1, schema.VERSION, 4)
+            assert await shape(connection, name) == await shape(connection, postgres.partition("schema=")[2])
+        database = await PostgresDatabase.open(url)
+        assert [row.body for row in await database.queries.journal(0, 10)] == [b"entry"]
+        standing = await database.renew("second", {})
+        assert standing.free == (0, 1, 2, 3)
+        assert (await asked(database.store(2).acquire, "second")).epoch == 8
+        await database.close()
+
+
+async def test_nothing_is_upgraded_while_an_engine_runs(postgres_server: Server):
+    with postgres_server.name() as url:
+        async with connected(postgres_server.url) as connection:
+            name = await made_first(connection, url)
+            await connection.execute(f"UPDATE {name}.engines SET expires = now() + interval '1 minute'")
+            before = await shape(connection, name)
+
+            with pytest.raises(EngineRunning, match=r"first runs on .* nothing was changed"):
+                await upgrade(url)
+
+            assert await shape(connection, name) == before
 
 
 async def test_upgrading_twice_changes_nothing(postgres: str, postgres_server: Server):

@@ -1,4 +1,8 @@
-"""Leases: how processes share the shards of a database. The database's clock decides what has expired."""
+"""Leases: how processes share the shards of a database. The database's clock decides what has expired.
+
+An engine has one lease, and with it all shards whose owner it is. The epoch of each shard says which of them it still
+is: time only decides who may take one, the epoch who may write.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -9,8 +13,8 @@ import msgspec
 class Standing(msgspec.Struct, frozen=True):
     """How the shards are shared, as it was when the database was asked."""
 
-    held: Mapping[int, int]  # those of the asker, with their epochs: extended just now
-    free: tuple[int, ...]  # without an owner, or with one whose lease has expired
+    held: Mapping[int, int]  # those of the asker, with their epochs: his lease was extended just now
+    free: tuple[int, ...]  # without an owner, or with one whose lease has expired; in order
     engines: int  # that have given a sign of life lately, the asker included
 
 
@@ -28,7 +32,11 @@ class Leases(Protocol):
         ...
 
     async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
-        """Extend these leases where the epoch is still the owner's, and give a sign of life. One statement."""
+        """Extend the lease of an engine, and tell which of these shards are still its own, by their epochs.
+
+        The epoch is 0 where it has asked for a shard and not been answered. What is the owner's and not among these is
+        given back. This waits for no commit: else a slow disk would cost an engine its lease.
+        """
         ...
 
     async def leave(self, owner: str) -> None:

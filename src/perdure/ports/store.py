@@ -119,7 +119,10 @@ class Store(Protocol):
     """One shard of a database. Every question is answered by a callback, with what was found or with the error."""
 
     def acquire(self, owner: str, done: Callable[[Lease | Exception], None]) -> None:
-        """Become the one writer: a new epoch, durable. `EngineRunning` when another engine lives."""
+        """Become the one writer: a new epoch, durable. `EngineRunning` when another engine lives.
+
+        The name is that of one process and no other, not even an earlier one: by it one knows whether an owner lives.
+        """
         ...
 
     def release(self) -> None:

@@ -1,6 +1,6 @@
 """A fleet: processes that share the shards of a database. Here is what one of them does about it.
 
-    _tick     renew the leases, see who else lives; give up what is more than a fair share, take what is free
+    _tick     renew the lease, see who else lives; give up what is more than a fair share, take what is free
     _expire   no renewal came through in time: stop everything before somebody else may begin
 
 The database's clock says when a lease has expired; this process gives up by its own monotonic clock, after two thirds
@@ -116,7 +116,7 @@ class Fleet:
             async with asyncio.timeout(self._leases.lease):
                 await self._leases.leave(self._owner)
         except (StoreError, TimeoutError) as error:
-            log.warning("this engine could not take its leave: %s; its shards are free when their leases expire", error)
+            log.warning("this engine could not take its leave: %s; its shards are free when its lease expires", error)
 
     def sweep(self) -> None:
         """Shards that stopped by themselves, because another owner took over, are none of ours any more."""
@@ -146,12 +146,12 @@ class Fleet:
                 async with asyncio.timeout(self._leases.lease):  # `wait_for` of Python 3.11 may swallow a cancel
                     await self._tick()
             except (PerdureError, TimeoutError) as error:
-                log.warning("leases could not be renewed: %s", str(error) or "no answer")
+                log.warning("the lease could not be renewed: %s", str(error) or "no answer")
 
     async def _tick(self) -> None:
         asked = time.monotonic()
         had = [shard for shard in self.shards if shard.epoch]
-        standing = await self._leases.renew(self._owner, {shard.number: shard.epoch for shard in had})
+        standing = await self._leases.renew(self._owner, {shard.number: shard.epoch for shard in self.shards})
         self._renewed = asked
         self._watch()
         for shard in had:

@@ -112,11 +112,21 @@ class PostgresDatabase:
     # ---- leases --------------------------------------------------------------------------------------------
 
     async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
-        """Extend these leases where the epoch is still the owner's, and give a sign of life. One statement."""
-        arguments = owner, list(held), list(held.values()), float(self.lease)
-        rows = await self._renewals.ask(lambda connection: connection.fetch(self.sql.renew, *arguments), self.lease)
-        kept = {shard: held[shard] for shard, _, mine, _ in rows if mine}
-        return Standing(kept, tuple(shard for shard, free, mine, _ in rows if free and not mine), rows[0][3] + 1)
+        """Extend the lease of an engine, and tell which of its shards are still its own. It waits for no commit."""
+
+        async def renewed(connection: Any) -> Standing:
+            rows = await connection.fetch(self.sql.renew, owner, float(self.lease))
+            mine = {row["shard"]: row["epoch"] for row in rows if row["mine"]}
+            free = [row["shard"] for row in rows if row["free"]]
+            # The engine fell there, or never heard that it has it. As long as it lives, no time will free them.
+            strays = [shard for shard in mine if shard not in held]
+            if strays:
+                epochs = [mine[shard] for shard in strays]
+                free += [shard for (shard,) in await connection.fetch(self.sql.let_go, strays, epochs)]
+            kept = {shard: epoch for shard, epoch in mine.items() if held.get(shard) == epoch}
+            return Standing(kept, tuple(sorted(free)), rows[0]["others"] + 1)
+
+        return await self._renewals.ask(renewed, self.lease)
 
     async def leave(self, owner: str) -> None:
         """Give all leases of an engine back, and take it from the living."""

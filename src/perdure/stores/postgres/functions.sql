@@ -82,6 +82,38 @@ BEGIN
     RETURN true;
 END $$;
 
+-- lives: whether an engine has renewed its lease in time. '' is the name of none: a shard is free unless its owner lives.
+CREATE FUNCTION perdure.lives(engine text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM perdure.engines WHERE name = engine AND expires > clock_timestamp())
+$$;
+
+-- take: a shard that is free, under a new epoch: commits of older owners are refused. NULL when its owner lives.
+--
+-- The row is locked first, which waits for a commit that is being made, and only then it is judged: who has renewed his
+-- lease meanwhile keeps the shard. Who renews it after that, while this is being committed, may be told that he still
+-- has it; he can write nothing, and his next renewal tells him.
+-- The lease of the taker is the row of its engine. It is made here if there is none or if it has expired. One that lives
+-- is not touched: it would stay locked until this is on the disk, and the renewal would wait for it, once for each shard.
+CREATE FUNCTION perdure.take(of_shard integer, of_owner text, of_pid integer, of_host text, seconds float8)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    had text;
+    given bigint;
+BEGIN
+    SELECT owner INTO had FROM perdure.shards WHERE shard = of_shard AND NOT perdure.lives(owner) FOR NO KEY UPDATE;
+    IF NOT FOUND OR perdure.lives(had) THEN
+        RETURN NULL;
+    END IF;
+    IF NOT perdure.lives(of_owner) THEN
+        INSERT INTO perdure.engines (name, expires) VALUES (of_owner, clock_timestamp() + make_interval(secs => seconds))
+        ON CONFLICT (name) DO UPDATE SET expires = excluded.expires;
+    END IF;
+    UPDATE perdure.shards SET epoch = epoch + 1, turn = 0, noted = 0, owner = of_owner, pid = of_pid, host = of_host,
+        since = clock_timestamp()
+    WHERE shard = of_shard RETURNING epoch INTO given;
+    RETURN given;
+END $$;
+
 -- register: what an engine runs, beside what others run that live; false when the shard has another owner.
 CREATE FUNCTION perdure.register(
     of_shard integer, of_epoch bigint, of_turn bigint, names text[], versions text[], arguments bytea[]

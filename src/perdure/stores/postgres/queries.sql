@@ -9,10 +9,7 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 SELECT count(*)::integer FROM perdure.shards
 
 -- name: take_lease
--- If it is free or has expired, by the clock of the database. A new epoch: commits of older owners are refused.
-UPDATE perdure.shards SET epoch = epoch + 1, turn = 0, noted = 0, owner = $2, pid = $3, host = $4,
-    since = clock_timestamp(), expires = clock_timestamp() + make_interval(secs => $5)
-WHERE shard = $1 AND (owner = '' OR expires <= now()) RETURNING epoch
+SELECT perdure.take($1, $2, $3, $4, $5)
 
 -- name: lease
 -- Who has a shard, for the texts of EngineRunning and Fenced.
@@ -21,31 +18,38 @@ FROM perdure.shards WHERE shard = $1
 
 -- name: release_lease
 -- Only the name goes; the epoch stays, so that nobody gets it a second time.
-UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity', expires = '-infinity'
-WHERE shard = $1 AND epoch = $2
+UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity' WHERE shard = $1 AND epoch = $2
 
 -- name: renew
--- All leases of an engine ($2, $3: shards and epochs), and its sign of life; the answer is how all shards stand. A
--- lease that has expired and that nobody took is renewed too.
+-- The lease of an engine, for all its shards; the answer is how all shards stand. One that has expired is renewed too:
+-- what nobody took meanwhile is still its own. Shards are only read. Commits lock their rows, and while the disk stands
+-- still a renewal that waited for one after the other would come too late.
+-- So a shard may be told as the engine's own that another is just taking. The epoch refuses what it writes there.
 WITH beat AS (
-    INSERT INTO perdure.engines (name, expires) VALUES ($1, clock_timestamp() + make_interval(secs => $4))
+    INSERT INTO perdure.engines (name, expires) VALUES ($1, clock_timestamp() + make_interval(secs => $2))
     ON CONFLICT (name) DO UPDATE SET expires = excluded.expires
 ), gone AS (
     DELETE FROM perdure.engines WHERE name <> $1 AND expires < now() - interval '1 hour'
-), kept AS (
-    UPDATE perdure.shards AS had SET expires = clock_timestamp() + make_interval(secs => $4)
-    FROM unnest($2::integer[], $3::bigint[]) AS mine (shard, epoch)
-    WHERE had.shard = mine.shard AND had.epoch = mine.epoch AND had.owner = $1
-    RETURNING had.shard
 )
-SELECT shard, owner = '' OR expires <= now(), shard IN (SELECT kept.shard FROM kept),
-    (SELECT count(*) FROM perdure.engines WHERE name <> $1 AND expires > now())
+SELECT shard, epoch, owner = $1 AS mine, owner <> $1 AND NOT perdure.lives(owner) AS free,
+    (SELECT count(*) FROM perdure.engines WHERE name <> $1 AND expires > now()) AS others
 FROM perdure.shards ORDER BY shard
+
+-- name: let_go
+-- Shards that are an engine's by name only ($1, $2: with their epochs). While it lives nobody else can take them. One on
+-- which a commit is being made is passed by: the next renewal finds it again.
+WITH idle AS (
+    SELECT shard FROM perdure.shards JOIN unnest($1::integer[], $2::bigint[]) AS stray (shard, epoch)
+        USING (shard, epoch)
+    FOR NO KEY UPDATE OF shards SKIP LOCKED
+)
+UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity'
+FROM idle WHERE shards.shard = idle.shard RETURNING shards.shard
 
 -- name: leave
 -- Everything of an engine that stops: the others need not wait.
 WITH gone AS (DELETE FROM perdure.engines WHERE name = $1)
-UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity', expires = '-infinity' WHERE owner = $1
+UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity' WHERE owner = $1
 
 -- name: notify
 SELECT pg_notify($1, $2)
@@ -249,7 +253,7 @@ SELECT count(*) FROM gone
 -- name: owner
 -- One of the engines that live.
 SELECT owner, pid, host, extract(epoch FROM since)::bigint FROM perdure.shards
-WHERE owner <> '' AND expires > now() ORDER BY shard LIMIT 1
+WHERE perdure.lives(owner) ORDER BY shard LIMIT 1
 
 -- name: facts
 SELECT (SELECT max(version) FROM perdure.migrations)::text AS schema,

@@ -11,7 +11,7 @@ from perdure.errors import CallerError, CannotOpen, EngineRunning, NewerSchema
 
 from .statements import quoted, text_of
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The number of the last file in `migrations/`."""
 
 SHARDS: Final = 16
@@ -105,8 +105,7 @@ async def _check_shards(connection: Any, where: str, namespace: str, shards: int
 
 
 async def _check_idle(connection: Any, where: str, namespace: str) -> None:
-    owner = await connection.fetchval(
-        f"SELECT owner FROM {quoted(namespace)}.shards WHERE owner <> '' AND expires > now() LIMIT 1"
-    )
-    if owner is not None:
-        raise EngineRunning(f"{owner} runs on {where}; stop all engines first: nothing was changed")
+    """Asked of the old form: an engine has had its row in `engines` since the first."""
+    engine = await connection.fetchval(f"SELECT name FROM {quoted(namespace)}.engines WHERE expires > now() LIMIT 1")
+    if engine is not None:
+        raise EngineRunning(f"{engine} runs on {where}; stop all engines first: nothing was changed")

@@ -121,12 +121,13 @@ CREATE TABLE perdure.inbox (
 CREATE INDEX inbox_by_shard ON perdure.inbox (shard, n);
 CREATE INDEX inbox_by_name ON perdure.inbox (workflow, key, instance);
 
--- The newest snapshot of an instance.
+-- The newest snapshot of an instance. A cell that sleeps writes its state anew each time it goes: there is room on the
+-- page for it, because a new version that stays on its page touches no index (HOT).
 CREATE TABLE perdure.snapshots (
     instance bigint PRIMARY KEY,
     seq bigint NOT NULL,
     body bytea NOT NULL
-);
+) WITH (fillfactor = 70);
 
 -- The last value of each published name; sealed, as every body is. The name is UTF-8: it may have a NUL, which no text
 -- of PostgreSQL may.
@@ -137,10 +138,10 @@ CREATE TABLE perdure.published (
     PRIMARY KEY (instance, name)
 );
 
--- Who writes a shard. The epoch is the fence, and `turn` a second one of the owner against himself: he raises it when
--- the answer to a commit was lost, so that this commit is refused if it is still on its way, and then looks whether it
--- is there. `noted` is the number of the last commit without entries, which would leave no other trace.
--- There is room on the page for new versions of a row: leases are renewed every second or so.
+-- Who writes a shard, for as long as he lives: see `engines`. The epoch is the fence, and `turn` a second one of the owner
+-- against himself: he raises it when the answer to a commit was lost, so that this commit is refused if it is still on
+-- its way, and then looks whether it is there. `noted` is the number of the last commit without entries, which would
+-- leave no other trace. There is room on the page for new versions of a row: such a commit makes one.
 CREATE TABLE perdure.shards (
     shard integer PRIMARY KEY,
     epoch bigint NOT NULL DEFAULT 0,
@@ -149,11 +150,12 @@ CREATE TABLE perdure.shards (
     owner text COLLATE "C" NOT NULL DEFAULT '',
     pid integer NOT NULL DEFAULT 0,
     host text COLLATE "C" NOT NULL DEFAULT '',
-    since timestamptz NOT NULL DEFAULT '-infinity',
-    expires timestamptz NOT NULL DEFAULT '-infinity'
+    since timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 20);
 
--- The engines that live, so that each knows its fair share of the shards.
+-- The engines that live: until when each has the shards whose owner it is. A shard whose owner has no row here, or one
+-- that has expired, is free. Apart from `shards`, because commits lock the rows there, and a renewal must wait for none.
+-- Each engine knows its fair share of the shards by the number of these rows.
 CREATE TABLE perdure.engines (
     name text COLLATE "C" PRIMARY KEY,
     expires timestamptz NOT NULL

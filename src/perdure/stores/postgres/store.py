@@ -92,7 +92,7 @@ class PostgresStore:
         if self._committing is not None:
             await asyncio.wait([self._committing])
         arguments = self.shard, lease.epoch
-        with suppress(StoreFailed):  # it expires by itself
+        with suppress(StoreFailed):  # the next renewal gives it back, or the lease of the engine ends
             await self._database.engine.ask(
                 lambda connection: connection.execute(self._sql.release_lease, *arguments), 1
             )
