@@ -63,8 +63,8 @@ def tell(found: Any) -> None:
 
 
 async def insist(work: Callable[[], Awaitable[None]]) -> None:
-    """Do work that may be done twice until it is done. When a disk stands still for seconds, which it does while a
-    million rows come in, an engine of a server loses its leases, and takes them again."""
+    """Do work that may be done twice until it is done. When a disk stands still for seconds, which it may do while a
+    million rows come in, an engine of a server loses its lease, and takes its shards again."""
     while True:
         try:
             return await work()

@@ -2,7 +2,7 @@
 
 every instance has ended, and its history replays on its code without a divergence
 every step has exactly one receipt in the journal, whatever the number of its executions
-every execution was of a step that the journal knows
+every execution was of a step that the journal knows, and every step that succeeded was executed
 the database finds nothing wrong with itself
 """
 
@@ -31,7 +31,7 @@ class Verdict(msgspec.Struct):
     instances: int = 0
     entries: int = 0
     steps: int = 0
-    executions: int = 0  # of steps; more than there are steps when faults made some run again
+    executions: int = 0  # of steps: some ran again because of faults, and some were cancelled before they began
     redelivered: int = 0
     parked: int = 0  # cut in good order
     violations: list[str] = []
@@ -41,21 +41,30 @@ async def verdict(queries: Queries, ledger: Path) -> Verdict:
     found = Verdict(violations=[f"check: {problem}" for problem in await queries.check()])
     workflows: Workflows[Any] = Workflows(FLOWS)
     known: set[str] = set()
+    succeeded: set[str] = set()
     before = 0
     while heads := await queries.heads(Filter(before=before, limit=PAGE)):
         before = heads[-1].id
         for head in heads:
-            await _judge(queries, head, workflows, found, known)
+            await _judge(queries, head, workflows, found, known, succeeded)
     for row in await queries.undelivered():
         found.violations.append(f"an event for {row.workflow}/{row.key} {row.instance or ''} was never delivered")
     executed = Counter(line.key for line in ledger_of(ledger))
     found.executions = sum(executed.values())
     found.steps = len(known)
     found.violations += [f"{key} was executed, and the journal does not know it" for key in executed.keys() - known]
+    found.violations += [f"{key} has succeeded and was never executed" for key in succeeded - executed.keys()]
     return found
 
 
-async def _judge(queries: Queries, head: HeadRow, workflows: Workflows[Any], found: Verdict, known: set[str]) -> None:
+async def _judge(  # noqa: PLR0917
+    queries: Queries,
+    head: HeadRow,
+    workflows: Workflows[Any],
+    found: Verdict,
+    known: set[str],
+    succeeded: set[str],
+) -> None:
     address = Address(head.workflow, head.key)
     rows = await queries.history(head.id)
     instance = fold(address, None, rows)
@@ -89,3 +98,4 @@ async def _judge(queries: Queries, head: HeadRow, workflows: Workflows[Any], fou
         if ok[key] != 1 and head.status == "completed":
             found.violations.append(f"{address}: {ok[key]} receipts of success for the effect {key}")
     known.update(keys.values())
+    succeeded.update(ok)
