@@ -115,8 +115,8 @@ def _pass(run: Run, workload: Workload, place: Path) -> None:
 def _once_of_peer(run: Run, workload: Workload, place: Path) -> Measures:
     peer, versus = workload.peers[run.system], workload.versus
     assert versus is not None
-    if run.style is not None:
-        return _once(run, place, run.style, peer.runs)
+    if run.style is not None or not peer.styled:
+        return _once(run, place, run.style or STYLES[0], peer.runs)
     tried = dict(_in_each_style(run, place, peer.trial_runs))
     first = next(iter(tried.values()))
     style = max(tried, key=lambda each: versus.times(tried[each], first))

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from random import Random
+from typing import Final, Literal
 
 Measures = dict[str, float]
 """What one pass of one workload found: numbers by name, times in seconds, sizes in bytes."""
@@ -37,6 +38,8 @@ class Bar:
             return value >= self.value
         return value <= self.value if self.sign == "<=" else value < self.value
 
+
+NOISE: Final = Random(9).randbytes(1_000_000)
 
 Store = Literal["sqlite", "postgres"]
 Unit = Literal["/s", "µs", "ms", "s", "KB", "MB", "%", "x", "commits", ""]
@@ -96,12 +99,14 @@ Style = Literal["def", "async"]
 class Peer:
     """A workload on another engine, in one style and with so many runs; `bench.peers.environments.peers` makes them.
 
-    Both styles are tried in the first pass, with `trial_runs`, and the faster one goes on.
+    Both styles are tried in the first pass, with `trial_runs`, and the faster one goes on; unless the workload has no
+    functions whose style could matter.
     """
 
     run: Callable[[Path, Style, int], Measures]
     runs: int
     trial_runs: int
+    styled: bool = True
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,11 @@ class Workload:
     versus: Versus | None = None
     remarks: Mapping[str, str] = field(default_factory=dict)
     curve: Curve | None = None
+
+
+def payload(n: int, size: int) -> bytes:
+    """So many bytes, which are those of no other number and cannot be compressed."""
+    return n.to_bytes(8, "big") + NOISE[8:size]
 
 
 def percentiles(seconds: Sequence[float]) -> Measures:

@@ -110,14 +110,9 @@ def figures(parts: Mapping[str, Part]) -> str:
         for name in ("sqlite", "postgres")
         if name in parts
     ]
-    others = [verdict for _, verdict in _verdicts(parts) if verdict.workload.versus is None]
-    if others:
-        rows: list[Row] = [("", "measured", "bar")]
-        for verdict in others:
-            wanted = f"{report.wanted_text(verdict.bar, verdict.unit)}: {verdict.how}"
-            label = f"{verdict.workload.name}, {verdict.workload.title}: {verdict.label}"
-            rows.append((label, report.text(verdict.value, verdict.unit), wanted))
-        blocks.append(f"perdure alone:\n\n{as_markdown(rows)}\n")
+    alone = list(_alone(parts))
+    if alone:
+        blocks.append(f"perdure alone:\n\n{as_markdown([('', 'bars'), *alone])}\n")
     every = [verdict for _, verdict in _verdicts(parts)]
     if not every:
         return "Nothing has been measured yet.\n"
@@ -141,14 +136,25 @@ def _side_by_side(part: Part) -> Iterator[Row]:
     yield ("", "perdure", *(TITLES[peer] for peer in peers), "bars")
     for workload in report.workloads_of(part):
         if workload.versus is not None:
-            bars = [
-                f"{verdict.label}: {report.text(verdict.value, verdict.unit)} "
-                f"({report.wanted_text(verdict.bar, verdict.unit)}: {verdict.how})"
-                for verdict in report.verdicts(part)
-                if verdict.workload is workload
-            ]
             label = f"{workload.name.removeprefix('postgres-')}, {workload.title}: {workload.versus.label}"
-            yield (label, *(_of_system(part, workload, system) for system in TITLES), "; ".join(bars))
+            yield (label, *(_of_system(part, workload, system) for system in TITLES), _bars_of(part, workload))
+
+
+def _alone(parts: Mapping[str, Part]) -> Iterator[Row]:
+    for part in parts.values():
+        for workload in report.workloads_of(part):
+            bars = _bars_of(part, workload)
+            if workload.versus is None and bars:
+                yield (f"{workload.name}, {workload.title}", bars)
+
+
+def _bars_of(part: Part, workload: Workload) -> str:
+    return "; ".join(
+        f"{verdict.label}: {report.text(verdict.value, verdict.unit)} "
+        f"({report.wanted_text(verdict.bar, verdict.unit)}: {verdict.how})"
+        for verdict in report.verdicts(part)
+        if verdict.workload is workload
+    )
 
 
 def _of_system(part: Part, workload: Workload, system: str) -> str:

@@ -16,5 +16,8 @@ W6_STEPS: Final = 10
 W6_DONE: Final = 5
 """Steps of each run that are recorded when the process is killed."""
 
+W9_STEPS: Final = {100: 600, 1_000: 600, 10_000: 400, 100_000: 200, 1_000_000: 60}
+"""Bytes of a result: how many steps with such a result one run does."""
+
 WARM: Final = 20
 """Steps or runs before the measured ones, where something must get warm first."""

@@ -1,4 +1,4 @@
-"""W1 to W6 on DBOS, as its documentation writes workflows and steps.
+"""W1 to W6 and W9 on DBOS, as its documentation writes workflows and steps.
 
     python -m bench.peers.dbos W1 DIRECTORY URL def RUNS
 
@@ -27,9 +27,9 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID
 from dbos._dbos import _get_dbos_instance
 
 from bench import records
-from bench.measure import Measures, percentiles, verify
+from bench.measure import Measures, payload, percentiles, verify
 from bench.peers.wal import settled
-from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W4_SECONDS, W5_MESSAGES, W6_DONE, W6_STEPS, WARM
+from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W4_SECONDS, W5_MESSAGES, W6_DONE, W6_STEPS, W9_STEPS, WARM
 
 POLL_SECONDS = 0.001
 PATIENCE_SECONDS = 600  # for a connection of the pool: with 1,000 runs at once, 30 s were not always enough
@@ -126,6 +126,26 @@ async def long_async(run: int) -> int:
     return total
 
 
+@DBOS.step()
+def load(n: int, size: int) -> bytes:
+    return payload(n, size)
+
+
+@DBOS.step()
+async def load_async(n: int, size: int) -> bytes:
+    return payload(n, size)
+
+
+@DBOS.workflow()
+def carry(steps: int, size: int) -> int:
+    return sum(len(load(n, size)) for n in range(steps))
+
+
+@DBOS.workflow()
+async def carry_async(steps: int, size: int) -> int:
+    return sum([len(await load_async(n, size)) for n in range(steps)])
+
+
 class Plain:
     """Workflows written with `def`."""
 
@@ -187,6 +207,15 @@ class Plain:
         handles = [DBOS.retrieve_workflow(f"w6-{n}") for n in range(runs)]
         return [handle.get_result(polling_interval_sec=RESULT_POLL_SECONDS) for handle in handles]
 
+    def w9(self) -> Measures:
+        found: Measures = {}
+        for size, steps in W9_STEPS.items():
+            carry(WARM, size)
+            began = time.perf_counter()
+            result = carry(steps, size)
+            found[f"steps_{size}"] = _rate(steps, time.perf_counter() - began, result, steps * size)["steps"]
+        return found
+
 
 class Async:
     """Workflows written with `async def`."""
@@ -241,6 +270,15 @@ class Async:
 
     async def w6_results(self, runs: int) -> list[int]:
         return await asyncio.to_thread(Plain().w6_results, runs)
+
+    async def w9(self) -> Measures:
+        found: Measures = {}
+        for size, steps in W9_STEPS.items():
+            await carry_async(WARM, size)
+            began = time.perf_counter()
+            result = await carry_async(steps, size)
+            found[f"steps_{size}"] = _rate(steps, time.perf_counter() - began, result, steps * size)["steps"]
+        return found
 
 
 def _all(workflow: Callable[..., Any], arguments: Sequence[tuple[int, ...]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""W1, W2, W3, W5 and W6 on LangGraph, as its documentation writes graphs with a checkpointer.
+"""W1, W2, W3, W5, W6 and W9 on LangGraph, as its documentation writes graphs with a checkpointer.
 
     python -m bench.peers.langgraph W1 DIRECTORY URL def RUNS
 
@@ -20,7 +20,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -32,9 +32,9 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from bench import records
-from bench.measure import Measures, percentiles, verify
+from bench.measure import Measures, payload, percentiles, verify
 from bench.peers.wal import settled
-from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W5_MESSAGES, W6_DONE, W6_STEPS, WARM
+from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W5_MESSAGES, W6_DONE, W6_STEPS, W9_STEPS, WARM
 
 CONNECTIONS = 20
 SETTINGS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
@@ -45,6 +45,7 @@ class State(TypedDict):
     steps: int
     done: int
     total: int
+    data: NotRequired[bytes]  # of the last step, where steps have large results
 
 
 def number(state: State) -> dict[str, int]:
@@ -73,6 +74,15 @@ async def noted_async(state: State) -> dict[str, int]:
     if records.note(state["run"], state["done"]):
         await asyncio.Event().wait()
     return number(state)
+
+
+def load(state: State) -> dict[str, Any]:
+    """As many bytes as the run is called."""
+    return {**number(state), "data": payload(state["done"], state["run"])}
+
+
+async def load_async(state: State) -> dict[str, Any]:
+    return load(state)
 
 
 def graph_of(node: Any, saver: Any) -> Any:
@@ -162,6 +172,16 @@ class Plain:
         states = graph.batch([None] * runs, [thread(f"w6-{n}", W6_STEPS) for n in range(runs)], durability="sync")
         return [state["total"] for state in states]
 
+    def w9(self, saver: Any) -> Measures:
+        graph, found = graph_of(load, saver), {}
+        for size, steps in W9_STEPS.items():
+            graph.invoke(begin(size, WARM), thread(f"warm-{size}", WARM), durability="sync")
+            began = time.perf_counter()
+            state = graph.invoke(begin(size, steps), thread(f"w9-{size}", steps), durability="sync")
+            found[f"steps_{size}"] = steps / (time.perf_counter() - began)
+            verify(state["data"] == payload(steps - 1, size), "some bytes were lost")
+        return found
+
 
 class Async:
     """Nodes written with `async def`."""
@@ -230,6 +250,16 @@ class Async:
     async def w6_results(self, saver: Any, runs: int) -> list[int]:
         graph, threads = graph_of(noted_async, saver), [thread(f"w6-{n}", W6_STEPS) for n in range(runs)]
         return [state["total"] for state in await graph.abatch([None] * runs, threads, durability="sync")]
+
+    async def w9(self, saver: Any) -> Measures:
+        graph, found = graph_of(load_async, saver), {}
+        for size, steps in W9_STEPS.items():
+            await graph.ainvoke(begin(size, WARM), thread(f"warm-{size}", WARM), durability="sync")
+            began = time.perf_counter()
+            state = await graph.ainvoke(begin(size, steps), thread(f"w9-{size}", steps), durability="sync")
+            found[f"steps_{size}"] = steps / (time.perf_counter() - began)
+            verify(state["data"] == payload(steps - 1, size), "some bytes were lost")
+        return found
 
 
 def _rate(steps: int, seconds: float, results: list[int], expected: list[int]) -> Measures:

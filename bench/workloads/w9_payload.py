@@ -1,14 +1,13 @@
 """W9, payload: a step whose result is 100 bytes, and up to 1 MB. How much of the disk is left for the data?
 
-One flow, one step after the other, as in W1; and 100 flows at once. The floor is a commit of one row with a body of the
-same size, made between the steps: what SQLite or a connection of PostgreSQL needs for that alone. No two results are
-the same, and none can be compressed.
+One flow, one step after the other, as in W1, side by side with the peers; and 100 flows at once. The floor is a commit
+of one row with a body of the same size, made between the steps: what SQLite or a connection of PostgreSQL needs for
+that alone. No two results are the same, and none can be compressed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
@@ -19,16 +18,16 @@ import perdure
 from bench import floor
 from bench.engines import DATABASE, fill, settle
 from bench.growth import database
-from bench.measure import Curve, Figure, Measures, Store, Workload, verify
+from bench.measure import NOISE, Curve, Figure, Measures, Store, Versus, Workload, payload, verify
+from bench.peers.environments import peers
+from bench.sizes import W9_STEPS
 
-SIZES: Final = {100: (600, 10), 1_000: (600, 10), 10_000: (400, 10), 100_000: (200, 4), 1_000_000: (60, 2)}
-"""Bytes: how many steps one flow does, and how many each of the 100."""
+AT_ONCE: Final = {100: 10, 1_000: 10, 10_000: 10, 100_000: 4, 1_000_000: 2}
+"""Bytes: how many steps each of the 100 flows does."""
 
 FLOWS: Final = 100
 EVERY: Final = 10
 """After so many steps the floor does as many commits, inside a step, and its time is taken off."""
-
-NOISE: Final = random.Random(9).randbytes(max(SIZES))
 
 _floor: Callable[[int], Awaitable[None]] | None = None
 
@@ -44,13 +43,13 @@ async def carry(ctx: perdure.Context, first: int, steps: int, size: int) -> int:
 async def load(n: int, size: int) -> bytes:
     if n % EVERY == 0 and _floor is not None:
         await _floor(EVERY)
-    return n.to_bytes(8, "big") + NOISE[8:size]
+    return payload(n, size)
 
 
 def on_perdure(store: Store) -> Callable[[Path], Measures]:
     def run(place: Path) -> Measures:
         found: Measures = {}
-        for point, size in enumerate(SIZES):
+        for point, size in enumerate(W9_STEPS):
             directory = place / str(size)
             directory.mkdir()
             with database(store, directory) as url:
@@ -64,7 +63,7 @@ def on_perdure(store: Store) -> Callable[[Path], Measures]:
 
 async def _look(store: Store, url: str, directory: Path, size: int) -> Measures:
     global _floor  # noqa: PLW0603  # a step takes plain data only, and this is none
-    alone, each = SIZES[size]
+    alone, each = W9_STEPS[size], AT_ONCE[size]
     async with perdure.open(url, workflows=[carry, fill]) as opened, _between(store, directory, size) as between:
         if store == "sqlite":
             await settle(opened, directory / DATABASE)
@@ -115,16 +114,21 @@ def _workload(name: str, store: Store) -> Workload:
         "a step with a result of 100 bytes, and up to 1 MB",
         (
             *(
-                Figure(f"share of the floor, one flow, {label}", f"share_{size}", "%")
-                for size, label in zip(SIZES, LABELS, strict=True)
+                Figure(f"steps of one run, {label}", f"steps_{size}", "/s")
+                for size, label in zip(W9_STEPS, LABELS, strict=True)
             ),
-            Figure("data of one flow, results of 1 MB, per second", "bytes_1000000", "MB"),
+            *(
+                Figure(f"share of the floor, {label}", f"share_{size}", "%")
+                for size, label in zip(W9_STEPS, LABELS, strict=True)
+            ),
             Figure("data of 100 flows at once, results of 1 MB, per second", "bytes_at_once_1000000", "MB"),
         ),
         {"perdure": on_perdure(store)},
         once=True,
         needs_floor=False,  # it has its own, between the steps
         store=store,
+        peers=peers("W9", store),
+        versus=Versus("steps of one run, 100 KB", "steps_100000", "rate"),
         curve=Curve(
             "result",
             dict(enumerate(LABELS)),
