@@ -177,7 +177,7 @@ class Running(Protocol):
         ...
 
     async def stop(self, drain: float, hurry: asyncio.Event) -> None:
-        """Let running steps end, cut the rest, and give the leases back."""
+        """Let running steps end, cut the rest, and give the lease back."""
         ...
 
 

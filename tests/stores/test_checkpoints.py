@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def test_the_log_begins_anew_while_commits_go_on(store: SqliteStore) -> None:
     store.close()
 
 
-def test_the_thread_copies_and_the_next_commit_finishes(store: SqliteStore) -> None:
+def test_the_thread_copies_everything_and_the_next_commit_stands_at_the_beginning(store: SqliteStore) -> None:
     checkpoints = Checkpoints(store.path, store._connection, PAGES)
     for seq in range(1, 11):  # the log is long now: a thread begins to copy
         commit(store, seq)
@@ -58,13 +59,12 @@ def test_the_thread_copies_and_the_next_commit_finishes(store: SqliteStore) -> N
     checkpoints._copier.stop()
     copied = os.path.getsize(store.path)
 
-    commit(store, 11)  # finishes
-    commit(store, 12)  # and this one stands at the beginning
+    commit(store, 11)
 
     assert copied > 10 * BODY, "the thread copied nothing"
     log, _ = store._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     assert log < 50
-    assert ask(store.height()) == 12
+    assert ask(store.height()) == 11
     store.close()
 
 
@@ -86,6 +86,66 @@ def test_a_reader_of_an_old_state_keeps_the_log_and_costs_nothing_else(store: Sq
     assert pages_of_log(store) < 3_000, "it never began anew"
     assert ask(store.height()) == 200
     checkpoints.close()
+    store.close()
+
+
+READING = """
+import sys, time
+import apsw
+
+connection = apsw.Connection(sys.argv[1])
+print("reading", flush=True)
+while True:
+    connection.execute("BEGIN")
+    connection.execute("SELECT count(*) FROM instances").get
+    time.sleep(0.02)
+    connection.execute("COMMIT")
+"""
+
+
+def test_the_log_begins_anew_beside_somebody_who_nearly_always_reads(store: SqliteStore) -> None:
+    checkpoints = Checkpoints(store.path, store._connection, PAGES)
+    with subprocess.Popen([sys.executable, "-c", READING, store.path], stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None and reader.stdout.readline() == "reading\n"
+
+        for seq in range(1, 801):  # 16,000 pages
+            commit(store, seq)
+        reader.kill()
+
+    assert pages_of_log(store) < 8_000
+    checkpoints.close()
+    store.close()
+
+
+def test_a_thread_that_cannot_open_the_file_tries_again(store: SqliteStore) -> None:
+    checkpoints = Checkpoints(store.path, store._connection, PAGES)
+    path, checkpoints._path = checkpoints._path, f"{store.path}.moved"
+
+    for seq in range(1, 401):  # 8,000 pages
+        commit(store, seq)
+        if checkpoints._copier is not None and not checkpoints._copying:
+            checkpoints._path = path  # after the first try
+
+    assert pages_of_log(store) < 4_000
+    checkpoints.close()
+    store.close()
+
+
+def test_a_thread_that_cannot_be_started_fails_no_commit(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    Checkpoints(store.path, store._connection, PAGES)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for seq in range(1, 51):
+            commit(store, seq)
+
+    for seq in range(51, 401):  # now one can be had
+        commit(store, seq)
+
+    assert ask(store.height()) == 400
+    assert pages_of_log(store) < 4_000
     store.close()
 
 

@@ -93,7 +93,7 @@ class Fleet:
         """Take a fair share of what is free. Raises what the database raises: nothing runs unless it answers."""
         await self._leases.renew(self._owner, {})  # it connects: that may take longer than a lease lasts
         await self._tick()
-        self._task = asyncio.create_task(self._renew_for_ever(), name="perdure leases")
+        self._task = asyncio.create_task(self._renew_for_ever(), name="perdure lease")
         try:
             if self._opening:
                 await asyncio.wait(self._opening.values())

@@ -129,7 +129,7 @@ class PostgresDatabase:
         return await self._renewals.ask(renewed, self.lease)
 
     async def leave(self, owner: str) -> None:
-        """Give all leases of an engine back, and take it from the living."""
+        """Give back the lease of an engine with all its shards, and take it from the living."""
         await self._renewals.ask(lambda connection: connection.execute(self.sql.leave, owner), self.lease)
 
     # ---- hints ---------------------------------------------------------------------------------------------

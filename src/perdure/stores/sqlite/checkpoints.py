@@ -2,8 +2,9 @@
 
 SQLite by itself makes a checkpoint within the commit that finds the log long, and that commit waits for every page of
 it: 60 ms where each page is another one. Here a thread with a connection of its own copies them while commits go on.
-What came meanwhile is little, and is copied by the connection that commits, between two commits: only a log of which
-everything is in the file begins anew, and while somebody always adds to it, it would grow for ever.
+What came meanwhile is little; for that, commits wait. Only a log of which everything is in the file, and of which
+nobody reads an older state, begins anew, and while somebody always adds to it or reads it, it would grow for ever. So
+commits wait for readers as well, but not for long: who reads for minutes makes the log longer, and nothing else.
 
 A checkpoint that fails loses nothing: the log has it all, and the next one tries again.
 """
@@ -14,11 +15,16 @@ from typing import Final
 
 import apsw
 
+from perdure.errors import PerdureError
+
 from .connection import WAL_PAGES, connect
 from .writer import Writer
 
 PASSES: Final = 2
-"""The second copies what came during the first, and leaves a few pages."""
+"""Beside the commits. The second copies what came during the first, and leaves a few pages."""
+
+PATIENCE_SECONDS: Final = 0.2
+"""How long commits wait for readers of an older state, whenever the log has grown by so many pages again."""
 
 
 class Checkpoints:
@@ -28,11 +34,10 @@ class Checkpoints:
     def __init__(self, path: str, connection: apsw.Connection, pages: int = WAL_PAGES) -> None:
         self._path = path
         self._pages = pages
+        self._begin_at = pages
         self._copier: Writer | None = None
         self._second: apsw.Connection | None = None
         self._copying = False
-        self._copied = False
-        self._begin_at = pages
         connection.set_wal_hook(self._committed)
 
     def close(self) -> None:
@@ -45,34 +50,26 @@ class Checkpoints:
 
     def _committed(self, connection: apsw.Connection, name: str, pages: int) -> int:
         """After each commit: the log has so many pages now."""
-        if self._copying:
-            return apsw.SQLITE_OK
-        copied, self._copied = self._copied, False
-        if pages < self._begin_at - self._pages:  # it has begun anew
+        if pages < self._pages:
             self._begin_at = self._pages
-        if pages < self._begin_at:
-            return apsw.SQLITE_OK
-        if copied:
-            self._finish(connection, pages)
-        else:
-            if self._copier is None:
-                self._copier = Writer(f"perdure checkpoints of {os.path.basename(self._path)}")
-            self._copying = True
-            self._copier.run(self._copy)
+        elif pages >= self._begin_at and not self._copying:
+            self._begin_at = pages + self._pages
+            with suppress(RuntimeError):  # no thread can be had; the commit that asks for it is durable all the same
+                self._begin()
         return apsw.SQLITE_OK
 
+    def _begin(self) -> None:
+        if self._copier is None:
+            self._copier = Writer(f"perdure checkpoints of {os.path.basename(self._path)}")
+        self._copying = True
+        self._copier.run(self._copy)
+
     def _copy(self) -> None:
-        with suppress(apsw.Error):
+        with suppress(apsw.Error, PerdureError, OSError):
             if self._second is None:
-                self._second, _ = connect(self._path, create=False)
+                self._second, patience = connect(self._path, create=False)
+                patience.seconds = PATIENCE_SECONDS
             for _ in range(PASSES):
                 self._second.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        self._copied, self._copying = True, False
-
-    def _finish(self, connection: apsw.Connection, pages: int) -> None:
-        whole = False
-        with suppress(apsw.Error):
-            pages, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            whole = copied == pages
-        # Somebody who reads an older state keeps the log from beginning anew. Try when as much has come again.
-        self._begin_at = self._pages if whole else pages + self._pages
+            self._second.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        self._copying = False

@@ -24,7 +24,7 @@ MAGIC: Final = b"SQLite format 3\x00"
 HEADER_SIZE: Final = 100
 CACHE_KIBIBYTES: Final = 16 * 1024
 WAL_PAGES: Final = 8_000
-"""A checkpoint after so many pages (16 MiB)."""
+"""A checkpoint after so many pages: 16 MiB, or 32 in files of an earlier perdure, whose pages have 4 KiB."""
 
 
 class Patience:
@@ -36,6 +36,7 @@ class Patience:
 
     def __init__(self) -> None:
         self.waits = True
+        self.seconds = PATIENCE_SECONDS
         self._until = 0.0
 
     def __call__(self, tries: int) -> bool:
@@ -43,7 +44,7 @@ class Patience:
             return False
         now = time.monotonic()
         if tries == 0:
-            self._until = now + PATIENCE_SECONDS
+            self._until = now + self.seconds
         time.sleep(0.0002 + 0.0001 * (tries * 7 % 11))  # uneven, so as not to stay in step with the writer
         return now < self._until
 
