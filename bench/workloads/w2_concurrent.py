@@ -65,7 +65,10 @@ async def _run(opened: perdure.Engine, n: int) -> int:
     return result
 
 
-WHY = "60 µs of processor time a step, on one core; it is spread over the machine, the kernel and asyncio: PROFILE.md"
+WHY = (
+    "processor time of one core, spread over the machine, the kernel and asyncio; a compiler would bring it over, and "
+    "what that would cost: PROFILE.md, at its end"
+)
 
 WORKLOAD = Workload(
     "W2",
