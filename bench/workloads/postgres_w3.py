@@ -28,8 +28,8 @@ async def _on_perdure(url: str) -> Measures:
 
 
 WHY = (
-    "two commits are half of it; the rest is the Python of a start, a step and an end, and 4 rounds of asyncio's loop for "
-    "each commit: PROFILE.md"
+    "two commits are half of it; the rest is the Python of a start, a step and an end, and 4 rounds of asyncio's loop "
+    "for each commit: PROFILE.md"
 )
 
 WORKLOAD = Workload(

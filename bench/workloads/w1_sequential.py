@@ -85,8 +85,8 @@ async def seconds_of(opened: perdure.Engine, steps: int) -> float:
 
 
 WHY = (
-    "a step is 3,980 bytecodes of Python beside a commit of 0.2 ms, on caches that are cold after each wait for the disk, "
-    "and none of it is large; compiled it is hardly quicker: PROFILE.md, at its end"
+    "a step is 3,980 bytecodes of Python beside a commit of 0.2 ms, on caches that are cold after each wait for the "
+    "disk, and none of it is large; compiled it is hardly quicker: PROFILE.md, at its end"
 )
 
 WORKLOAD = Workload(

@@ -46,8 +46,8 @@ async def measure(opened: perdure.Engine, floor: Between | floor_postgres.Betwee
 
 
 WHY = (
-    "two commits, of which neither can be left out, take most of an eighth of what DBOS takes; the Python of a start, a "
-    "step and an end comes on top of them: PROFILE.md, at its end"
+    "two commits, of which neither can be left out, take most of an eighth of what DBOS takes; the Python of a start, "
+    "a step and an end comes on top of them: PROFILE.md, at its end"
 )
 
 WORKLOAD = Workload(
