@@ -1,27 +1,26 @@
-"""What workloads of growth share: the sizes, a database of either store, a process for each size, and costs by rounds.
+"""What workloads of growth share: a database of each size, processes that look at them, and costs by size.
 
-Each size is looked at by a new process, so that none inherits memory or warm code of another. What an event costs is
-processor time: of this process, and on PostgreSQL of the server, too. Others use the machine at the same time, so of
-several rounds the quickest counts, and a round is long enough to have its share of checkpoints. Growth is counted in
-units of some plain Python that runs between the parts (`bench/calibration.py`), the quickest of those, too: a machine
-that is slower for a while is no growth.
+What an event costs is processor time: of this process, and on PostgreSQL of the server, too. A machine is not as quick
+in every minute, so one process opens all sizes and measures them in turns: growth is what the turns of one round say of
+each other, and of all rounds the median. A turn ends when nothing is written any more, and is long enough to have its
+share of checkpoints.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import perdure
-from bench.calibration import unit
 from bench.engines import DATABASE
 from bench.measure import Bar, Measures, Store
 
@@ -31,10 +30,23 @@ FLAT: Final = Bar("<=", 1.2)
 PAGES: Final = Bar(
     "<=", 1.2, why="pages that many do not share are written and read one by one: PROFILE.md, What grows"
 )
-NOISE: Final = Bar("<=", 1.2, why="one point of the curve stands out; the last is hardly above the first: this machine")
-
 QUIET: Final = 0.03
-"""Seconds without a commit."""
+"""Seconds without a commit..."""
+
+IDLE: Final = 0.002
+"""...in which this process works no longer than that: a thread may be copying pages."""
+
+
+@contextmanager
+def databases(store: Store, place: Path, sizes: Iterable[int]) -> Iterator[dict[int, str]]:
+    """The URLs of empty databases, one for each size."""
+    with ExitStack() as stack:
+        urls = {}
+        for size in sizes:
+            home = place / str(size)
+            home.mkdir()
+            urls[size] = stack.enter_context(database(store, home))
+        yield urls
 
 
 @contextmanager
@@ -73,38 +85,56 @@ async def insist(work: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(1)
 
 
-class Meter:
-    """Costs per event of one kind, in the quickest round: `engine`, `server` and `wall`, in seconds; and the first two
-    together in units of plain Python, `units`."""
+@asynccontextmanager
+async def engines(
+    urls: Mapping[int, str], workflows: Sequence[Any], **options: Any
+) -> AsyncIterator[dict[int, perdure.Engine]]:
+    """An engine for each size."""
+    async with AsyncExitStack() as stack:
+        yield {
+            size: await stack.enter_async_context(perdure.open(url, workflows=workflows, **options))
+            for size, url in urls.items()
+        }
 
-    def __init__(self, kind: str, opened: perdure.Engine, server: Any = None) -> None:
+
+def in_turn(sizes: Iterable[int], round: int) -> list[int]:
+    """The sizes; every other round begins with the last: none is always the first after a pause."""
+    return list(sizes)[:: -1 if round % 2 else 1]
+
+
+class Meter:
+    """Costs per event of one kind, by size: `engine`, `server` and `wall`, in seconds."""
+
+    def __init__(self, kind: str, opened: Mapping[int, perdure.Engine], server: Any = None) -> None:
         self.kind = kind
         self._opened = opened
         self._server = server
-        self._rounds: list[Measures] = []
-        self._parts: list[tuple[int, Measures]] = []
-        self._units: list[float] = []
+        self._rounds: list[dict[int, Measures]] = []
+        self._parts: dict[int, list[tuple[int, Measures]]] = {size: [] for size in opened}
 
-    async def time(self, events: int, work: Awaitable[object]) -> None:
-        """One part of a round. What it leaves behind for later counts, too: states of those that go to sleep."""
-        self._units.append(unit())
+    async def time(self, size: int, events: int, work: Awaitable[object]) -> None:
+        """A part of a turn. What it leaves behind for later counts, too: states of those that go to sleep."""
         before, began = await self._processors(), time.perf_counter()
         await work
         wall = time.perf_counter() - began
-        await self._quiet()
+        await self._quiet(self._opened[size])
         after = await self._processors()
         taken = {name: reading - before[name] for name, reading in after.items()} | {"wall": wall}
-        self._parts.append((events, taken))
+        self._parts[size].append((events, taken))
 
     def end_round(self) -> None:
-        parts, self._parts = self._parts, []
-        events = sum(count for count, _ in parts)
-        self._rounds.append({name: sum(taken[name] for _, taken in parts) / events for name in parts[0][1]})
+        """All sizes have had their turn."""
+        self._rounds.append({size: _per_event(parts) for size, parts in self._parts.items()})
+        for parts in self._parts.values():
+            parts.clear()
 
-    async def _quiet(self) -> None:
-        before = -1
-        while (commits := self._opened.counts["commits"]) != before:  # nothing tells
-            before = commits
+    async def _quiet(self, opened: perdure.Engine) -> None:
+        commits, worked = -1, 0.0
+        while True:  # nothing tells
+            before = commits, worked
+            commits, worked = opened.counts["commits"], time.process_time()
+            if commits == before[0] and worked - before[1] < IDLE:
+                return
             await asyncio.sleep(QUIET)
 
     async def _processors(self) -> Measures:
@@ -117,9 +147,27 @@ class Meter:
 
     @property
     def measures(self) -> Measures:
-        best = {name: min(each[name] for each in self._rounds) for name in self._rounds[0]}
-        best["units"] = (best["engine"] + best.get("server", 0.0)) / min(self._units)
-        return {f"{self.kind}_{name}": value for name, value in best.items()}
+        """The costs as points of a curve; and as `KIND_growth` the most that they grew over a factor of ten, as
+        `KIND_whole` from the first size to the last: engine and server together."""
+        sizes, found = list(self._opened), {}
+        for point, size in enumerate(sizes):
+            for name in self._rounds[0][size]:
+                found[f"{self.kind}_{name}@{point}"] = statistics.median(each[size][name] for each in self._rounds)
+        found[f"{self.kind}_growth"] = max(self._grown(*pair) for pair in pairwise(sizes))
+        found[f"{self.kind}_whole"] = self._grown(sizes[0], sizes[-1])
+        return found
+
+    def _grown(self, smaller: int, larger: int) -> float:
+        return statistics.median(_together(each[larger]) / _together(each[smaller]) for each in self._rounds)
+
+
+def _per_event(parts: Sequence[tuple[int, Measures]]) -> Measures:
+    events = sum(count for count, _ in parts)
+    return {name: sum(taken[name] for _, taken in parts) / events for name in parts[0][1]}
+
+
+def _together(costs: Measures) -> float:
+    return costs["engine"] + costs.get("server", 0.0)
 
 
 @asynccontextmanager

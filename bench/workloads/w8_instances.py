@@ -1,10 +1,11 @@
 """W8, instances: what does a run cost among 1,000 waiting ones, and among 1,000,000? And what do they cost, waiting?
 
-At each size, with so many waiting for a message: new ones are started; those are sent their message while they are in
-memory, and end with an answer; and so are some by chance out of all of them, which have to be read from the store and
-rebuilt first. All of that a thousand at once, and the last also one after the other: at once, events among few share
-pages of the store's tables, and among many they do not, which one by one they never do. For those that sleep an engine
-with the least cache is used, so that they do sleep, among 1,000 too. Each that has ended is replaced by a new one.
+At each size, with so many waiting for a message: some by chance out of all of them, which have to be read from the
+store and rebuilt first, are sent their message, and end with an answer; new ones are started; and those are sent theirs
+while they are in memory. All of that a thousand at once, and the first also one after the other: at once, events among
+few share pages of the store's tables, and among many they do not, which one by one they never do. For those that sleep
+an engine with the least cache is used, so that they do sleep, among 1,000 too. Each that has ended is replaced by a new
+one.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from pathlib import Path
 from typing import Final
 
 import perdure
-from bench.growth import NOISE, PAGES, Meter, along, beside, database, in_process, insist, points
+from bench.growth import FLAT, PAGES, Meter, along, beside, databases, engines, in_process, in_turn, insist, points
 from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory, verify
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 AT_ONCE: Final = 1_000
-ROUNDS: Final = 5
-PARTS: Final = 3
-"""So many thousands are one round."""
+ROUNDS: Final = 7
+PARTS: Final = 4
+"""So many thousands are one turn."""
+
+USED: Final = 15_000
+"""New runs before memory is looked at again."""
 
 ALONE: Final = 100
 
@@ -38,82 +42,91 @@ async def waiter(ctx: perdure.Context) -> int:
 
 def on_perdure(store: Store, sizes: tuple[int, ...]) -> Callable[[Path], Measures]:
     def run(place: Path) -> Measures:
-        looks: list[Measures] = []
-        with database(store, place) as url:
-            for before, size in zip((0, *sizes), sizes, strict=False):
-                made = in_process(make, url, before, size)
-                looks.append(made | in_process(look, url, store, before, size))
-        return along(sizes, looks)
+        with databases(store, place, sizes) as urls:
+            looks = [in_process(make, url, size) | in_process(look, url) for size, url in urls.items()]
+            return along(sizes, looks) | in_process(take_turns, urls, store)
 
     return run
 
 
-async def make(url: str, first: int, size: int) -> Measures:
+async def make(url: str, size: int) -> Measures:
     """Start those that wait."""
     async with perdure.open(url, workflows=[waiter]) as opened:
         began = time.perf_counter()
-        for start in range(first, size, AT_ONCE):
+        for start in range(0, size, AT_ONCE):
             keys = [f"w{n}" for n in range(start, start + AT_ONCE)]
             await insist(partial(_start, opened, keys))
-        return {"starts": (size - first) / (time.perf_counter() - began)}
+        return {"starts": size / (time.perf_counter() - began)}
 
 
-async def look(url: str, store: Store, before: int, size: int) -> Measures:
-    world = World(before, size)
+async def look(url: str) -> Measures:
+    began = time.perf_counter()
+    async with perdure.open(url, workflows=[waiter]) as opened:
+        seconds, opened_memory = time.perf_counter() - began, memory()
+        for start in range(0, USED, AT_ONCE):
+            keys = [f"used{n}" for n in range(start, start + AT_ONCE)]
+            await _start(opened, keys)
+            await _ask(opened, keys)
+        used_memory = memory()
+    found = {"open": seconds}
+    return found | ({"rss": opened_memory["rss"], "rss_used": used_memory["rss"]} if opened_memory else {})
+
+
+async def take_turns(urls: dict[int, str], store: Store) -> Measures:
+    worlds = {size: World(size) for size in urls}
     async with beside(store) as server:
-        began = time.perf_counter()
-        async with perdure.open(url, workflows=[waiter]) as opened:
-            seconds, opened_memory = time.perf_counter() - began, memory()
+        async with engines(urls, [waiter], cache=1) as opened:
+            asleep, alone = Meter("asleep", opened, server), Meter("alone", opened, server)
+            for number in range(ROUNDS):
+                for size in in_turn(urls, number):
+                    await _wake(asleep, alone, worlds[size], opened[size])
+                asleep.end_round()
+                alone.end_round()
+            for size, each in opened.items():
+                asked = ROUNDS * (PARTS * AT_ONCE + ALONE)
+                rebuilt = each.counts["rebuilt"]
+                verify(rebuilt >= 0.98 * asked, f"of {asked} that should have slept among {size}, {rebuilt} did")
+                verify(len(await each.instances(status="waiting", limit=1)) == 1, "nobody waits")
+        async with engines(urls, [waiter]) as opened:
             new, awake = Meter("new", opened, server), Meter("awake", opened, server)
-            for _ in range(ROUNDS):
-                for _ in range(PARTS):
-                    keys = world.new(AT_ONCE)
-                    await new.time(AT_ONCE, _start(opened, keys))
-                    await awake.time(AT_ONCE, _ask(opened, keys))
+            for number in range(ROUNDS):
+                for size in in_turn(urls, number):
+                    for _ in range(PARTS):
+                        keys = worlds[size].new(AT_ONCE)
+                        await new.time(size, AT_ONCE, _start(opened[size], keys))
+                        await awake.time(size, AT_ONCE, _ask(opened[size], keys))
                 new.end_round()
                 awake.end_round()
-            verify(opened.counts.get("rebuilt", 0) == 0, "one that was in use had to be rebuilt")
-            used_memory = memory()
-        async with perdure.open(url, workflows=[waiter], cache=1) as opened:
-            asleep, alone = Meter("asleep", opened, server), Meter("alone", opened, server)
-            for _ in range(ROUNDS):
-                for _ in range(PARTS):
-                    slots = world.chosen(AT_ONCE)
-                    await asleep.time(AT_ONCE, _ask(opened, world.keys(slots)))
-                    await _start(opened, world.replaced(slots))
-                asleep.end_round()
-                slots = world.chosen(ALONE)
-                await alone.time(ALONE, _ask_one_by_one(opened, world.keys(slots)))
-                await _start(opened, world.replaced(slots))
-                alone.end_round()
-            asked = ROUNDS * (PARTS * AT_ONCE + ALONE)
-            rebuilt = opened.counts["rebuilt"]
-            verify(rebuilt >= 0.98 * asked, f"of {asked} that should have slept, {rebuilt} did")
-            waiting = await opened.instances(status="waiting", limit=1)
-            verify(len(waiting) == 1, "nobody waits")
-    return {
-        "open": seconds,
-        **{name: value for meter in (new, awake, asleep, alone) for name, value in meter.measures.items()},
-        **({"rss": opened_memory["rss"], "rss_used": used_memory["rss"]} if opened_memory else {}),
-    }
+            for each in opened.values():
+                verify(each.counts.get("rebuilt", 0) == 0, "one that was in use had to be rebuilt")
+    return {name: value for meter in (asleep, alone, new, awake) for name, value in meter.measures.items()}
+
+
+async def _wake(asleep: Meter, alone: Meter, world: World, opened: perdure.Engine) -> None:
+    for _ in range(PARTS):
+        slots = world.chosen(AT_ONCE)
+        await asleep.time(world.size, AT_ONCE, _ask(opened, world.keys(slots)))
+        await _start(opened, world.replaced(slots))
+    slots = world.chosen(ALONE)
+    await alone.time(world.size, ALONE, _ask_one_by_one(opened, world.keys(slots)))
+    await _start(opened, world.replaced(slots))
 
 
 class World:
-    """Who waits: one in each slot, of whom only those are kept in mind that were replaced. Slots below `before` were
-    looked at when the world was that small: nobody is chosen there."""
+    """Who waits: one in each slot, of whom only those are kept in mind that were replaced."""
 
-    def __init__(self, before: int, size: int) -> None:
-        self._before, self._size = before, size
+    def __init__(self, size: int) -> None:
+        self.size = size
         self._dice = random.Random(size)
         self._replaced: dict[int, str] = {}
         self._made = 0
 
     def new(self, count: int) -> list[str]:
         first, self._made = self._made, self._made + count
-        return [f"{self._size}.{n}" for n in range(first, self._made)]
+        return [f"new{n}" for n in range(first, self._made)]
 
     def chosen(self, count: int) -> list[int]:
-        return self._dice.sample(range(self._before, self._size), count)
+        return self._dice.sample(range(self.size), count)
 
     def keys(self, slots: Iterable[int]) -> list[str]:
         return [self._replaced.get(slot, f"w{slot}") for slot in slots]
@@ -147,26 +160,20 @@ async def _answer(opened: perdure.Engine, key: str, n: int) -> int:
 def _workload(name: str, store: Store, sizes: tuple[int, ...]) -> Workload:
     most = f"{sizes[-1]:,}"
     server = (Figure("the same, server", "asleep_server", "µs"),) if store == "postgres" else ()
-    served = (Figure("of that the server's part: growth", "asleep_server_growth", "x"),) if store == "postgres" else ()
     return Workload(
         name,
         f"a run among {sizes[0]:,} waiting ones and among {most}, growth over each 10 x",
         (
-            Figure("a new run: growth", "new_units_growth", "x", bar=NOISE),
-            Figure("a message to one in use, and its answer: growth", "awake_units_growth", "x", bar=NOISE),
-            Figure(
-                "a message to one asleep, and its answer, 1,000 at once: growth", "asleep_units_growth", "x", bar=PAGES
-            ),
-            *served,
-            Figure(f"a new run: {most} against {sizes[0]:,}", "new_units_whole", "x"),
-            Figure(f"a message to one in use: {most} against {sizes[0]:,}", "awake_units_whole", "x"),
-            Figure(f"a message to one asleep: {most} against {sizes[0]:,}", "asleep_units_whole", "x"),
-            Figure("a message to one asleep, and its answer, one by one: growth", "alone_units_growth", "x"),
+            Figure("a new run: growth", "new_growth", "x", bar=FLAT),
+            Figure("a message to one in use, and its answer: growth", "awake_growth", "x", bar=FLAT),
+            Figure("a message to one asleep, and its answer, 1,000 at once: growth", "asleep_growth", "x", bar=PAGES),
+            Figure(f"a new run: {most} against {sizes[0]:,}", "new_whole", "x"),
+            Figure(f"a message to one in use: {most} against {sizes[0]:,}", "awake_whole", "x"),
+            Figure(f"a message to one asleep: {most} against {sizes[0]:,}", "asleep_whole", "x"),
+            Figure("a message to one asleep, and its answer, one by one: growth", "alone_growth", "x"),
             Figure(f"opening, with {most}", "open_last", "s", bar=Bar("<", 5)),
             Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),
-            Figure(
-                f"memory after {ROUNDS * PARTS * AT_ONCE:,} runs, with {most}", "rss_used_last", "MB", bar=Bar("<", 1e9)
-            ),
+            Figure(f"memory after {USED:,} runs, with {most}", "rss_used_last", "MB", bar=Bar("<", 1e9)),
             Figure("starts, as quick as they come", "starts_last", "/s"),
         ),
         {"perdure": on_perdure(store, sizes)},
