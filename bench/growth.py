@@ -30,6 +30,7 @@ FLAT: Final = Bar("<=", 1.2)
 PAGES: Final = Bar(
     "<=", 1.2, why="pages that many do not share are written and read one by one: PROFILE.md, What grows"
 )
+
 QUIET: Final = 0.03
 """Seconds without a commit..."""
 

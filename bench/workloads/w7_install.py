@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import subprocess
+import sys
 import time
 import venv
 from functools import partial
@@ -42,17 +43,24 @@ TOOLS: Final = {"pip", "setuptools", "wheel"}
 
 
 def on_perdure(place: Path) -> Measures:
-    python = _install("perdure", place)
-    return {**_measures("perdure", python), "bare": _above_empty(python, "import perdure")}
+    """Where nothing can be installed, the environment of this run is imported from, and packages are not counted."""
+    try:
+        python = _install("perdure", place)
+        counted = _packages("perdure", python)
+    except Lost as lost:
+        print(f"    packages are not counted: {lost}", file=sys.stderr)
+        python, counted = Path(sys.executable), {}
+    return {**_import("perdure", python), **counted, "bare": _above_empty(python, "import perdure")}
 
 
 def _on_peer(name: str, place: Path, style: Style, runs: int) -> Measures:
-    return _measures(name, _install(name, place))
+    python = _install(name, place)
+    return {**_import(name, python), **_packages(name, python)}
 
 
-def _measures(name: str, python: Path) -> Measures:
+def _import(name: str, python: Path) -> Measures:
     program = PROGRAMS[name]
-    return {"import": _above_empty(python, program), **_memory(python, program), **_packages(name, python)}
+    return {"import": _above_empty(python, program), **_memory(python, program)}
 
 
 def _install(name: str, place: Path) -> Path:

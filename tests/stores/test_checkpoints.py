@@ -68,7 +68,7 @@ def test_the_thread_copies_everything_and_the_next_commit_stands_at_the_beginnin
     store.close()
 
 
-def test_a_reader_of_an_old_state_keeps_the_log_and_costs_nothing_else(store: SqliteStore) -> None:
+def test_a_reader_of_an_old_state_keeps_the_log_and_his_state_and_then_it_begins_anew(store: SqliteStore) -> None:
     checkpoints = Checkpoints(store.path, store._connection, PAGES)
     commit(store, 1)
     with closing(apsw.Connection(store.path)) as reader:

@@ -4,7 +4,7 @@ SQLite by itself makes a checkpoint within the commit that finds the log long, a
 it: 60 ms where each page is another one. Here a thread with a connection of its own copies them while commits go on.
 What came meanwhile is little; for that, commits wait. Only a log of which everything is in the file, and of which
 nobody reads an older state, begins anew, and while somebody always adds to it or reads it, it would grow for ever. So
-commits wait for readers as well, but not for long: who reads for minutes makes the log longer, and nothing else.
+commits wait for readers as well, but not for long (`PATIENCE_SECONDS`): who reads for minutes makes the log longer.
 
 A checkpoint that fails loses nothing: the log has it all, and the next one tries again.
 """
