@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
+
 import perdure
 from perdure.codec import encode
 from perdure.kernel.events import Address
@@ -121,6 +123,43 @@ async def test_a_cell_that_went_to_sleep_is_woken_from_its_state(tmp_path: Path)
         record = await engine.queries.record(Address("test/box", "small"))
         assert record is not None and record.snapshot is not None
         assert record.rows == ()  # nothing is left to be called again
+
+
+async def test_a_cell_that_is_woken_leaves_its_state_beside_the_entry_that_woke_it(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.db"
+    async with perdure.open(path, workflows=[box], cache=0) as engine:
+        for _ in range(4):
+            await engine.send(Grow("small", 10))
+            await settled(engine)
+
+    # The first was made here, and left its state when it went to sleep; each of the others was woken by its event.
+    assert left_beside(path) == [False, True, True, True]
+
+
+async def test_a_cell_in_use_leaves_nothing_beside_its_entries(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.db"
+    for _ in range(2):  # when the engine opens again, the first event wakes it
+        async with perdure.open(path, workflows=[box]) as engine:
+            for _ in range(3):
+                await engine.send(Grow("small", 10))
+                await settled(engine)
+
+    assert left_beside(path) == [False, False, False, True, False, False]
+    async with perdure.open(path, workflows=[box]) as engine:
+        record = await engine.queries.record(Address("test/box", "small"))
+        assert record is not None and record.snapshot is not None and len(record.rows) == 2
+        state = await engine.state(box, "small")
+        assert state == Box(bytes(10), 6)
+        assert (await Snapshots(engine).verify()).difference is None
+        assert await engine.queries.check() == []
+
+
+def left_beside(path: Path) -> list[bool]:
+    """Of each entry of the only cell, whether its state stands beside it."""
+    connection = apsw.Connection(str(path))
+    world = "SELECT instance FROM journal ORDER BY seq LIMIT 1"
+    rows = connection.execute(f"SELECT snapshot IS NOT NULL FROM journal WHERE instance <> ({world}) ORDER BY seq")
+    return [bool(left) for (left,) in rows]
 
 
 async def test_a_large_state_is_not_written_each_time_that_its_cell_goes_to_sleep(tmp_path: Path) -> None:

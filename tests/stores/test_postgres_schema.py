@@ -90,7 +90,9 @@ async def test_a_database_of_the_first_version_is_brought_up_to_date(postgres: s
     with postgres_server.name() as url:
         async with connected(postgres_server.url) as connection:
             name = await made_first(connection, url)
-            with pytest.raises(CannotOpen, match="has schema 1, this perdure 2; stop its engines, then"):
+            with pytest.raises(
+                CannotOpen, match=f"has schema 1, this perdure {schema.VERSION}; stop its engines, then"
+            ):
                 await PostgresDatabase.open(url)
 
             done = await upgrade(url)

@@ -16,7 +16,7 @@ PACKAGE = files("perdure.stores.sqlite")
 
 def shape(connection: apsw.Connection) -> list[tuple[str, str, str]]:
     rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_schema ORDER BY type, name")
-    return [(type, name, " ".join(sql.split())) for type, name, sql in rows]
+    return [(type, name, re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split()))) for type, name, sql in rows]
 
 
 def test_migrations_end_at_the_schema():

@@ -4,7 +4,7 @@ The rows are plain tuples in the order of the columns of the tables, so that a s
 Everything but the journal rows can be rebuilt from the journal (see `stores/rebuild.py`).
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -76,6 +76,11 @@ class SnapshotRow(NamedTuple):
     instance: int
     seq: int
     body: bytes
+
+
+BESIDE_MAX: Final = 1024
+"""A snapshot of no more bytes is kept beside its entry, if both are written at once. It stays there for ever, newest or
+not: a larger one is better kept where the next one takes its place."""
 
 
 class PublishedRow(NamedTuple):
@@ -163,6 +168,18 @@ class Batch:
     def writes(self) -> bool:
         """Whether there is anything to make durable."""
         return bool(self.journal or self.inbox_added or self.inbox_removed or self.snapshots or self.outbox)
+
+    def divide_snapshots(self) -> tuple[dict[int, bytes], list[SnapshotRow]]:
+        """Those that are kept beside their entries, by the number of the entry; and the others."""
+        written = {row.seq for row in self.journal}
+        beside: dict[int, bytes] = {}
+        apart: list[SnapshotRow] = []
+        for row in self.snapshots.values():
+            if row.seq in written and len(row.body) <= BESIDE_MAX:
+                beside[row.seq] = row.body
+            else:
+                apart.append(row)
+        return beside, apart
 
     @property
     def lone(self) -> bool:

@@ -74,6 +74,7 @@ class Instance:
         "tail_size",
         "version",
         "weight",
+        "woken",
         "workflow",
     )
 
@@ -114,6 +115,7 @@ class Instance:
         self.snapshot_size = 0
         self.tail_size = 0
         self.weight = 0  # bytes of state that its machine holds, if that is a value
+        self.woken = False  # made by a message, loaded, and has not left its state since
 
     @property
     def ended(self) -> bool:

@@ -123,6 +123,7 @@ class Memory:
             return _ended(record.head)
         else:
             instance = fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
+        instance.woken = instance.made
         for intent in instance.open.values():
             if type(intent.effect) is Call and not intent.held and not self._slots.is_away(intent.effect):
                 self._slots.found(intent.id)

@@ -26,6 +26,13 @@ from .clock import Life
 
 T = TypeVar("T")
 
+SNAPSHOTS = """
+SELECT instance, max(seq), snapshot FROM (
+    SELECT instance, seq, body AS snapshot FROM snapshots
+    UNION ALL SELECT instance, seq, snapshot FROM journal WHERE snapshot IS NOT NULL
+) GROUP BY instance
+"""  # the newest of each instance: a bare column is that of the row with the maximum
+
 
 class Disk:
     """Memory, which every world has that is given nothing else. It outlives the processes of its world."""
@@ -122,8 +129,7 @@ class SqliteDisk(Disk):
             inbox = connection.execute(SQL.inbox, (0, reads.NO_LIMIT))
             rows.inbox = {row[1]: (row[0], InboxRow(*row[1:])) for row in inbox}
             rows.jobs = {row[0]: JobRow(*row) for row in connection.execute(SQL.jobs)}
-            snapshots = connection.execute("SELECT instance, seq, body FROM snapshots")
-            rows.snapshots = {row[0]: SnapshotRow(*row) for row in snapshots}
+            rows.snapshots = {row[0]: SnapshotRow(*row) for row in connection.execute(SNAPSHOTS)}
             published = connection.execute(SQL.all_published)
             rows.published = {(instance, name): unseal(value) for instance, name, value in published}
             rows.workflows = reads.workflows(connection)

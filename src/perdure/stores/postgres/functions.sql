@@ -10,6 +10,7 @@
 CREATE FUNCTION perdure.commit(
     of_shard integer, of_epoch bigint, of_turn bigint, number bigint,
     journal_seq bigint[], journal_instance bigint[], journal_at bigint[], journal_body bytea[],
+    journal_snapshot bytea[],
     head_id bigint[], head_workflow text[], head_key text[], head_generation bigint[], head_version text[],
     head_status text[], head_started_at bigint[], head_changed_at bigint[], head_parent bigint[],
     head_input_hash bytea[], head_tags text[], head_outcome bytea[],
@@ -34,8 +35,8 @@ BEGIN
         RETURN false;
     END IF;
     IF journal_seq IS NOT NULL THEN
-        INSERT INTO perdure.journal (seq, instance, at, body)
-        SELECT * FROM unnest(journal_seq, journal_instance, journal_at, journal_body);
+        INSERT INTO perdure.journal (seq, instance, at, body, snapshot)
+        SELECT * FROM unnest(journal_seq, journal_instance, journal_at, journal_body, journal_snapshot);
     END IF;
     IF head_id IS NOT NULL THEN
         INSERT INTO perdure.instances AS old

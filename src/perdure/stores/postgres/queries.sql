@@ -57,7 +57,7 @@ SELECT pg_notify($1, $2)
 -- name: commit
 SELECT perdure.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
     $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44,
-    $45, $46, $47)
+    $45, $46, $47, $48)
 
 -- name: commit_lone
 -- The commit of one journal row, the most frequent: it costs less than the function.
@@ -113,10 +113,13 @@ SELECT count(*) FROM perdure.open_work WHERE instance >> 48 = $1::bigint
 SELECT count(*) FROM perdure.inbox WHERE shard = $1
 
 -- name: records
--- What engines need of instances, by id ($1) and by name ($2, $3: the last generation): the head, the snapshot and the
--- entries after it, in one state of the database. One that has ended for good ($4) needs no past.
+-- What engines need of instances, by id ($1) and by name ($2, $3: the last generation): the head, the newest snapshot and
+-- the entries after it, in one state of the database. One that has ended for good ($4) needs no past.
+-- A snapshot may stand beside its entry. Where that is the last one, nothing more is read. Else it is among the last few:
+-- while states are so small that they are left there, the next one is left before there are that many.
 SELECT wanted, id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
-    snapshots.seq, snapshots.body, later.seqs, later.ats, later.bodies
+    greatest(beside.seq, apart.seq), CASE greatest(beside.seq, apart.seq) WHEN beside.seq THEN snapshot ELSE apart.body END,
+    later.seqs, later.ats, later.bodies
 FROM (
     SELECT n AS wanted, head.* FROM unnest($1::bigint[]) WITH ORDINALITY AS ids (of_id, n)
     JOIN perdure.instances AS head ON id = of_id
@@ -126,11 +129,20 @@ FROM (
         SELECT * FROM perdure.instances WHERE workflow = of_workflow AND key = of_key ORDER BY generation DESC LIMIT 1
     ) AS head
 ) AS heads
-LEFT JOIN perdure.snapshots ON snapshots.instance = id AND status <> ALL ($4::text[])
+LEFT JOIN LATERAL (
+    SELECT seq, snapshot FROM (
+        SELECT seq, snapshot FROM perdure.journal WHERE instance = id ORDER BY seq DESC LIMIT 256
+    ) AS recent WHERE snapshot IS NOT NULL LIMIT 1
+) AS beside ON status <> ALL ($4::text[])
+LEFT JOIN LATERAL (
+    SELECT seq, body FROM perdure.snapshots
+    WHERE instance = id
+        AND (beside.seq IS NULL OR beside.seq < (SELECT max(seq) FROM perdure.journal WHERE instance = id))
+) AS apart ON status <> ALL ($4::text[])
 CROSS JOIN LATERAL (
     SELECT array_agg(row.seq) AS seqs, array_agg(row.at) AS ats, array_agg(row.body) AS bodies FROM (
         SELECT journal.seq, journal.at, journal.body FROM perdure.journal
-        WHERE journal.instance = id AND journal.seq > coalesce(snapshots.seq, 0) AND status <> ALL ($4::text[])
+        WHERE journal.instance = id AND journal.seq > greatest(beside.seq, apart.seq, 0) AND status <> ALL ($4::text[])
         ORDER BY journal.seq
     ) AS row
 ) AS later
@@ -335,6 +347,7 @@ SELECT intent, instance, queue, function, delivery, at, body FROM perdure.jobs
 SELECT 'inbox event', encode(id, 'hex'), body FROM perdure.inbox
 UNION ALL SELECT 'job', encode(intent, 'hex'), body FROM perdure.jobs
 UNION ALL SELECT 'snapshot of', instance::text, body FROM perdure.snapshots
+UNION ALL SELECT 'snapshot at', seq::text, snapshot FROM perdure.journal WHERE snapshot IS NOT NULL
 UNION ALL SELECT 'published value of', instance || ' ' || encode(name, 'escape'), value FROM perdure.published
 UNION ALL SELECT 'outcome of', id::text, outcome FROM perdure.instances WHERE outcome IS NOT NULL
 

@@ -13,12 +13,14 @@ CREATE TABLE perdure.migrations (
     at timestamptz NOT NULL DEFAULT now()
 );
 
--- One row per entry. Large bodies are kept apart by PostgreSQL itself (TOAST).
+-- One row per entry. Large bodies are kept apart by PostgreSQL itself (TOAST). `snapshot` is what was left beside the
+-- entry when it was written: its instance after it. Most have none.
 CREATE TABLE perdure.journal (
     seq bigint PRIMARY KEY,
     instance bigint NOT NULL,
     at bigint NOT NULL,
-    body bytea NOT NULL
+    body bytea NOT NULL,
+    snapshot bytea
 );
 
 -- One instance's history, in order.
@@ -121,8 +123,8 @@ CREATE TABLE perdure.inbox (
 CREATE INDEX inbox_by_shard ON perdure.inbox (shard, n);
 CREATE INDEX inbox_by_name ON perdure.inbox (workflow, key, instance);
 
--- The newest snapshot of an instance. A cell that sleeps writes its state anew each time it goes: there is room on the
--- page for it, because a new version that stays on its page touches no index (HOT).
+-- The newest snapshot of an instance that does not stand beside its entry in the journal. The newer of the two counts.
+-- There is room on the page for the next one, because a new version that stays on its page touches no index (HOT).
 CREATE TABLE perdure.snapshots (
     instance bigint PRIMARY KEY,
     seq bigint NOT NULL,

@@ -211,8 +211,10 @@ class PostgresStore:
         inbox = [(self.shard, *row) for row in batch.inbox_added.values()]
         inbox += [(self._place(row), *row) for row in batch.outbox]
         published = [(row.instance, row.name.encode(), seal(row.value)) for row in batch.published.values()]
+        beside, apart = batch.divide_snapshots()
         return (
             *reads.columns(batch.journal, 4),
+            [beside.get(row.seq) for row in batch.journal] if beside else None,
             *reads.columns(batch.heads.values(), 12),
             batch.work_closed or None,
             *reads.columns(batch.work_opened.values(), 4),
@@ -220,7 +222,7 @@ class PostgresStore:
             *reads.columns((batch.jobs_opened[intent] for intent in sorted(batch.jobs_opened)), 7),
             batch.inbox_removed or None,
             *reads.columns(inbox, 7),
-            *reads.columns(batch.snapshots.values(), 3),
+            *reads.columns(apart, 3),
             *reads.columns(published, 3),
         )
 

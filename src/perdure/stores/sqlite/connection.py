@@ -68,6 +68,9 @@ def connect(path: str, *, create: bool) -> tuple[apsw.Connection, Patience]:
         connection.pragma("synchronous", "FULL")
         connection.pragma("cache_size", -CACHE_KIBIBYTES)
         connection.pragma("wal_autocheckpoint", WAL_PAGES)
+        # What a statement of many rows would need to be undone by itself goes through here, page by page. On the disk
+        # that were two writes for each event to a cell.
+        connection.pragma("temp_store", "MEMORY")
         version = schema.version_of(connection)
     except apsw.Error as error:
         raise open_error(path, error) from error

@@ -40,6 +40,9 @@ SELECT count(*) FROM inbox
 -- name: insert_journal
 INSERT INTO journal (seq, instance, at, body) VALUES (?, ?, ?, ?)
 
+-- name: insert_journal_with_snapshot
+INSERT INTO journal (seq, instance, at, body, snapshot) VALUES (?, ?, ?, ?, ?)
+
 -- name: insert_journal_alone
 -- A whole transaction in one statement, fence included: it changes nothing when the epoch is another.
 INSERT INTO journal (seq, instance, at, body) SELECT ?, ?, ?, ? FROM shards WHERE shard = 0 AND epoch = ?
@@ -142,15 +145,24 @@ SELECT id, workflow, key, generation, version, status, started_at, changed_at, p
 FROM instances WHERE {conditions} ORDER BY id DESC LIMIT ?
 
 -- name: left_by_id
--- The state that an instance has left, and its last entry, which tells whether that is all that an engine needs of it.
-SELECT id, snapshots.seq, snapshots.body, (SELECT max(seq) FROM journal WHERE instance = id)
-FROM instances LEFT JOIN snapshots ON snapshots.instance = id WHERE id = ?
+-- What an instance has left: its last entry and the snapshot beside it, if there is one; else the one that stands apart.
+SELECT id, last.seq, last.snapshot, snapshots.seq, snapshots.body
+FROM instances
+LEFT JOIN journal AS last ON last.seq = (SELECT max(seq) FROM journal WHERE instance = id)
+LEFT JOIN snapshots ON last.snapshot IS NULL AND snapshots.instance = id
+WHERE id = ?
 
 -- name: left_by_name
 -- The same of the last generation of a name. The id is in the index by name: the head is not read.
-SELECT id, snapshots.seq, snapshots.body, (SELECT max(seq) FROM journal WHERE instance = id)
-FROM instances LEFT JOIN snapshots ON snapshots.instance = id
+SELECT id, last.seq, last.snapshot, snapshots.seq, snapshots.body
+FROM instances
+LEFT JOIN journal AS last ON last.seq = (SELECT max(seq) FROM journal WHERE instance = id)
+LEFT JOIN snapshots ON last.snapshot IS NULL AND snapshots.instance = id
 WHERE workflow = ? AND key = ? ORDER BY generation DESC LIMIT 1
+
+-- name: history_backwards
+-- One instance, the last entry first, with what stands beside each.
+SELECT seq, instance, at, body, snapshot FROM journal WHERE instance = ? AND seq > ? ORDER BY seq DESC
 
 -- name: history
 -- One instance, in order, after a seq.
@@ -202,5 +214,6 @@ SELECT instance, name, value FROM published
 SELECT 'inbox event', hex(id), body FROM inbox
 UNION ALL SELECT 'job', hex(intent), body FROM jobs
 UNION ALL SELECT 'snapshot of', instance, body FROM snapshots
+UNION ALL SELECT 'snapshot at', seq, snapshot FROM journal WHERE snapshot IS NOT NULL
 UNION ALL SELECT 'published value of', instance || ' ' || name, value FROM published
 UNION ALL SELECT 'outcome of', id, outcome FROM instances WHERE outcome IS NOT NULL

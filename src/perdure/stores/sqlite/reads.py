@@ -50,11 +50,13 @@ def _loaded(connection: apsw.Connection, ref: Ref) -> Loaded | None:
         row = connection.execute(SQL.left_by_id, (ref,)).fetchone()
     if row is None:
         return None
-    id, seq, body, last = row
-    snapshot = None if seq is None else SnapshotRow(id, seq, body)
-    if snapshot is not None and (last is None or seq >= last):
-        return snapshot
-    return _record(connection, id, snapshot)
+    id, last, beside, seq, body = row
+    if beside is not None:
+        return SnapshotRow(id, last, beside)
+    apart = None if seq is None else SnapshotRow(id, seq, body)
+    if apart is not None and (last is None or seq >= last):
+        return apart
+    return _record(connection, id, apart)
 
 
 def _record(connection: apsw.Connection, id: int, snapshot: SnapshotRow | None) -> Record:
@@ -62,7 +64,16 @@ def _record(connection: apsw.Connection, id: int, snapshot: SnapshotRow | None) 
     assert found is not None, "it was there a moment ago, in the same state of the file"
     if found.status in FINAL:
         return Record(found)
-    return Record(found, snapshot, tuple(history(connection, id, 0 if snapshot is None else snapshot.seq)))
+    rows = []
+    for seq, instance, at, body, beside in connection.execute(
+        SQL.history_backwards, (id, 0 if snapshot is None else snapshot.seq)
+    ):
+        if beside is not None:
+            snapshot = SnapshotRow(id, seq, beside)
+            break
+        rows.append((seq, instance, at, body))
+    rows.reverse()
+    return Record(found, snapshot, tuple(_with_large_bodies(connection, rows)))
 
 
 def heads(connection: apsw.Connection, filter: Filter) -> list[HeadRow]:

@@ -11,11 +11,11 @@ from typing import Final
 import apsw
 
 APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
-VERSION: Final = 7
+VERSION: Final = 8
 """The number of the last file in `migrations/`."""
 
 PAGE_BYTES: Final = 2048
-"""Of a new file. Half of SQLite's own: an event to one of a million instances changes a row on two pages or so that no
+"""Of a new file. Half of SQLite's own: an event to one of a million instances changes a row on a page or two that no
 other event shares, and each is written twice as a whole, to the log and to the file."""
 
 

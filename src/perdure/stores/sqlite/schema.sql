@@ -5,11 +5,13 @@
 -- batches by one writer whose bookkeeping the conformance suite checks, and every key would cost a lookup per row.
 
 -- One row per entry. A body over 64 KiB stands in `large_bodies`; the row then has a zero byte and the digest.
+-- `snapshot` is what was left beside the entry when it was written: its instance after it. Most have none.
 CREATE TABLE journal (
     seq INTEGER PRIMARY KEY,
     instance INTEGER NOT NULL,
     at INTEGER NOT NULL,
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    snapshot BLOB
 ) STRICT;
 
 -- An index ends with the row's key, so this one is (instance, seq): one instance's history, in order.
@@ -104,7 +106,7 @@ CREATE TABLE inbox (
 
 CREATE INDEX inbox_by_name ON inbox (workflow, key);
 
--- The newest snapshot of an instance.
+-- The newest snapshot of an instance that does not stand beside its entry in the journal. The newer of the two counts.
 CREATE TABLE snapshots (
     instance INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL,

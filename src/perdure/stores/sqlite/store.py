@@ -206,11 +206,16 @@ class SqliteStore(SqliteQueries):
         connection = self._connection
         executemany = connection.executemany
         self._check_epoch()
+        beside, apart = batch.divide_snapshots() if batch.snapshots else ({}, [])
         if batch.journal:
             rows = batch.journal
             if batch.size > large_bodies.SIZE_MIN:
                 rows = large_bodies.move_out(connection, rows)
-            insert(connection, SQL.insert_journal, rows)
+            if beside:
+                with_snapshots = [(*row, beside.get(row.seq)) for row in rows]
+                insert(connection, SQL.insert_journal_with_snapshot, with_snapshots)
+            else:
+                insert(connection, SQL.insert_journal, rows)
         if batch.heads:
             insert(connection, SQL.write_head, list(batch.heads.values()))
         if batch.work_closed:
@@ -225,8 +230,8 @@ class SqliteStore(SqliteQueries):
             executemany(SQL.delete_inbox, [(id,) for id in batch.inbox_removed])
         if batch.inbox_added or batch.outbox:
             executemany(SQL.insert_inbox, [*batch.inbox_added.values(), *batch.outbox])
-        if batch.snapshots:
-            executemany(SQL.write_snapshot, batch.snapshots.values())
+        if apart:
+            executemany(SQL.write_snapshot, apart)
         if batch.published:
             values = batch.published.values()
             executemany(SQL.write_published, [(row.instance, row.name, seal(row.value)) for row in values])
@@ -295,16 +300,15 @@ class SqliteStore(SqliteQueries):
 
     @contextmanager
     def _one_state(self) -> Iterator[None]:
-        """Several reads that must fit together: no commit may become visible between head and history."""
+        """Several reads that must fit together: no commit may become visible between head and history. And one
+        transaction for all of them locks the file once, not once for each."""
         connection = self._reading()
-        if connection is self._connection:
-            yield
-            return
         connection.execute("BEGIN")
         try:
             yield
         finally:
-            connection.execute("COMMIT")
+            if connection.in_transaction:  # SQLite ends it by itself after some failures
+                connection.execute("COMMIT")
 
     def position(self, done: Callable[[Position | Exception], None]) -> None:
         """The shard begins: it holds no inbox rows yet, so the inbox is given from its start."""

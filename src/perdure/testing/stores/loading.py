@@ -61,6 +61,31 @@ class Loading(OneStore):
         assert found == {1: left, name: left}
         assert ask(store.record(name)) == Record(head(1), left)
 
+    def test_a_snapshot_counts_wherever_it_was_left(self, harness: Harness, store: Waiting) -> None:
+        """Small ones stand beside entries that are written with them, others apart: the newest of both is loaded."""
+        large = SnapshotRow(1, 1, seal(b"x" * 2000))
+        commit(harness, store, batch(journal=[entry(1, 1)], heads=[head(1)], snapshots=[large]))
+        assert load(harness, store, [1])[1] == large
+
+        small = SnapshotRow(1, 3, seal(b"small"))
+        commit(
+            harness, store, batch(journal=[entry(2, 1), entry(3, 1), entry(4, 2)], heads=[head(2)], snapshots=[small])
+        )
+        assert load(harness, store, [1, 2]) == {1: small, 2: Record(head(2), None, (entry(4, 2),))}
+
+        commit(harness, store, batch(journal=[entry(5, 1), entry(6, 1, b"y" * 70_000)]))
+        assert load(harness, store, [1])[1] == Record(head(1), small, (entry(5, 1), entry(6, 1, b"y" * 70_000)))
+
+        late = SnapshotRow(1, 6, seal(b"late"))  # its entry is durable already
+        commit(harness, store, batch(snapshots=[late]))
+        assert load(harness, store, [1])[1] == late
+        assert ask(store.record(1)) == Record(head(1), late)
+
+        commit(harness, store, batch(journal=[entry(7, 1)]))
+        assert load(harness, store, [1])[1] == Record(head(1), late, (entry(7, 1),))
+        assert ask(store.history(1, 5)) == [entry(6, 1, b"y" * 70_000), entry(7, 1)]
+        assert ask(store.journal(6, 10)) == [entry(7, 1)]
+
     def test_the_position_names_what_was_running(self, harness: Harness, store: Waiting) -> None:
         heads = [head(1), head(2, status="waiting"), head(3), head(4, status="completed")]
         commit(harness, store, batch(journal=[entry(n, n) for n in range(1, 5)], heads=heads))
