@@ -53,18 +53,19 @@ class _Snapshot(msgspec.Struct, array_like=True):
 
 
 _snapshot_decoder = msgspec.msgpack.Decoder(_Snapshot)
+_encoder = msgspec.msgpack.Encoder()
 
 
 def split(snapshot: bytes) -> tuple[bytes, bytes]:
     """The state in a machine's snapshot, and the rest: whoever keeps many of them keeps states by their digests."""
     kept = _snapshot_decoder.decode(snapshot)
-    return kept.state, msgspec.msgpack.encode(_Snapshot(b"", kept.manifest, kept.open))
+    return kept.state, _encoder.encode(_Snapshot(b"", kept.manifest, kept.open))
 
 
 def join(state: bytes, rest: bytes) -> bytes:
     """The snapshot that was split."""
     kept = _snapshot_decoder.decode(rest)
-    return msgspec.msgpack.encode(_Snapshot(state, kept.manifest, kept.open))
+    return _encoder.encode(_Snapshot(state, kept.manifest, kept.open))
 
 
 class CellMachine:
@@ -122,7 +123,7 @@ class CellMachine:
         return None  # an effect carries its parameters with it
 
     def snapshot(self) -> bytes | None:
-        return msgspec.msgpack.encode(_Snapshot(self._state, self._manifest, self._open))
+        return _encoder.encode(_Snapshot(self._state, self._manifest, self._open))
 
     def dispose(self) -> None:
         pass

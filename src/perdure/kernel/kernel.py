@@ -188,9 +188,14 @@ class Kernel:
     # ---- the turn -----------------------------------------------------------------------------------------------
 
     def advance(self, batch: Batch, now: int) -> None:
-        """Deliver one event to each ready instance in turn. The order depends on the offers alone."""
+        """Deliver one event to each ready instance in turn. The order depends on the offers alone.
+
+        It ends early when many more are wanted than before. A store that answers at once gives them now, and what is
+        on its way to them need not be kept in the inbox until they are here.
+        """
         self.at = max(self.at, now)
-        while self._ready and not full(batch):
+        wanted, enough = self.memory.wanted, len(self.memory.wanted) + ROUND
+        while self._ready and not full(batch) and len(wanted) < enough:
             round = self._take_round(batch)
             if len(round) == 1:  # as of one flow that does one step after the other: the same without lists
                 taken = round[0]

@@ -50,6 +50,7 @@ class _State(msgspec.Struct, array_like=True):
 
 
 _decoder = msgspec.msgpack.Decoder(_State)
+_encoder = msgspec.msgpack.Encoder()
 
 
 def due(instance: Instance) -> bool:
@@ -79,9 +80,7 @@ def take(instance: Instance) -> SnapshotRow | None:
 
 def write(instance: Instance, machine: bytes) -> bytes:
     """All that `apply` folded, and what its machine has saved. The same state gives the same bytes."""
-    effects = tuple(intent.effect for intent in instance.open.values())
-    packed, fresh = pack(effects, instance.patterns)
-    assert not fresh, "an open effect whose pattern was never recorded"
+    opened = _opened(instance) if instance.open else []
     state = _State(
         machine,
         instance.address.workflow,
@@ -96,10 +95,7 @@ def write(instance: Instance, machine: bytes) -> bytes:
         instance.parent,
         instance.tags,
         instance.patterns.texts(),
-        [
-            (intent.id, effect, intent.delivery, intent.strikes, intent.counted, intent.held)
-            for intent, effect in zip(instance.open.values(), packed, strict=True)
-        ],
+        opened,
         list(instance.seen),
         instance.published,
         instance.cancelled,
@@ -109,7 +105,16 @@ def write(instance: Instance, machine: bytes) -> bytes:
         instance.kept,
         instance.outcome,
     )
-    return seal(msgspec.msgpack.encode(state))
+    return seal(_encoder.encode(state))
+
+
+def _opened(instance: Instance) -> list[tuple[bytes, tuple[Any, ...], int, int, bool, bool]]:
+    packed, fresh = pack(tuple(intent.effect for intent in instance.open.values()), instance.patterns)
+    assert not fresh, "an open effect whose pattern was never recorded"
+    return [
+        (intent.id, effect, intent.delivery, intent.strikes, intent.counted, intent.held)
+        for intent, effect in zip(instance.open.values(), packed, strict=True)
+    ]
 
 
 def restore(row: SnapshotRow) -> Instance:
