@@ -328,6 +328,42 @@ async def test_a_forged_receipt_is_refused_and_audited_and_changes_nothing(how: 
         assert (await answer(engine, "test/till"))["value"] == "A1"
 
 
+NO_SIGNATURES = {
+    "a text": "abc",
+    "bytes": b"abc",
+    "a value that is text": Signature("hmac-sha256", "psp-1", "abc"),  # type: ignore[arg-type]
+    "no value": Signature("hmac-sha256", "psp-1", None),  # type: ignore[arg-type]
+    "a key that is a number": Signature("hmac-sha256", 1, b"abc"),  # type: ignore[arg-type]
+    "no algorithm": Signature(None, "psp-1", b"abc"),  # type: ignore[arg-type]
+    "half a character": Signature("hmac-sha256", "\ud800", b"abc"),
+    "too long": Signature("hmac-sha256", "psp-1", bytes(1025)),
+    "a name too long": Signature("hmac-sha256", "x" * 1025, b"abc"),
+}
+
+
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["no keys", "keys"])
+@pytest.mark.parametrize("given", NO_SIGNATURES.values(), ids=NO_SIGNATURES)
+async def test_what_is_no_signature_is_refused_before_it_gets_to_an_engine(keys: Any, given: Any, tmp_path: Any):
+    """Recorded, it could not be read again: no engine could open the database any more."""
+    async with perdure.open(tmp_path / "till.db", workflows=[till], keys=keys) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+        for way in (engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=given), posted(tmp_path, given)):
+            with pytest.raises(perdure.BadCall, match=r"takes what perdure\.sign"):
+                await asyncio.wait_for(way, 5)
+
+        good = perdure.sign(effect, KEY, ok={"auth": "A1"})
+        await engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=good)
+        assert (await answer(engine, "test/till"))["value"] == "A1"
+
+
+async def posted(directory: Any, signature: Any) -> None:
+    async with perdure.connect(directory / "till.db") as client:
+        (effect,) = await client.open_effects()
+        await client.answer(effect, ok={"auth": "A1"}, executor="psp", signature=signature)
+
+
 async def test_a_receipt_of_another_executor_is_refused_and_audited(url):
     keys = perdure.Keyring({"mallory": [KEY], "psp": [KEY]})
     async with perdure.open(url, workflows=[till], keys=keys) as engine:
