@@ -16,7 +16,7 @@ from perdure.codec import encode
 from perdure.errors import ReceiptRefused, UnknownIntent
 from perdure.kernel.events import Received
 from perdure.kernel.manifest import AUDIT, WORLD
-from perdure.kernel.receipt import Receipt, Signature
+from perdure.kernel.receipt import Answerer, Receipt, Signature
 from perdure.ports.outside import answer as receipt_from
 from tests.cells.desk import Done, Go, answer, say, settled
 
@@ -362,6 +362,45 @@ async def posted(directory: Any, signature: Any) -> None:
     async with perdure.connect(directory / "till.db") as client:
         (effect,) = await client.open_effects()
         await client.answer(effect, ok={"auth": "A1"}, executor="psp", signature=signature)
+
+
+async def with_a_bad_cost(engine: perdure.Engine, file: Any, workflow: str) -> None:
+    """Past the client's own checks: whoever can write to the database posts any bytes."""
+    (head,) = await engine.instances(workflow=workflow)
+    effect = await asked(engine)
+    by = Answerer("psp", b"no cost", Signature("hmac-sha256", "psp-1", bytes(32)))
+    receipt = Receipt("ok", encode({"auth": "A1", "note": None}), None, by)
+    async with perdure.connect(file) as client:
+        await client._door.put(head.id, Received(bytes.fromhex(effect.intent), receipt))
+
+
+async def test_a_cost_that_cannot_be_read_is_a_bad_signature_and_the_engine_goes_on(tmp_path: Any):
+    file = tmp_path / "till.db"
+    async with perdure.open(file, workflows=[till], keys=KEYS) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+        await with_a_bad_cost(engine, file, "test/till")
+        async with asyncio.timeout(20):
+            while not await audits(engine):  # noqa: ASYNC110  # the engine looks into its inbox now and then
+                await asyncio.sleep(0.001)
+
+        (audit,) = await audits(engine)
+        assert (audit["code"], audit["who"]) == ("bad-signature", "psp")
+        assert "cannot be read" in audit["why"]
+        good = perdure.sign(effect, KEY, ok={"auth": "A1"})
+        await engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=good)
+        assert (await answer(engine, "test/till"))["value"] == "A1"
+
+
+async def test_a_cost_that_cannot_be_read_is_told_to_a_cell_that_takes_rejected(tmp_path: Any):
+    file = tmp_path / "till.db"
+    async with perdure.open(file, workflows=[careful]) as engine:
+        await engine.send(Go("k"))
+
+        await with_a_bad_cost(engine, file, "test/careful")
+
+        assert (await answer(engine, "test/careful"))["rejected"][0] == "NotCanonical"
 
 
 async def test_a_receipt_of_another_executor_is_refused_and_audited(url):

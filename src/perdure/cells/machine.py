@@ -140,11 +140,12 @@ class CellMachine:
         if asked.effect == system.CHILD:  # the kernel's answer is the result itself
             payload = encode({"result": payload})
         value = None
-        if receipt.status == "ok":
-            try:
+        try:
+            if receipt.status == "ok":
                 value = effect.receipt.build(effect.receipt.judge(decode_strict(payload)))
-            except PerdureError as error:
-                return self._rejected(intent, asked, receipt, error, moment)
+            cost = None if receipt.by is None or receipt.by.cost is None else decode_strict(receipt.by.cost)
+        except PerdureError as error:
+            return self._rejected(intent, asked, receipt, error, moment)
         answer: ReceiptOf[Any] = ReceiptOf(
             effect=effect.face,
             status=receipt.status,
@@ -158,7 +159,7 @@ class CellMachine:
             key=self._key,
             executor=_executor(effect, receipt),
             params_hash=digest(asked.params),
-            cost=None if receipt.by is None or receipt.by.cost is None else decode(receipt.by.cost),
+            cost=cost,
             signature=None if receipt.by is None else receipt.by.signature,
         )
         return self.reduce(answer, payload, moment, asked.correlation)

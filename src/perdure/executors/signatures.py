@@ -20,8 +20,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.codec import decode, digest, encode
-from perdure.errors import BadCall, BadKey, BadSignature, NotInstalled
+from perdure.codec import digest, encode
+from perdure.codec.strict import decode_strict
+from perdure.errors import BadCall, BadKey, BadSignature, NotCanonical, NotInstalled
 from perdure.kernel.events import Address
 from perdure.kernel.outside import Outside, Verify, payload
 from perdure.kernel.receipt import Receipt, ReceiptStatus, Signature
@@ -71,7 +72,7 @@ def envelope(outside: Outside, workflow: str, key: str, intent: bytes, receipt: 
         status=receipt.status,
         payload=payload(receipt),
         entry=outside.entry,
-        cost=None if receipt.by.cost is None else decode(receipt.by.cost),
+        cost=None if receipt.by.cost is None else decode_strict(receipt.by.cost),
         issuer=outside.issuer or None,
     )
 
@@ -210,6 +211,8 @@ class Keyring:
                 self.verify(envelope(outside, address.workflow, address.key, intent, receipt), receipt.by.signature)
             except BadSignature as error:
                 return str(error)
+            except NotCanonical as error:  # whoever posts a receipt posts any bytes
+                return f"what it says that it cost cannot be read, so nobody signed it: {error}"
             return ""
 
         return verify
