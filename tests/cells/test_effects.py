@@ -2,6 +2,7 @@
 
 import re
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from perdure import Next, ReceiptOf
 from perdure.cells.bind import Bound
 from perdure.cells.effects import Alarm, Publish
 from perdure.codec import encode
+from perdure.errors import BadDefinition
 from perdure.kernel.limits import Limits
 from tests.cells.shop import Charge, Dropped, Order, Paid, Placed, book, order
 
@@ -58,6 +60,8 @@ def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellConte
             return Next(None, [Paid("o", "a")], [Ask("one")])
         case "raises":
             raise ZeroDivisionError("no")
+        case "timeout" | "issuer" | "key":
+            return Next(Order("never"), [Paid("o", "a")], [Ask("one"), Ask("two").options(**OPTIONS[event.what])])
         case "most":
             return Next(Order("most"), [Paid("o", "a")] * 256, [Ask(str(n)) for n in range(64)])
         case "equal":
@@ -66,7 +70,17 @@ def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellConte
             return Next(Order("asked"), effects=[Ask(event.what)])
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "timeout": {"timeout": "5"},
+    "issuer": {"issuer": 7},
+    "key": {"key": "\ud800"},
+}
+
+
 REFUSED = {
+    "timeout": r"BadDecision.*com.acme/ask@1: options\(timeout=...\) takes a whole number of nanoseconds, found '5'",
+    "issuer": r"BadDecision.*options\(issuer=...\) takes a text of valid Unicode, found 7",
+    "key": r"BadDecision.*options\(key=...\)",
     "undeclared": r"BadDecision.*'payment/charge@1' is not declared; declared are: com.acme/ask@1",
     "badly typed": r"SchemaMismatch.*number",
     "no effect": r"BadDecision.*'two'.* is not declared",
@@ -104,6 +118,16 @@ async def test_a_decision_that_is_wrong_in_any_part_is_refused_whole(stage, what
 ASKED_IN_VAIN = Order(
     "NoHandler: this engine has no handler for com.acme/ask@1; it has: none; open it with handlers=[...]"
 )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"timeout": "5"}, {"timeout": 0}, {"once": 1}, {"outside": 7}, {"outside": "\ud800"}]
+)
+def test_options_of_an_effect_are_checked_where_it_is_defined(wrong: Any):
+    with pytest.raises(BadDefinition, match=rf"com\.acme/wrong@1\.{next(iter(wrong))}: expected "):
+
+        class Wrong(perdure.Effect, name="com.acme/wrong@1", **wrong):
+            pass
 
 
 async def test_as_much_as_the_limits_allow_is_allowed(stage):
@@ -269,6 +293,23 @@ async def test_a_time_that_fits_into_no_row_is_the_last_one_that_does(stage, ala
         (intent,) = await live.open(far, "a")
         assert intent.effect.due == 2**63 - 1
         assert live.engine.counts.get("crashes", 0) == 0
+
+
+async def test_a_timeout_that_fits_into_no_row_is_the_longest_that_does(stage):
+    @perdure.cell("com.acme/calm@1", key="id", effects=[Ask])
+    def calm(state: Order | None, event: Go | ReceiptOf[Ask]) -> Next:
+        if isinstance(event, Go):
+            return Next(Order("asked"), effects=[Ask("x").options(timeout=2**80)])
+        return Next(Order(event.value.text))
+
+    @perdure.effect_handler(Ask)
+    async def ask(params: Ask, call: perdure.Call) -> Ask.Receipt:
+        return Ask.Receipt(str(call.timeout))
+
+    async with stage.open(calm, handlers=[ask]) as live:
+        await live.send(Go("a"))
+
+        await live.until(calm, "a", Order(str(2**63 - 1)))
 
 
 async def test_an_alarm_in_the_past_is_answered_at_once(stage):

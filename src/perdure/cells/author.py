@@ -25,7 +25,7 @@ from perdure.codec.schema import Record as RecordSchema
 from perdure.errors import BadDefinition
 from perdure.kernel.receipt import Failure, ReceiptStatus, Signature
 
-from .manifest import CellDef, EffectDef, Manifest, Subscription
+from .manifest import CellDef, EffectDef, Manifest, Subscription, effect_options, is_text
 
 E = TypeVar("E", bound="Effect")
 
@@ -39,7 +39,7 @@ class EffectMeta(RecordMeta):
         mcls, class_name, bases, namespace, /, *, name="", once=False, timeout=None, outside=""
     ):
         made = super().__new__(mcls, class_name, bases, namespace, name=name)
-        options = {"once": once, "timeout": timeout, "outside": outside}
+        options = effect_options(once, timeout, outside, name or class_name)
         type.__setattr__(made, "__perdure_options__", options)
         return made
 
@@ -75,6 +75,15 @@ class Request(msgspec.Struct, frozen=True):
     key: str = ""
     issuer: str = ""
     timeout: int | None = None
+
+    def objection(self) -> str:
+        """What is wrong with the options; empty: nothing. They are recorded, and read again by their types."""
+        for option, text in (("key", self.key), ("issuer", self.issuer)):
+            if not is_text(text):
+                return f"options({option}=...) takes a text of valid Unicode, found {text!a:.80}"
+        if self.timeout is not None and type(self.timeout) is not int:
+            return f"options(timeout=...) takes a whole number of nanoseconds, found {self.timeout!a:.80}"
+        return ""
 
 
 class Datum(msgspec.Struct, frozen=True):

@@ -258,6 +258,9 @@ class Emission:
             declared = ", ".join(sorted(self._definition.effects)) or "none"
             text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}"
             raise BadDecision(self._definition.cell.name, f"{text}; name it in effects=[...]")
+        objection = request.objection()
+        if objection:
+            raise BadDecision(self._definition.cell.name, f"it asked for {name}: {objection}")
         asked = request.effect
         plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
         self._index += 1
@@ -304,7 +307,7 @@ class Emission:
             return Wait(location, (name,), None if timeout is None else _after(at, timeout), asked.encode())
         params = encode({"effect": name, "params": plain, "key": request.key})
         deliveries = 1 if effect.definition.once else DELIVERIES
-        return Call(location, 1, EXECUTOR, timeout, deliveries, params)
+        return Call(location, 1, EXECUTOR, None if timeout is None else min(TIME_MAX, timeout), deliveries, params)
 
 
 def _after(at: int, delay: int) -> int:
