@@ -19,7 +19,7 @@ from perdure.cells.handlers import EffectHandler
 from perdure.cells.manifest import Manifest
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import digest
-from perdure.errors import BadDefinition, BadManifest, CallerError, ManifestChanged, NoHandler
+from perdure.errors import BadCall, BadDefinition, BadManifest, CallerError, ManifestChanged, NoHandler
 from perdure.executors.builtin import Blobs, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.secrets import MappingSecrets
@@ -88,6 +88,8 @@ class Performers:
             _refuse_missing(world, self._own)
         self._requests = Requests(allow)
         self._secrets = MappingSecrets(secrets) if isinstance(secrets, Mapping) else secrets
+        if secrets is not None and not callable(getattr(secrets, "get", None)):
+            raise BadCall(f"secrets= takes a dict or an object with get(name), found {type(secrets).__name__}")
 
     def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
         """An effect of perdure has its own handler, unless somebody gives another one."""
