@@ -299,6 +299,34 @@ async def test_a_timer_is_absolute_or_relative(what: str):
     assert (found["status"], found["value"], found["executor"]) == ("ok", None, "kernel")
 
 
+# ---- what their schemas cannot say -------------------------------------------------------------------------------
+
+REFUSED = {
+    "a value": (Publish("x", b"no value"), r"sys/publish@1: \$\.value is not the canonical bytes of a value"),
+    "bytes of another spelling": (Publish("x", bytes.fromhex("d9d9f71801")), r"\$\.value.*fewest bytes"),
+    "a name": (Publish("", encode(1)), r"sys/publish@1: \$\.name"),
+    "the name of a response": (Publish("&response/m-1", encode(1)), r"\$\.name is '&response/m-1'"),
+    "an input": (Spawn("child", "k", b"no value"), r"sys/child@1: \$\.input is not the canonical bytes"),
+    "arguments": (Step(f"{HERE}:add", b"no value"), r"sys/step@1: \$\.arguments is not the canonical bytes"),
+}
+
+
+@perdure.cell("test/wronger@1", key="key", effects=[Publish, Spawn, Step])
+def wronger(state: Done | None, event: Go | perdure.ReceiptOf[Spawn | Step]) -> perdure.Next:
+    return perdure.Next(Done(1), effects=[REFUSED[event.what][0]]) if isinstance(event, Go) else say(event)
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_what_is_no_value_or_no_name_is_refused_before_anything_is_opened(what: str):
+    async with perdure.open(":memory:", workflows=[wronger, child]) as engine:
+        await engine.send(Go("k", what))
+
+        with pytest.raises(perdure.InstanceStuck, match=f"BadDecision.*{REFUSED[what][1]}"):
+            await engine.handle("test/wronger", "k").result(timeout=20)
+        assert await engine.handle("test/wronger", "k").waiting() == []
+        assert await engine.instances(workflow=child) == []
+
+
 # ---- declared but unimplemented ----------------------------------------------------------------------------------
 
 

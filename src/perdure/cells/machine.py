@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.codec import decode, digest, encode
 from perdure.codec.strict import decode_strict
-from perdure.errors import BadDecision, PerdureError
+from perdure.errors import BadDecision, NotCanonical, PerdureError
 from perdure.kernel.decision import Decision, Fact, Outcome
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
@@ -23,6 +23,7 @@ from perdure.kernel.moment import TIME_MAX, Moment
 from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.routing import key_objection
+from perdure.kernel.rows import RESPONSE
 from perdure.kernel.status import Status
 
 from . import effects as system
@@ -263,6 +264,7 @@ class Emission:
             raise BadDecision(self._definition.cell.name, f"it asked for {name}: {objection}")
         asked = request.effect
         plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
+        self._check_built_in(name, plain)
         self._index += 1
         if name == system.PUBLISH:
             self.publish = (*self.publish, (plain["name"], plain["value"]))
@@ -272,6 +274,20 @@ class Emission:
         location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
         self.open = (*self.open, self._effect(location, effect, plain, request))
         self.asked[id] = Asked(name, self._moment.number, params, request.issuer, self._correlation)
+
+    def _check_built_in(self, name: str, plain: Any) -> None:
+        """What the schema of an effect of perdure cannot say."""
+        field = system.CANONICAL.get(name)
+        if field is None:
+            return
+        try:
+            decode_strict(plain[field])
+        except NotCanonical as error:
+            text = f"it asked for {name}: $.{field} is not the canonical bytes of a value: {error}"
+            raise BadDecision(self._definition.cell.name, f"{text}; .of(...) makes them") from None
+        if name == system.PUBLISH and (not plain["name"] or plain["name"].startswith(RESPONSE)):
+            text = f"it asked for {name}: $.name is {plain['name']!a:.80}"
+            raise BadDecision(self._definition.cell.name, f"{text}; take another: responses stand under {RESPONSE}")
 
     def _id(self, name: str, effect: BoundEffect, params: bytes, key: str) -> bytes:
         definition = self._definition
