@@ -433,8 +433,9 @@ async def test_an_unknown_intent_is_refused():
     async with perdure.open(":memory:", workflows=[till]) as engine:
         with pytest.raises(UnknownIntent, match="00ff"):
             await engine.answer("00ff", ok=1, executor="psp")
-        with pytest.raises(perdure.CallerError, match="hex digits"):
-            await engine.answer("not hex", ok=1, executor="psp")
+        for wrong in ("not hex", None, 7, b"00ff"):
+            with pytest.raises(perdure.CallerError, match="hex digits"):
+                await engine.answer(wrong, ok=1, executor="psp")  # type: ignore[arg-type]
 
 
 async def test_a_repeated_receipt_is_refused_and_has_no_effect(url):
