@@ -413,6 +413,18 @@ async def test_an_answer_of_exactly_the_limit_is_not_too_large():
         assert len((await request("GET", site.url(), allow=HERE, max_body=100_000)).body) == 100_000
 
 
+@pytest.mark.parametrize(
+    ("method", "status"), [("GET", "304 Not Modified"), ("GET", "204 No Content"), ("HEAD", "200 OK")]
+)
+async def test_an_answer_without_a_body_is_not_too_large_whatever_length_it_names(method: str, status: str):
+    """`304` names the length of what has not changed."""
+    head = f"HTTP/1.1 {status}\r\ncontent-length: 100001\r\n\r\n".encode()
+    async with Site({"/": writes(head)}) as site:
+        response = await request(method, site.url(), allow=HERE, max_body=100_000)
+
+    assert (response.status, response.body) == (int(status[:3]), b"")
+
+
 async def test_an_answer_that_comes_before_all_of_the_request_was_heard_is_the_answer():
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
