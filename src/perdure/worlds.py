@@ -83,7 +83,8 @@ class Performers:
         allow: Iterable[str],
         secrets: Secrets | Mapping[str, str] | None,
     ) -> None:
-        self._own = list(handlers) if world is None else [handler.bound(world.manifest) for handler in handlers]
+        given = _handlers(handlers)
+        self._own = given if world is None else [handler.bound(world.manifest) for handler in given]
         if world is not None and not lenient:
             _refuse_missing(world, self._own)
         self._requests = Requests(allow)
@@ -106,6 +107,16 @@ class Performers:
 
 def _is_step(found: Any) -> bool:
     return isinstance(found, StepFunction)
+
+
+def _handlers(given: Any) -> list[EffectHandler]:
+    if isinstance(given, EffectHandler) or not isinstance(given, Iterable):
+        raise CallerError(f"handlers is a list of handlers, found {given!r}: write handlers=[...]")
+    found = list(given)
+    for handler in found:
+        if not isinstance(handler, EffectHandler):
+            raise CallerError(f"{handler!r} is not a handler; did you forget @perdure.effect_handler(Effect)?")
+    return found
 
 
 def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:

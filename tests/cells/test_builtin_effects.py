@@ -54,9 +54,10 @@ async def test_a_request_to_an_address_that_is_not_public_and_not_allowed_is_an_
 
 
 async def test_what_the_operator_allows_is_checked_when_the_engine_is_opened():
-    with pytest.raises(perdure.BadCall, match=r"allow="):
-        async with perdure.open(":memory:", allow=["*.internal"]):
-            pass
+    for wrong in (["*.internal"], "intranet", "10.0.0.1", [2130706433], 7):
+        with pytest.raises(perdure.BadCall, match=r"allow= takes"):
+            async with perdure.open(":memory:", allow=wrong):  # type: ignore[arg-type]
+                pass
 
 
 class Kept(perdure.Record, name="test/Kept@1"):
@@ -358,6 +359,25 @@ async def test_a_lenient_engine_starts_and_answers_such_an_effect_with_an_error(
 
     assert (found["status"], found["error"][0]) == ("error", "NoHandler")
     assert "test/mystery@1" in found["error"][1]
+
+
+async def undecorated(params: Mystery, call: perdure.Call) -> None: ...
+
+
+NO_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "a function": ({"handlers": [undecorated]}, r"did you forget @perdure\.effect_handler"),
+    "an effect": ({"handlers": [Mystery]}, r"did you forget @perdure\.effect_handler"),
+    "no list": ({"handlers": perdure.effect_handler(Mystery)(undecorated)}, r"write handlers=\[\.\.\.\]"),
+    "a dict of keys": ({"keys": {"psp": []}, "lenient": True}, r"keys= takes a perdure\.Keyring"),
+}
+
+
+@pytest.mark.parametrize("what", NO_ARGUMENTS)
+async def test_what_is_no_handler_and_no_keyring_is_refused_with_what_to_write(what: str):
+    given, text = NO_ARGUMENTS[what]
+    with pytest.raises(perdure.CallerError, match=text):
+        async with perdure.open(":memory:", workflows=[asker], **given):
+            pass
 
 
 @perdure.effect_handler(Mystery)
