@@ -328,6 +328,16 @@ async def test_a_forged_receipt_is_refused_and_audited_and_changes_nothing(how: 
         assert (await answer(engine, "test/till"))["value"] == "A1"
 
 
+async def test_whose_last_key_is_gone_nobody_answers_for():
+    async with perdure.open(":memory:", workflows=[till], keys=perdure.Keyring({"psp": []})) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+        for signature, why in ((None, "missing"), (perdure.sign(effect, KEY, ok={"auth": "A1"}), "unknown key")):
+            with pytest.raises(ReceiptRefused, match=why):
+                await engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=signature)
+
+
 NO_SIGNATURES = {
     "a text": "abc",
     "bytes": b"abc",

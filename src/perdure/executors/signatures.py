@@ -179,8 +179,8 @@ class Keyring:
                 own[key.id] = key
 
     def knows(self, executor: str) -> bool:
-        """Whether this executor has a key: then its receipts have to be signed."""
-        return bool(self._keys.get(executor))
+        """Whether this executor is in the keyring: then its receipts are to be signed, even if its last key is gone."""
+        return executor in self._keys
 
     def sign(self, envelope: Envelope) -> Signature:
         for key in self._keys.get(envelope.executor, {}).values():
