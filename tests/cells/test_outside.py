@@ -12,7 +12,7 @@ import pytest
 
 import perdure
 from perdure.cells.effects import Alarm, Publish, Task
-from perdure.codec import encode
+from perdure.codec import digest, encode
 from perdure.errors import ReceiptRefused, UnknownIntent
 from perdure.kernel.events import Received
 from perdure.kernel.manifest import AUDIT, WORLD
@@ -47,7 +47,7 @@ def careful(state: Done | None, event: Go | perdure.ReceiptOf[Charge] | perdure.
         case Go():
             return perdure.Next(Done(1), effects=[Charge(4200)])
         case perdure.Rejected():
-            told = [event.code, event.effect, event.payload_size, event.payload_hash[:7]]
+            told = [event.code, event.effect, event.payload_size, event.payload_hash, event.intent]
             return perdure.Next(None, effects=[Publish.of("answer", {"rejected": told, "text": event.message})])
         case receipt:
             return say(receipt)
@@ -591,7 +591,8 @@ async def test_a_receipt_that_cannot_be_read_is_told_to_a_cell_that_takes_reject
         await engine.answer(effect, ok={"auth": 7}, executor="psp")
 
         found = await answer(engine, "test/careful")
-        assert found["rejected"] == ["SchemaMismatch", "test/charge@1", len(encode({"auth": 7})), "sha256:"]
+        came = encode({"auth": 7})
+        assert found["rejected"] == ["SchemaMismatch", "test/charge@1", len(came), digest(came), effect.intent]
         assert "$.auth" in found["text"]
         assert await engine.open_effects() == []
 

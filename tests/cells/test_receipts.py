@@ -7,6 +7,7 @@ import pytest
 import perdure
 from perdure import Next, ReceiptOf
 from perdure.cells.effects import Spawn
+from perdure.cells.machine import CellMachine
 from perdure.codec import encode
 from perdure.kernel.events import Received
 from perdure.kernel.receipt import Receipt
@@ -31,6 +32,19 @@ async def test_ok(stage):
 
         assert await live.state(order, "o-1") == Order("paid", ["a-1"])
         assert await live.state(book) == Book(["o-1"])
+
+
+async def test_a_cell_keeps_nothing_of_what_is_answered():
+    async with perdure.open(":memory:", workflows=[order, book]) as engine:
+        await engine.send(Placed("o-1"))
+        (effect,) = await engine.open_effects()
+        (machine,) = [each.machine for each in engine._shard.kernel.instances().values() if each.id == 3]
+        assert isinstance(machine, CellMachine)
+        assert list(machine._open) == [bytes.fromhex(effect.intent)]
+
+        await engine.answer(effect, ok={"auth": "a-1"}, executor="bank")
+
+        assert machine._open == {}
 
 
 MALFORMED = {
