@@ -69,8 +69,14 @@ def test_a_name_that_could_lead_elsewhere_is_refused(name: str):
         from_plain({"name": name, "digest": None, "prefix": ""}, Secret)
 
 
-@pytest.mark.parametrize("wrong", ["", "sha256:", "sha256:" + "A" * 64, "md5:" + "a" * 32])
-def test_a_digest_that_is_none_is_refused(wrong: str):
+@pytest.mark.parametrize("name", [None, 7, b"stripe-key"])
+def test_a_name_that_is_no_text_is_refused(name: Any):
+    with pytest.raises(BadCall, match="the name of a secret"):
+        Secret(name)
+
+
+@pytest.mark.parametrize("wrong", ["", "sha256:", "sha256:" + "A" * 64, "md5:" + "a" * 32, 7, b"sha256:"])
+def test_a_digest_that_is_none_is_refused(wrong: Any):
     with pytest.raises(BadCall):
         Secret("stripe-key", wrong)
 
