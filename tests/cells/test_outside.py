@@ -331,6 +331,21 @@ async def test_a_forged_receipt_is_refused_and_audited_and_changes_nothing(how: 
         assert (await answer(engine, "test/till"))["value"] == "A1"
 
 
+async def test_the_key_of_another_executor_does_not_sign_for_this_one():
+    bank = perdure.Key.hmac("bank-1", bytes(range(32, 64)))
+    keys = perdure.Keyring({"psp": [KEY], "bank": [bank]})
+    async with perdure.open(":memory:", workflows=[till], keys=keys) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+        signature = perdure.sign(effect, bank, ok={"auth": "A1"})
+        with pytest.raises(ReceiptRefused, match="unknown key"):
+            await engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=signature)
+
+        assert [audit["code"] for audit in await audits(engine)] == ["bad-signature"]
+        assert await engine.open_effects() == [effect]
+
+
 async def test_whose_last_key_is_gone_nobody_answers_for():
     async with perdure.open(":memory:", workflows=[till], keys=perdure.Keyring({"psp": []})) as engine:
         await engine.send(Go("k"))
