@@ -130,6 +130,28 @@ def test_options_of_an_effect_are_checked_where_it_is_defined(wrong: Any):
             pass
 
 
+def test_a_name_means_one_thing_in_a_world():
+    """The last class that bore it won: cells asked for what the manifest said was something else."""
+
+    class Other(perdure.Effect, name="com.acme/ask@1"):
+        number: int
+
+    @perdure.cell("com.acme/others@1", key="id", effects=[Other])
+    def others(state: Order | None, event: Go | ReceiptOf[Other]) -> Next:
+        return Next(None)
+
+    class Again(perdure.Record, name="com.acme/Go@1"):
+        id: int
+
+    @perdure.cell("com.acme/again@1", key="id", effects=[])
+    def again(state: Order | None, event: Again) -> Next:
+        return Next(None)
+
+    for cell, name in ((others, "com.acme/ask@1"), (again, "com.acme/Go@1")):
+        with pytest.raises(BadDefinition, match=rf"{name}: expected one definition of a name.*two classes bear it"):
+            perdure.manifest(asks, book, cell)
+
+
 async def test_as_much_as_the_limits_allow_is_allowed(stage):
     async with stage.open(asks, book, lenient=True) as live:
         await live.send(Go("g", "most"))

@@ -13,7 +13,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
 
@@ -386,22 +386,30 @@ def define(
     effects: dict[str, EffectDef] = {}
     for found in cells:
         for shape in (found.state, *map(shape_of, found.events.values())):
-            refs.update(shape.refs)
+            _add(refs, shape.refs, found.where)
         if found.annotations is not None:
-            refs.update(found.annotations.refs)
+            _add(refs, found.annotations.refs, found.where)
         for name, effect in found.effects.items():
             if not parse_name(name).reserved:
-                effects[name] = effect_def(effect)
-                refs.update({ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name})
-                refs.update(receipt_shape(effect).refs)
+                _add(effects, {name: effect_def(effect)}, found.where)
+                _add(refs, {ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name}, found.where)
+                _add(refs, receipt_shape(effect).refs, found.where)
     for event in events:
-        refs.update(shape_of(event).refs)
+        _add(refs, shape_of(event).refs)
     return Manifest(
         {name: schema for name, schema in refs.items() if not parse_name(name).reserved},
         effects,
         {found.name: found.definition() for found in cells},
         tuple(routing if routing is not None else [each for found in cells for each in found.subscriptions()]),
     )
+
+
+def _add(known: dict[str, Any], more: Mapping[str, Any], where: str = "") -> None:
+    """A name means one thing in a world: two classes may bear it if they say the same."""
+    for name, definition in more.items():
+        if known.setdefault(name, definition) != definition:
+            hint = "two classes bear it, and say different things; give one of them another name, or the next version"
+            raise BadDefinition(name, "one definition of a name", "another one", hint, where)
 
 
 def effect_name(effect: Any, where: str = "") -> str:
