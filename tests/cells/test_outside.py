@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import perdure
 from perdure.cells.effects import Alarm, Publish, Task
@@ -16,7 +17,7 @@ from perdure.codec import digest, encode
 from perdure.errors import ReceiptRefused, UnknownIntent
 from perdure.kernel.events import Received
 from perdure.kernel.manifest import AUDIT, WORLD
-from perdure.kernel.receipt import Answerer, Receipt, Signature
+from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
 from perdure.ports.outside import answer as receipt_from
 from tests.cells.desk import Done, Go, answer, say, settled
 
@@ -257,6 +258,62 @@ async def test_an_error_is_signed_too():
         await engine.answer(effect, error="declined", executor="psp", signature=signature)
 
         assert (await answer(engine, "test/till"))["error"] == ["OutsideError", "declined"]
+
+
+class Notice(perdure.Effect, name="test/notice@1", outside="psp"):
+    """Its receipt has the form that an error has, too."""
+
+    class Receipt(perdure.Record):
+        type: str
+        message: str
+        data: bytes | None
+
+
+@perdure.cell("test/noticer@1", key="key", effects=[Notice, Publish])
+def noticer(state: Done | None, event: Go | perdure.ReceiptOf[Notice]) -> perdure.Next:
+    return perdure.Next(Done(1), effects=[Notice()]) if isinstance(event, Go) else say(event)
+
+
+SIGNED: Any = {"type": "paid", "message": "with card", "data": None}
+
+
+def nested(depth: int) -> Failure:
+    failure = DECLINED
+    for _ in range(depth):
+        failure = replace(DECLINED, causes=(failure,))
+    return failure
+
+
+DECLINED = Failure("OutsideError", "declined", retry=False)
+ALTERED = {
+    "a value beside what looks like it": (
+        {"ok": SIGNED},
+        Receipt("ok", encode({**SIGNED, "message": "with nothing"}), Failure("paid", "with card")),
+    ),
+    "another traceback": ({"error": "declined"}, Receipt("error", None, replace(DECLINED, traceback="elsewhere"))),
+    "other causes": ({"error": "declined"}, Receipt("error", None, replace(DECLINED, causes=(Failure("E", "no"),)))),
+    "causes of any depth": ({"error": "declined"}, Receipt("error", None, nested(200))),
+    "other data": ({"error": "declined"}, Receipt("error", None, replace(DECLINED, encoded=encode(1)))),
+    "to be tried again": ({"error": "declined"}, Receipt("error", None, replace(DECLINED, retry=True))),
+    "a value beside the error": ({"error": "declined"}, Receipt("error", encode(1), DECLINED)),
+}
+
+
+@pytest.mark.parametrize("what", ALTERED)
+async def test_every_part_of_an_answer_is_signed(what: str):
+    """Past the client, which makes no such receipts: whoever can write to the database changes one on its way."""
+    signed, altered = ALTERED[what]
+    async with perdure.open(":memory:", workflows=[noticer], keys=KEYS) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+        (head,) = await engine.instances(workflow="test/noticer")
+        by = Answerer("psp", None, perdure.sign(effect, KEY, **signed))
+
+        with pytest.raises(ReceiptRefused, match=r"mismatch|cannot be read"):
+            await engine._door.put(head.id, Received(bytes.fromhex(effect.intent), replace(altered, by=by)))
+
+        await engine.answer(effect, executor="psp", signature=by.signature, **signed)
+        assert (await answer(engine, "test/noticer"))["status"] == ("ok" if "ok" in signed else "error")
 
 
 async def test_the_public_half_of_an_ed25519_key_is_enough_to_admit():

@@ -22,7 +22,7 @@ import msgspec
 
 from perdure.codec import digest, encode
 from perdure.codec.strict import decode_strict
-from perdure.errors import BadCall, BadKey, BadSignature, NotCanonical, NotInstalled
+from perdure.errors import BadCall, BadKey, BadSignature, NotInstalled, PerdureError
 from perdure.kernel.events import Address
 from perdure.kernel.outside import Outside, Verify, payload
 from perdure.kernel.receipt import Receipt, ReceiptStatus, Signature
@@ -220,8 +220,8 @@ class Keyring:
                 self.verify(envelope(outside, address.workflow, address.key, intent, receipt), receipt.by.signature)
             except BadSignature as error:
                 return str(error)
-            except NotCanonical as error:  # whoever posts a receipt posts any bytes
-                return f"what it says that it cost cannot be read, so nobody signed it: {error}"
+            except PerdureError as error:  # whoever posts a receipt posts any bytes, and errors of any depth
+                return f"it cannot be read, so nobody signed it: {error}"
             return ""
 
         return verify
