@@ -56,6 +56,10 @@ def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellConte
             return Next(Order("never"), [Paid("o", "a")] * 257, [Ask("one")])
         case "too large":
             return Next(Order("never"), [Paid("o", "a" * (1 << 20))], [Ask("one")])
+        case "no list":
+            return Next(Order("never"), [Paid("o", "a")], Ask("one"))  # type: ignore[arg-type]
+        case "no list of events":
+            return Next(Order("never"), Paid("o", "a"), [Ask("one")])  # type: ignore[arg-type]
         case "deleted":
             return Next(None, [Paid("o", "a")], [Ask("one")])
         case "raises":
@@ -92,6 +96,8 @@ REFUSED = {
     "too many effects": r"OverflowError.*65 effects; the limit is 64",
     "too many events": r"OverflowError.*257 messages; the limit is 256",
     "too large": r"OverflowError.*the limit is 1048576",
+    "no list": r"BadDecision.*effects=\.\.\.\) takes a list, found Ask\(.*write effects=\[\.\.\.\]",
+    "no list of events": r"BadDecision.*events=\.\.\.\) takes a list, found Paid\(",
     "deleted": r"BadDecision.*deleted cell cannot ask for effects",
     "raises": r"ZeroDivisionError.*no",
 }
@@ -128,6 +134,11 @@ def test_options_of_an_effect_are_checked_where_it_is_defined(wrong: Any):
 
         class Wrong(perdure.Effect, name="com.acme/wrong@1", **wrong):
             pass
+
+
+def test_effects_are_declared_in_a_list():
+    with pytest.raises(BadDefinition, match=r"com\.acme/one@1: expected effects= as a list.*write effects=\[\.\.\.\]"):
+        perdure.cell("com.acme/one@1", key="id", effects=Ask)  # type: ignore[arg-type]
 
 
 def test_a_name_means_one_thing_in_a_world():
@@ -244,6 +255,23 @@ async def test_a_handler_gets_the_params_and_gives_the_receipt(stage, sync):
         await live.until(asks, "g", Order("HELLO"))
 
     assert calls == [(Ask("hello"), "g", 1)]
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["async", "thread"])
+async def test_what_a_handler_returns_that_is_no_receipt_is_an_error_that_names_the_handler(stage, sync):
+    if sync:
+
+        @perdure.effect_handler(Ask)
+        def answer(params: Ask, call: perdure.Call) -> None: ...
+    else:
+
+        @perdure.effect_handler(Ask)
+        async def answer(params: Ask, call: perdure.Call) -> None: ...
+
+    async with stage.open(asks, book, handlers=[answer]) as live:
+        await live.send(Go("g", "hello"))
+        text = "what the handler of com.acme/ask@1 returned: $: expected a record of text, found None"
+        await live.until(asks, "g", Order(f"SchemaMismatch: {text}"))
 
 
 async def test_the_idempotency_key_of_the_cell_is_the_one_that_a_handler_gets(stage):

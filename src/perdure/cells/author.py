@@ -372,6 +372,9 @@ def cell(
     if parsed.reserved:
         raise BadDefinition("$.name", "a name of yours", repr(name), "sys/* belongs to perdure")
 
+    if not isinstance(effects, Iterable):
+        raise BadDefinition(name, "effects= as a list", repr(effects)[:100], "write effects=[...]")
+
     return lambda function: Cell(function, parsed, key, tuple(effects), annotations=annotations, migrate=migrate)
 
 

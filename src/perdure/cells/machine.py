@@ -7,6 +7,7 @@ by the first replay.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -207,9 +208,9 @@ class CellMachine:
     def _decision(self, given: Next, moment: Moment, correlation: str) -> Decision:
         """All of what the reducer returned, or nothing: whatever is wrong with a part of it raises."""
         definition = self._definition
-        facts = tuple([self._fact(event, correlation) for event in given.events])
+        facts = tuple([self._fact(event, correlation) for event in self._listed("events", given.events)])
         emission = Emission(self, moment, correlation)
-        for effect in given.effects:
+        for effect in self._listed("effects", given.effects):
             emission.add(effect)
         publish = emission.publish
         if given.annotations is not None:
@@ -228,6 +229,12 @@ class CellMachine:
             ids=tuple(emission.asked),
             state=self._digest,
         )
+
+    def _listed(self, what: str, given: Any) -> Iterable[Any]:
+        if isinstance(given, Iterable):
+            return given
+        text = f"perdure.Next(..., {what}=...) takes a list, found {given!r:.200}; write {what}=[...]"
+        raise BadDecision(self._definition.cell.name, text)
 
     def _keep(self, state: bytes) -> None:
         self._state = state
