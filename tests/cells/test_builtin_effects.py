@@ -308,12 +308,13 @@ REFUSED = {
     "a name": (Publish("", encode(1)), r"sys/publish@1: \$\.name"),
     "the name of a response": (Publish("&response/m-1", encode(1)), r"\$\.name is '&response/m-1'"),
     "an input": (Spawn("child", "k", b"no value"), r"sys/child@1: \$\.input is not the canonical bytes"),
+    "two times": (Alarm(at=1, after=1), r"sys/timer@1 at a time and after a while; give at= or after="),
     "arguments": (Step(f"{HERE}:add", b"no value"), r"sys/step@1: \$\.arguments is not the canonical bytes"),
 }
 
 
-@perdure.cell("test/wronger@1", key="key", effects=[Publish, Spawn, Step])
-def wronger(state: Done | None, event: Go | perdure.ReceiptOf[Spawn | Step]) -> perdure.Next:
+@perdure.cell("test/wronger@1", key="key", effects=[Publish, Spawn, Step, Alarm])
+def wronger(state: Done | None, event: Go | perdure.ReceiptOf[Spawn | Step | Alarm]) -> perdure.Next:
     return perdure.Next(Done(1), effects=[REFUSED[event.what][0]]) if isinstance(event, Go) else say(event)
 
 

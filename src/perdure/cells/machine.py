@@ -284,6 +284,9 @@ class Emission:
 
     def _check_built_in(self, name: str, plain: Any) -> None:
         """What the schema of an effect of perdure cannot say."""
+        if name == system.TIMER and plain["at"] is not None and plain["after"] is not None:
+            text = f"it asked for {name} at a time and after a while; give at= or after=, one of them"
+            raise BadDecision(self._definition.cell.name, text)
         field = system.CANONICAL.get(name)
         if field is None:
             return
