@@ -12,6 +12,8 @@ import pytest
 import perdure
 from perdure.cells.effects import Alarm, BlobGet, BlobPut, Header, Http, Publish, Spawn, Step
 from perdure.codec import encode
+from perdure.executors.builtin import Requests
+from perdure.executors.http import Response
 from tests.cells.desk import Done, Go, answer, say
 from tests.executors.site import Site, says
 
@@ -51,6 +53,21 @@ async def test_a_request_to_an_address_that_is_not_public_and_not_allowed_is_an_
     assert found["status"] == "error"
     assert found["error"][0] == "AddressRefused"
     assert site.asked == []
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(None, 30), (90 * 10**9, 90)])
+async def test_a_request_may_take_as_long_as_its_effect(timeout: int | None, seconds: float, monkeypatch: Any):
+    given = []
+
+    async def request(*args: Any, **options: Any) -> Response:
+        given.append(options["timeout"])
+        return Response(200, (), b"", "", 0.0)
+
+    monkeypatch.setattr("perdure.executors.http.request", request)
+
+    await Requests().perform(Http("GET", "http://example.com/"), perdure.Call("c", "k", "i", "ik", timeout=timeout))
+
+    assert given == [seconds]
 
 
 async def test_what_the_operator_allows_is_checked_when_the_engine_is_opened():
