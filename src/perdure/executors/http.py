@@ -221,7 +221,9 @@ def _header_value(name: str, value: str) -> str:
     if not isinstance(value, str):
         raise BadRequest("header", f"the value of {name} is no text, but {type(value).__name__}")
     if bad := _NOT_IN_HEADER.search(value):
-        raise BadRequest("header", f"the value of {name} has the character {bad[0]!a} at {bad.start()}")
+        # Neither the character nor where it is: the value may be a secret, and an error is recorded.
+        kind = "a line break or another control character" if bad[0] <= "\x7f" else "a character that is not Latin-1"
+        raise BadRequest("header", f"the value of {name} has {kind}, which no header can have")
     return value.strip(" \t")
 
 
