@@ -79,6 +79,7 @@ async def test_what_the_operator_allows_is_checked_when_the_engine_is_opened():
 
 class Kept(perdure.Record, name="test/Kept@1"):
     hash: str = ""
+    size: perdure.Nat = 0
 
 
 @perdure.cell("test/keeper@1", key="key", effects=[BlobPut, BlobGet, Publish])
@@ -89,9 +90,9 @@ def keeper(state: Kept | None, event: Go | perdure.ReceiptOf[BlobPut] | perdure.
         case Go():
             return perdure.Next(Kept(), effects=[BlobGet(event.what)])
         case perdure.ReceiptOf(effect=kind) if kind is BlobPut:
-            return perdure.Next(Kept(event.value.hash), effects=[BlobGet(event.value.hash)])
+            return perdure.Next(Kept(event.value.hash, event.value.size), effects=[BlobGet(event.value.hash)])
         case receipt:
-            return say(receipt, receipt.value and [state and state.hash, receipt.value.data])
+            return say(receipt, receipt.value and state and [state.hash, state.size, receipt.value.data])
 
 
 @pytest.mark.parametrize("url", [":memory:", "cells.db"])
@@ -102,7 +103,7 @@ async def test_a_blob_is_put_and_comes_back_by_its_hash(url: str, tmp_path: Any)
 
         found = await answer(engine, "test/keeper")
 
-    assert found["value"] == [f"sha256:{sha256(b'bytes to keep').hexdigest()}", b"bytes to keep"]
+    assert found["value"] == [f"sha256:{sha256(b'bytes to keep').hexdigest()}", 13, b"bytes to keep"]
 
 
 async def test_a_blob_that_is_not_there_is_an_error():
@@ -366,6 +367,18 @@ def asker(state: Done | None, event: Go | perdure.ReceiptOf[Mystery]) -> perdure
 async def test_an_engine_refuses_to_start_when_a_declared_effect_has_no_handler():
     with pytest.raises(perdure.NoHandler, match=r"test/asker@1.*test/mystery@1"):
         async with perdure.open(":memory:", workflows=[asker]):
+            pass
+
+
+@perdure.cell("test/asker@2", key="key", effects=[Publish])
+def asker_2(state: Done | None, event: Go) -> perdure.Next:
+    return perdure.Next(Done(1))
+
+
+async def test_an_engine_refuses_to_start_when_an_effect_of_an_earlier_version_has_no_handler():
+    """There may be cells that began with it, and ask for it yet."""
+    with pytest.raises(perdure.NoHandler, match=r"test/asker@1.*test/mystery@1"):
+        async with perdure.open(":memory:", workflows=[asker, asker_2]):
             pass
 
 
