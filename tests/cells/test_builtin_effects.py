@@ -55,6 +55,17 @@ async def test_a_request_to_an_address_that_is_not_public_and_not_allowed_is_an_
     assert site.asked == []
 
 
+async def test_a_handler_that_is_given_for_an_effect_of_perdure_is_the_one_that_performs_it():
+    @perdure.effect_handler(Http)
+    async def offline(params: Http, call: perdure.Call) -> Http.Receipt:
+        return Http.Receipt(503, [], b"offline")
+
+    async with perdure.open(":memory:", workflows=[fetch], handlers=[offline]) as engine:
+        await engine.send(Go("k", "http://example.com/"))
+
+        assert (await answer(engine, "test/fetch"))["value"] == [503, b"offline", 0]
+
+
 @pytest.mark.parametrize(("timeout", "seconds"), [(None, 30), (90 * 10**9, 90)])
 async def test_a_request_may_take_as_long_as_its_effect(timeout: int | None, seconds: float, monkeypatch: Any):
     given = []

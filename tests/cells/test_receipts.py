@@ -211,6 +211,25 @@ def test_what_may_run_once_is_unknown_after_a_crash(cache):
         assert world.state(patient, "o") == Order("unknown ProcessDied")
 
 
+def test_a_handler_knows_that_a_crash_ran_its_effect_again():
+    heard: list[tuple[int, str]] = []
+
+    @perdure.effect_handler(Quick)
+    async def answer(params: Quick, call: perdure.Call) -> Quick.Receipt:
+        heard.append((call.delivery, call.idempotency_key))
+        if call.delivery == 1:
+            await asyncio.get_running_loop().create_future()
+        return Quick.Receipt("a-1")
+
+    with World(patient, endless, failing, handlers=[answer, hang_too]) as world:
+        world.send(Two("q"))
+        world.crash()
+
+        assert world.state(patient, "q") == Order("ok ")
+    assert [delivery for delivery, _ in heard] == [1, 2]
+    assert heard[0][1] == heard[1][1]
+
+
 async def test_continuations_go_to_who_asked_and_never_through_routing(stage):
     """Also where no event is routed to the cell."""
 
