@@ -99,7 +99,8 @@ async def open(
     loop = asyncio.get_running_loop()
     clock = SystemClock(loop)
     performers = None
-    handlers, allow = list(handlers), list(allow)
+    if keys is not None and not hasattr(keys, "judge"):
+        raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
     if world is not None or handlers or allow:
         from perdure import worlds
 

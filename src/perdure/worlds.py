@@ -19,7 +19,7 @@ from perdure.cells.handlers import EffectHandler
 from perdure.cells.manifest import Manifest
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import digest
-from perdure.errors import BadDefinition, BadManifest, CallerError, ManifestChanged, NoHandler
+from perdure.errors import BadCall, BadDefinition, BadManifest, CallerError, ManifestChanged, NoHandler
 from perdure.executors.builtin import Blobs, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.secrets import MappingSecrets
@@ -83,11 +83,14 @@ class Performers:
         allow: Iterable[str],
         secrets: Secrets | Mapping[str, str] | None,
     ) -> None:
-        self._own = list(handlers) if world is None else [handler.bound(world.manifest) for handler in handlers]
+        given = _handlers(handlers)
+        self._own = given if world is None else [handler.bound(world.manifest) for handler in given]
         if world is not None and not lenient:
             _refuse_missing(world, self._own)
         self._requests = Requests(allow)
         self._secrets = MappingSecrets(secrets) if isinstance(secrets, Mapping) else secrets
+        if secrets is not None and not callable(getattr(secrets, "get", None)):
+            raise BadCall(f"secrets= takes a dict or an object with get(name), found {type(secrets).__name__}")
 
     def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
         """An effect of perdure has its own handler, unless somebody gives another one."""
@@ -104,6 +107,16 @@ class Performers:
 
 def _is_step(found: Any) -> bool:
     return isinstance(found, StepFunction)
+
+
+def _handlers(given: Any) -> list[EffectHandler]:
+    if isinstance(given, EffectHandler) or not isinstance(given, Iterable):
+        raise CallerError(f"handlers is a list of handlers, found {given!r}: write handlers=[...]")
+    found = list(given)
+    for handler in found:
+        if not isinstance(handler, EffectHandler):
+            raise CallerError(f"{handler!r} is not a handler; did you forget @perdure.effect_handler(Effect)?")
+    return found
 
 
 def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:

@@ -12,6 +12,8 @@ import pytest
 import perdure
 from perdure.cells.effects import Alarm, BlobGet, BlobPut, Header, Http, Publish, Spawn, Step
 from perdure.codec import encode
+from perdure.executors.builtin import Requests
+from perdure.executors.http import Response
 from tests.cells.desk import Done, Go, answer, say
 from tests.executors.site import Site, says
 
@@ -53,14 +55,42 @@ async def test_a_request_to_an_address_that_is_not_public_and_not_allowed_is_an_
     assert site.asked == []
 
 
+async def test_a_handler_that_is_given_for_an_effect_of_perdure_is_the_one_that_performs_it():
+    @perdure.effect_handler(Http)
+    async def offline(params: Http, call: perdure.Call) -> Http.Receipt:
+        return Http.Receipt(503, [], b"offline")
+
+    async with perdure.open(":memory:", workflows=[fetch], handlers=[offline]) as engine:
+        await engine.send(Go("k", "http://example.com/"))
+
+        assert (await answer(engine, "test/fetch"))["value"] == [503, b"offline", 0]
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(None, 30), (90 * 10**9, 90)])
+async def test_a_request_may_take_as_long_as_its_effect(timeout: int | None, seconds: float, monkeypatch: Any):
+    given = []
+
+    async def request(*args: Any, **options: Any) -> Response:
+        given.append(options["timeout"])
+        return Response(200, (), b"", "", 0.0)
+
+    monkeypatch.setattr("perdure.executors.http.request", request)
+
+    await Requests().perform(Http("GET", "http://example.com/"), perdure.Call("c", "k", "i", "ik", timeout=timeout))
+
+    assert given == [seconds]
+
+
 async def test_what_the_operator_allows_is_checked_when_the_engine_is_opened():
-    with pytest.raises(perdure.BadCall, match=r"allow="):
-        async with perdure.open(":memory:", allow=["*.internal"]):
-            pass
+    for wrong in (["*.internal"], "intranet", "10.0.0.1", [2130706433], 7):
+        with pytest.raises(perdure.BadCall, match=r"allow= takes"):
+            async with perdure.open(":memory:", allow=wrong):  # type: ignore[arg-type]
+                pass
 
 
 class Kept(perdure.Record, name="test/Kept@1"):
     hash: str = ""
+    size: perdure.Nat = 0
 
 
 @perdure.cell("test/keeper@1", key="key", effects=[BlobPut, BlobGet, Publish])
@@ -71,9 +101,9 @@ def keeper(state: Kept | None, event: Go | perdure.ReceiptOf[BlobPut] | perdure.
         case Go():
             return perdure.Next(Kept(), effects=[BlobGet(event.what)])
         case perdure.ReceiptOf(effect=kind) if kind is BlobPut:
-            return perdure.Next(Kept(event.value.hash), effects=[BlobGet(event.value.hash)])
+            return perdure.Next(Kept(event.value.hash, event.value.size), effects=[BlobGet(event.value.hash)])
         case receipt:
-            return say(receipt, receipt.value and [state and state.hash, receipt.value.data])
+            return say(receipt, receipt.value and state and [state.hash, state.size, receipt.value.data])
 
 
 @pytest.mark.parametrize("url", [":memory:", "cells.db"])
@@ -84,7 +114,7 @@ async def test_a_blob_is_put_and_comes_back_by_its_hash(url: str, tmp_path: Any)
 
         found = await answer(engine, "test/keeper")
 
-    assert found["value"] == [f"sha256:{sha256(b'bytes to keep').hexdigest()}", b"bytes to keep"]
+    assert found["value"] == [f"sha256:{sha256(b'bytes to keep').hexdigest()}", 13, b"bytes to keep"]
 
 
 async def test_a_blob_that_is_not_there_is_an_error():
@@ -299,6 +329,35 @@ async def test_a_timer_is_absolute_or_relative(what: str):
     assert (found["status"], found["value"], found["executor"]) == ("ok", None, "kernel")
 
 
+# ---- what their schemas cannot say -------------------------------------------------------------------------------
+
+REFUSED = {
+    "a value": (Publish("x", b"no value"), r"sys/publish@1: \$\.value is not the canonical bytes of a value"),
+    "bytes of another spelling": (Publish("x", bytes.fromhex("d9d9f71801")), r"\$\.value.*fewest bytes"),
+    "a name": (Publish("", encode(1)), r"sys/publish@1: \$\.name"),
+    "the name of a response": (Publish("&response/m-1", encode(1)), r"\$\.name is '&response/m-1'"),
+    "an input": (Spawn("child", "k", b"no value"), r"sys/child@1: \$\.input is not the canonical bytes"),
+    "two times": (Alarm(at=1, after=1), r"sys/timer@1 at a time and after a while; give at= or after="),
+    "arguments": (Step(f"{HERE}:add", b"no value"), r"sys/step@1: \$\.arguments is not the canonical bytes"),
+}
+
+
+@perdure.cell("test/wronger@1", key="key", effects=[Publish, Spawn, Step, Alarm])
+def wronger(state: Done | None, event: Go | perdure.ReceiptOf[Spawn | Step | Alarm]) -> perdure.Next:
+    return perdure.Next(Done(1), effects=[REFUSED[event.what][0]]) if isinstance(event, Go) else say(event)
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_what_is_no_value_or_no_name_is_refused_before_anything_is_opened(what: str):
+    async with perdure.open(":memory:", workflows=[wronger, child]) as engine:
+        await engine.send(Go("k", what))
+
+        with pytest.raises(perdure.InstanceStuck, match=f"BadDecision.*{REFUSED[what][1]}"):
+            await engine.handle("test/wronger", "k").result(timeout=20)
+        assert await engine.handle("test/wronger", "k").waiting() == []
+        assert await engine.instances(workflow=child) == []
+
+
 # ---- declared but unimplemented ----------------------------------------------------------------------------------
 
 
@@ -322,6 +381,18 @@ async def test_an_engine_refuses_to_start_when_a_declared_effect_has_no_handler(
             pass
 
 
+@perdure.cell("test/asker@2", key="key", effects=[Publish])
+def asker_2(state: Done | None, event: Go) -> perdure.Next:
+    return perdure.Next(Done(1))
+
+
+async def test_an_engine_refuses_to_start_when_an_effect_of_an_earlier_version_has_no_handler():
+    """There may be cells that began with it, and ask for it yet."""
+    with pytest.raises(perdure.NoHandler, match=r"test/asker@1.*test/mystery@1"):
+        async with perdure.open(":memory:", workflows=[asker, asker_2]):
+            pass
+
+
 async def test_a_lenient_engine_starts_and_answers_such_an_effect_with_an_error():
     async with perdure.open(":memory:", workflows=[asker], lenient=True) as engine:
         await engine.send(Go("k"))
@@ -330,6 +401,25 @@ async def test_a_lenient_engine_starts_and_answers_such_an_effect_with_an_error(
 
     assert (found["status"], found["error"][0]) == ("error", "NoHandler")
     assert "test/mystery@1" in found["error"][1]
+
+
+async def undecorated(params: Mystery, call: perdure.Call) -> None: ...
+
+
+NO_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "a function": ({"handlers": [undecorated]}, r"did you forget @perdure\.effect_handler"),
+    "an effect": ({"handlers": [Mystery]}, r"did you forget @perdure\.effect_handler"),
+    "no list": ({"handlers": perdure.effect_handler(Mystery)(undecorated)}, r"write handlers=\[\.\.\.\]"),
+    "a dict of keys": ({"keys": {"psp": []}, "lenient": True}, r"keys= takes a perdure\.Keyring"),
+}
+
+
+@pytest.mark.parametrize("what", NO_ARGUMENTS)
+async def test_what_is_no_handler_and_no_keyring_is_refused_with_what_to_write(what: str):
+    given, text = NO_ARGUMENTS[what]
+    with pytest.raises(perdure.CallerError, match=text):
+        async with perdure.open(":memory:", workflows=[asker], **given):
+            pass
 
 
 @perdure.effect_handler(Mystery)

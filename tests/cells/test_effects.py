@@ -2,6 +2,7 @@
 
 import re
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from perdure import Next, ReceiptOf
 from perdure.cells.bind import Bound
 from perdure.cells.effects import Alarm, Publish
 from perdure.codec import encode
+from perdure.errors import BadDefinition
 from perdure.kernel.limits import Limits
 from tests.cells.shop import Charge, Dropped, Order, Paid, Placed, book, order
 
@@ -54,10 +56,16 @@ def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellConte
             return Next(Order("never"), [Paid("o", "a")] * 257, [Ask("one")])
         case "too large":
             return Next(Order("never"), [Paid("o", "a" * (1 << 20))], [Ask("one")])
+        case "no list":
+            return Next(Order("never"), [Paid("o", "a")], Ask("one"))  # type: ignore[arg-type]
+        case "no list of events":
+            return Next(Order("never"), Paid("o", "a"), [Ask("one")])  # type: ignore[arg-type]
         case "deleted":
             return Next(None, [Paid("o", "a")], [Ask("one")])
         case "raises":
             raise ZeroDivisionError("no")
+        case "timeout" | "issuer" | "key":
+            return Next(Order("never"), [Paid("o", "a")], [Ask("one"), Ask("two").options(**OPTIONS[event.what])])
         case "most":
             return Next(Order("most"), [Paid("o", "a")] * 256, [Ask(str(n)) for n in range(64)])
         case "equal":
@@ -66,7 +74,17 @@ def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellConte
             return Next(Order("asked"), effects=[Ask(event.what)])
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "timeout": {"timeout": "5"},
+    "issuer": {"issuer": 7},
+    "key": {"key": "\ud800"},
+}
+
+
 REFUSED = {
+    "timeout": r"BadDecision.*com.acme/ask@1: options\(timeout=...\) takes a whole number of nanoseconds, found '5'",
+    "issuer": r"BadDecision.*options\(issuer=...\) takes a text of valid Unicode, found 7",
+    "key": r"BadDecision.*options\(key=...\)",
     "undeclared": r"BadDecision.*'payment/charge@1' is not declared; declared are: com.acme/ask@1",
     "badly typed": r"SchemaMismatch.*number",
     "no effect": r"BadDecision.*'two'.* is not declared",
@@ -78,6 +96,8 @@ REFUSED = {
     "too many effects": r"OverflowError.*65 effects; the limit is 64",
     "too many events": r"OverflowError.*257 messages; the limit is 256",
     "too large": r"OverflowError.*the limit is 1048576",
+    "no list": r"BadDecision.*effects=\.\.\.\) takes a list, found Ask\(.*write effects=\[\.\.\.\]",
+    "no list of events": r"BadDecision.*events=\.\.\.\) takes a list, found Paid\(",
     "deleted": r"BadDecision.*deleted cell cannot ask for effects",
     "raises": r"ZeroDivisionError.*no",
 }
@@ -104,6 +124,43 @@ async def test_a_decision_that_is_wrong_in_any_part_is_refused_whole(stage, what
 ASKED_IN_VAIN = Order(
     "NoHandler: this engine has no handler for com.acme/ask@1; it has: none; open it with handlers=[...]"
 )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"timeout": "5"}, {"timeout": 0}, {"once": 1}, {"outside": 7}, {"outside": "\ud800"}]
+)
+def test_options_of_an_effect_are_checked_where_it_is_defined(wrong: Any):
+    with pytest.raises(BadDefinition, match=rf"com\.acme/wrong@1\.{next(iter(wrong))}: expected "):
+
+        class Wrong(perdure.Effect, name="com.acme/wrong@1", **wrong):
+            pass
+
+
+def test_effects_are_declared_in_a_list():
+    with pytest.raises(BadDefinition, match=r"com\.acme/one@1: expected effects= as a list.*write effects=\[\.\.\.\]"):
+        perdure.cell("com.acme/one@1", key="id", effects=Ask)  # type: ignore[arg-type]
+
+
+def test_a_name_means_one_thing_in_a_world():
+    """The last class that bore it won: cells asked for what the manifest said was something else."""
+
+    class Other(perdure.Effect, name="com.acme/ask@1"):
+        number: int
+
+    @perdure.cell("com.acme/others@1", key="id", effects=[Other])
+    def others(state: Order | None, event: Go | ReceiptOf[Other]) -> Next:
+        return Next(None)
+
+    class Again(perdure.Record, name="com.acme/Go@1"):
+        id: int
+
+    @perdure.cell("com.acme/again@1", key="id", effects=[])
+    def again(state: Order | None, event: Again) -> Next:
+        return Next(None)
+
+    for cell, name in ((others, "com.acme/ask@1"), (again, "com.acme/Go@1")):
+        with pytest.raises(BadDefinition, match=rf"{name}: expected one definition of a name.*two classes bear it"):
+            perdure.manifest(asks, book, cell)
 
 
 async def test_as_much_as_the_limits_allow_is_allowed(stage):
@@ -200,6 +257,23 @@ async def test_a_handler_gets_the_params_and_gives_the_receipt(stage, sync):
     assert calls == [(Ask("hello"), "g", 1)]
 
 
+@pytest.mark.parametrize("sync", [False, True], ids=["async", "thread"])
+async def test_what_a_handler_returns_that_is_no_receipt_is_an_error_that_names_the_handler(stage, sync):
+    if sync:
+
+        @perdure.effect_handler(Ask)
+        def answer(params: Ask, call: perdure.Call) -> None: ...
+    else:
+
+        @perdure.effect_handler(Ask)
+        async def answer(params: Ask, call: perdure.Call) -> None: ...
+
+    async with stage.open(asks, book, handlers=[answer]) as live:
+        await live.send(Go("g", "hello"))
+        text = "what the handler of com.acme/ask@1 returned: $: expected a record of text, found None"
+        await live.until(asks, "g", Order(f"SchemaMismatch: {text}"))
+
+
 async def test_the_idempotency_key_of_the_cell_is_the_one_that_a_handler_gets(stage):
     keys = []
 
@@ -269,6 +343,23 @@ async def test_a_time_that_fits_into_no_row_is_the_last_one_that_does(stage, ala
         (intent,) = await live.open(far, "a")
         assert intent.effect.due == 2**63 - 1
         assert live.engine.counts.get("crashes", 0) == 0
+
+
+async def test_a_timeout_that_fits_into_no_row_is_the_longest_that_does(stage):
+    @perdure.cell("com.acme/calm@1", key="id", effects=[Ask])
+    def calm(state: Order | None, event: Go | ReceiptOf[Ask]) -> Next:
+        if isinstance(event, Go):
+            return Next(Order("asked"), effects=[Ask("x").options(timeout=2**80)])
+        return Next(Order(event.value.text))
+
+    @perdure.effect_handler(Ask)
+    async def ask(params: Ask, call: perdure.Call) -> Ask.Receipt:
+        return Ask.Receipt(str(call.timeout))
+
+    async with stage.open(calm, handlers=[ask]) as live:
+        await live.send(Go("a"))
+
+        await live.until(calm, "a", Order(str(2**63 - 1)))
 
 
 async def test_an_alarm_in_the_past_is_answered_at_once(stage):

@@ -7,6 +7,7 @@ import pytest
 import perdure
 from perdure import Next, ReceiptOf
 from perdure.cells.effects import Spawn
+from perdure.codec import encode
 from perdure.kernel.events import Address, Message, Retried, Started
 from tests.cells.shop import Charge, Dropped, Order, Placed, book, order
 
@@ -183,7 +184,7 @@ async def test_a_cell_is_not_made_by_whoever_spawns_it_nor_is_a_second_world(sta
     @perdure.cell("com.acme/mother@1", key="order", effects=[Spawn])
     def mother(state: Told | None, event: Placed | ReceiptOf[Spawn]) -> Next:
         if isinstance(event, Placed):
-            return Next(Told([]), effects=[Spawn(name, "x", b"") for name in ("com.acme/mother", "sys/world")])
+            return Next(Told([]), effects=[Spawn(name, "x", encode({})) for name in ("com.acme/mother", "sys/world")])
         assert state is not None and event.error is not None
         return Next(Told([*state.errors, event.error.message]))
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import perdure
 from perdure.cells.effects import Alarm, Publish, Task
-from perdure.codec import encode
+from perdure.codec import digest, encode
 from perdure.errors import ReceiptRefused, UnknownIntent
 from perdure.kernel.events import Received
 from perdure.kernel.manifest import AUDIT, WORLD
-from perdure.kernel.receipt import Receipt, Signature
+from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
 from perdure.ports.outside import answer as receipt_from
 from tests.cells.desk import Done, Go, answer, say, settled
 
@@ -47,7 +48,7 @@ def careful(state: Done | None, event: Go | perdure.ReceiptOf[Charge] | perdure.
         case Go():
             return perdure.Next(Done(1), effects=[Charge(4200)])
         case perdure.Rejected():
-            told = [event.code, event.effect, event.payload_size, event.payload_hash[:7]]
+            told = [event.code, event.effect, event.payload_size, event.payload_hash, event.intent]
             return perdure.Next(None, effects=[Publish.of("answer", {"rejected": told, "text": event.message})])
         case receipt:
             return say(receipt)
@@ -259,6 +260,62 @@ async def test_an_error_is_signed_too():
         assert (await answer(engine, "test/till"))["error"] == ["OutsideError", "declined"]
 
 
+class Notice(perdure.Effect, name="test/notice@1", outside="psp"):
+    """Its receipt has the form that an error has, too."""
+
+    class Receipt(perdure.Record):
+        type: str
+        message: str
+        data: bytes | None
+
+
+@perdure.cell("test/noticer@1", key="key", effects=[Notice, Publish])
+def noticer(state: Done | None, event: Go | perdure.ReceiptOf[Notice]) -> perdure.Next:
+    return perdure.Next(Done(1), effects=[Notice()]) if isinstance(event, Go) else say(event)
+
+
+SIGNED: Any = {"type": "paid", "message": "with card", "data": None}
+
+
+def nested(depth: int) -> Failure:
+    failure = DECLINED
+    for _ in range(depth):
+        failure = replace(DECLINED, causes=(failure,))
+    return failure
+
+
+DECLINED = Failure("OutsideError", "declined", retry=False)
+ALTERED = {
+    "a value beside what looks like it": (
+        {"ok": SIGNED},
+        Receipt("ok", encode({**SIGNED, "message": "with nothing"}), Failure("paid", "with card")),
+    ),
+    "another traceback": ({"error": "declined"}, Receipt("error", None, replace(DECLINED, traceback="elsewhere"))),
+    "other causes": ({"error": "declined"}, Receipt("error", None, replace(DECLINED, causes=(Failure("E", "no"),)))),
+    "causes of any depth": ({"error": "declined"}, Receipt("error", None, nested(200))),
+    "other data": ({"error": "declined"}, Receipt("error", None, replace(DECLINED, encoded=encode(1)))),
+    "to be tried again": ({"error": "declined"}, Receipt("error", None, replace(DECLINED, retry=True))),
+    "a value beside the error": ({"error": "declined"}, Receipt("error", encode(1), DECLINED)),
+}
+
+
+@pytest.mark.parametrize("what", ALTERED)
+async def test_every_part_of_an_answer_is_signed(what: str):
+    """Past the client, which makes no such receipts: whoever can write to the database changes one on its way."""
+    signed, altered = ALTERED[what]
+    async with perdure.open(":memory:", workflows=[noticer], keys=KEYS) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+        (head,) = await engine.instances(workflow="test/noticer")
+        by = Answerer("psp", None, perdure.sign(effect, KEY, **signed))
+
+        with pytest.raises(ReceiptRefused, match=r"mismatch|cannot be read"):
+            await engine._door.put(head.id, Received(bytes.fromhex(effect.intent), replace(altered, by=by)))
+
+        await engine.answer(effect, executor="psp", signature=by.signature, **signed)
+        assert (await answer(engine, "test/noticer"))["status"] == ("ok" if "ok" in signed else "error")
+
+
 async def test_the_public_half_of_an_ed25519_key_is_enough_to_admit():
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -284,6 +341,9 @@ FORGED = {
     "another intent": (lambda effect: signed(effect, intent="00" * 32), "mismatch"),
     "another cell": (lambda effect: signed(effect, key="k2"), "mismatch"),
     "other parameters": (lambda effect: signed(effect, params={"cents": 1}), "mismatch"),
+    "another entry": (lambda effect: signed(effect, entry=effect.entry + 1), "mismatch"),
+    "another issuer": (lambda effect: signed(effect, issuer="inv-8"), "mismatch"),
+    "no issuer": (lambda effect: signed(effect, issuer=""), "mismatch"),
     "another effect": (lambda effect: signed(effect, effect="test/refund@1"), "mismatch"),
     "an unknown key": (lambda effect: Signature("hmac-sha256", "psp-9", bytes(32)), "unknown key"),
     "another algorithm": (lambda effect: Signature("ed25519", "psp-1", bytes(64)), "wrong algorithm"),
@@ -328,6 +388,106 @@ async def test_a_forged_receipt_is_refused_and_audited_and_changes_nothing(how: 
         assert (await answer(engine, "test/till"))["value"] == "A1"
 
 
+async def test_the_key_of_another_executor_does_not_sign_for_this_one():
+    bank = perdure.Key.hmac("bank-1", bytes(range(32, 64)))
+    keys = perdure.Keyring({"psp": [KEY], "bank": [bank]})
+    async with perdure.open(":memory:", workflows=[till], keys=keys) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+        signature = perdure.sign(effect, bank, ok={"auth": "A1"})
+        with pytest.raises(ReceiptRefused, match="unknown key"):
+            await engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=signature)
+
+        assert [audit["code"] for audit in await audits(engine)] == ["bad-signature"]
+        assert await engine.open_effects() == [effect]
+
+
+async def test_whose_last_key_is_gone_nobody_answers_for():
+    async with perdure.open(":memory:", workflows=[till], keys=perdure.Keyring({"psp": []})) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+        for signature, why in ((None, "missing"), (perdure.sign(effect, KEY, ok={"auth": "A1"}), "unknown key")):
+            with pytest.raises(ReceiptRefused, match=why):
+                await engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=signature)
+
+
+NO_SIGNATURES = {
+    "a text": "abc",
+    "bytes": b"abc",
+    "a value that is text": Signature("hmac-sha256", "psp-1", "abc"),  # type: ignore[arg-type]
+    "no value": Signature("hmac-sha256", "psp-1", None),  # type: ignore[arg-type]
+    "a key that is a number": Signature("hmac-sha256", 1, b"abc"),  # type: ignore[arg-type]
+    "no algorithm": Signature(None, "psp-1", b"abc"),  # type: ignore[arg-type]
+    "half a character": Signature("hmac-sha256", "\ud800", b"abc"),
+    "too long": Signature("hmac-sha256", "psp-1", bytes(1025)),
+    "a name too long": Signature("hmac-sha256", "x" * 1025, b"abc"),
+}
+
+
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["no keys", "keys"])
+@pytest.mark.parametrize("given", NO_SIGNATURES.values(), ids=NO_SIGNATURES)
+async def test_what_is_no_signature_is_refused_before_it_gets_to_an_engine(keys: Any, given: Any, tmp_path: Any):
+    """Recorded, it could not be read again: no engine could open the database any more."""
+    async with perdure.open(tmp_path / "till.db", workflows=[till], keys=keys) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+        for way in (engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=given), posted(tmp_path, given)):
+            with pytest.raises(perdure.BadCall, match=r"takes what perdure\.sign"):
+                await asyncio.wait_for(way, 5)
+
+        good = perdure.sign(effect, KEY, ok={"auth": "A1"})
+        await engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=good)
+        assert (await answer(engine, "test/till"))["value"] == "A1"
+
+
+async def posted(directory: Any, signature: Any) -> None:
+    async with perdure.connect(directory / "till.db") as client:
+        (effect,) = await client.open_effects()
+        await client.answer(effect, ok={"auth": "A1"}, executor="psp", signature=signature)
+
+
+async def with_a_bad_cost(engine: perdure.Engine, file: Any, workflow: str) -> None:
+    """Past the client's own checks: whoever can write to the database posts any bytes."""
+    (head,) = await engine.instances(workflow=workflow)
+    effect = await asked(engine)
+    by = Answerer("psp", b"no cost", Signature("hmac-sha256", "psp-1", bytes(32)))
+    receipt = Receipt("ok", encode({"auth": "A1", "note": None}), None, by)
+    async with perdure.connect(file) as client:
+        await client._door.put(head.id, Received(bytes.fromhex(effect.intent), receipt))
+
+
+async def test_a_cost_that_cannot_be_read_is_a_bad_signature_and_the_engine_goes_on(tmp_path: Any):
+    file = tmp_path / "till.db"
+    async with perdure.open(file, workflows=[till], keys=KEYS) as engine:
+        await engine.send(Go("k"))
+        effect = await asked(engine)
+
+        await with_a_bad_cost(engine, file, "test/till")
+        async with asyncio.timeout(20):
+            while not await audits(engine):  # noqa: ASYNC110  # the engine looks into its inbox now and then
+                await asyncio.sleep(0.001)
+
+        (audit,) = await audits(engine)
+        assert (audit["code"], audit["who"]) == ("bad-signature", "psp")
+        assert "cannot be read" in audit["why"]
+        good = perdure.sign(effect, KEY, ok={"auth": "A1"})
+        await engine.answer(effect, ok={"auth": "A1"}, executor="psp", signature=good)
+        assert (await answer(engine, "test/till"))["value"] == "A1"
+
+
+async def test_a_cost_that_cannot_be_read_is_told_to_a_cell_that_takes_rejected(tmp_path: Any):
+    file = tmp_path / "till.db"
+    async with perdure.open(file, workflows=[careful]) as engine:
+        await engine.send(Go("k"))
+
+        await with_a_bad_cost(engine, file, "test/careful")
+
+        assert (await answer(engine, "test/careful"))["rejected"][0] == "NotCanonical"
+
+
 async def test_a_receipt_of_another_executor_is_refused_and_audited(url):
     keys = perdure.Keyring({"mallory": [KEY], "psp": [KEY]})
     async with perdure.open(url, workflows=[till], keys=keys) as engine:
@@ -358,8 +518,9 @@ async def test_an_unknown_intent_is_refused():
     async with perdure.open(":memory:", workflows=[till]) as engine:
         with pytest.raises(UnknownIntent, match="00ff"):
             await engine.answer("00ff", ok=1, executor="psp")
-        with pytest.raises(perdure.CallerError, match="hex digits"):
-            await engine.answer("not hex", ok=1, executor="psp")
+        for wrong in ("not hex", None, 7, b"00ff"):
+            with pytest.raises(perdure.CallerError, match="hex digits"):
+                await engine.answer(wrong, ok=1, executor="psp")  # type: ignore[arg-type]
 
 
 async def test_a_repeated_receipt_is_refused_and_has_no_effect(url):
@@ -505,7 +666,8 @@ async def test_a_receipt_that_cannot_be_read_is_told_to_a_cell_that_takes_reject
         await engine.answer(effect, ok={"auth": 7}, executor="psp")
 
         found = await answer(engine, "test/careful")
-        assert found["rejected"] == ["SchemaMismatch", "test/charge@1", len(encode({"auth": 7})), "sha256:"]
+        came = encode({"auth": 7})
+        assert found["rejected"] == ["SchemaMismatch", "test/charge@1", len(came), digest(came), effect.intent]
         assert "$.auth" in found["text"]
         assert await engine.open_effects() == []
 

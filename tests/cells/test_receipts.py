@@ -7,6 +7,7 @@ import pytest
 import perdure
 from perdure import Next, ReceiptOf
 from perdure.cells.effects import Spawn
+from perdure.cells.machine import CellMachine
 from perdure.codec import encode
 from perdure.kernel.events import Received
 from perdure.kernel.receipt import Receipt
@@ -31,6 +32,19 @@ async def test_ok(stage):
 
         assert await live.state(order, "o-1") == Order("paid", ["a-1"])
         assert await live.state(book) == Book(["o-1"])
+
+
+async def test_a_cell_keeps_nothing_of_what_is_answered():
+    async with perdure.open(":memory:", workflows=[order, book]) as engine:
+        await engine.send(Placed("o-1"))
+        (effect,) = await engine.open_effects()
+        (machine,) = [each.machine for each in engine._shard.kernel.instances().values() if each.id == 3]
+        assert isinstance(machine, CellMachine)
+        assert list(machine._open) == [bytes.fromhex(effect.intent)]
+
+        await engine.answer(effect, ok={"auth": "a-1"}, executor="bank")
+
+        assert machine._open == {}
 
 
 MALFORMED = {
@@ -195,6 +209,25 @@ def test_what_may_run_once_is_unknown_after_a_crash(cache):
         world.crash()
 
         assert world.state(patient, "o") == Order("unknown ProcessDied")
+
+
+def test_a_handler_knows_that_a_crash_ran_its_effect_again():
+    heard: list[tuple[int, str]] = []
+
+    @perdure.effect_handler(Quick)
+    async def answer(params: Quick, call: perdure.Call) -> Quick.Receipt:
+        heard.append((call.delivery, call.idempotency_key))
+        if call.delivery == 1:
+            await asyncio.get_running_loop().create_future()
+        return Quick.Receipt("a-1")
+
+    with World(patient, endless, failing, handlers=[answer, hang_too]) as world:
+        world.send(Two("q"))
+        world.crash()
+
+        assert world.state(patient, "q") == Order("ok ")
+    assert [delivery for delivery, _ in heard] == [1, 2]
+    assert heard[0][1] == heard[1][1]
 
 
 async def test_continuations_go_to_who_asked_and_never_through_routing(stage):

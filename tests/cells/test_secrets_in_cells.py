@@ -159,6 +159,51 @@ async def test_a_secret_that_is_not_the_one_that_was_meant_is_an_error():
     assert (found["status"], found["error"][0]) == ("error", "SecretChanged")
 
 
+class Source:
+    """Somebody's own: it may do anything."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def get(self, name: str) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+SOURCES = {
+    "raises": (KeyError(VALUE), "its source raised KeyError"),
+    "is away": (OSError(f"https://vault/?token={VALUE}"), "its source raised OSError"),
+    "says what it is": (perdure.SecretMissing("door-password", "the vault is sealed"), "the vault is sealed"),
+    "has none": (None, "its source gave NoneType, which is no text"),
+    "has bytes": (VALUE.encode(), "its source gave bytes, which is no text"),
+    "has an empty one": ("", "it is there, but empty"),
+    "has half a character": ("\ud800", "it is no valid Unicode"),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_whatever_a_source_does_is_an_error_of_the_call_and_the_engine_goes_on(source: str, tmp_path: Path):
+    SEEN.clear()
+    given, why = SOURCES[source]
+    file = tmp_path / "door.db"
+    async with perdure.open(file, workflows=[door], handlers=[login], secrets=Source(given)) as engine:
+        await engine.send(Go("k"))
+
+        found = await answer(engine, "test/door")
+
+    assert (found["status"], found["error"][0], SEEN) == ("error", "SecretMissing", [])
+    assert why in found["error"][1]
+    assert found_in(b"".join(stored(tmp_path).values())) == []
+
+
+@pytest.mark.parametrize("wrong", [["door-password"], "door-password", 7])
+async def test_what_is_no_source_is_refused_when_the_engine_is_opened(wrong: Any):
+    with pytest.raises(perdure.BadCall, match=r"secrets= takes a dict or an object with get\(name\)"):
+        async with perdure.open(":memory:", workflows=[door], handlers=[login], secrets=wrong):
+            pass
+
+
 async def test_without_a_source_secrets_come_from_the_environment(monkeypatch: Any):
     SEEN.clear()
     monkeypatch.setenv("PERDURE_SECRET_DOOR_PASSWORD", VALUE)

@@ -69,8 +69,14 @@ def test_a_name_that_could_lead_elsewhere_is_refused(name: str):
         from_plain({"name": name, "digest": None, "prefix": ""}, Secret)
 
 
-@pytest.mark.parametrize("wrong", ["", "sha256:", "sha256:" + "A" * 64, "md5:" + "a" * 32])
-def test_a_digest_that_is_none_is_refused(wrong: str):
+@pytest.mark.parametrize("name", [None, 7, b"stripe-key"])
+def test_a_name_that_is_no_text_is_refused(name: Any):
+    with pytest.raises(BadCall, match="the name of a secret"):
+        Secret(name)
+
+
+@pytest.mark.parametrize("wrong", ["", "sha256:", "sha256:" + "A" * 64, "md5:" + "a" * 32, 7, b"sha256:"])
+def test_a_digest_that_is_none_is_refused(wrong: Any):
     with pytest.raises(BadCall):
         Secret("stripe-key", wrong)
 
@@ -339,11 +345,13 @@ def fails(params: Login) -> None:
         raise error from cause
 
 
-def test_a_recorded_failure_has_no_value_in_its_message_traceback_notes_or_data():
+def test_a_recorded_failure_has_no_value_in_its_message_traceback_notes_data_or_causes():
     params, redaction = inject(Login("me", KEY), SECRETS)
     with pytest.raises(Fatal) as raised:
         fails(params)
     found = info.error(raised.value)
+    assert found.error is not None
+    found = msgspec.structs.replace(found, error=msgspec.structs.replace(found.error, causes=(found.error,)))
     assert holds(msgspec.msgpack.encode(found))
 
     kept = redaction.receipt(found)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from perdure.codec import decode, digest, encode
 from perdure.errors import BadCall, BadKey, BadSignature
-from perdure.executors.signatures import CONTEXT, Envelope, Key, Keyring
+from perdure.executors.signatures import CONTEXT, Envelope, Key, Keyring, sign
 from perdure.kernel.receipt import Signature
 
 SECRET = bytes(range(7, 39))
@@ -168,15 +168,36 @@ def test_keys_are_rotated_by_having_two_for_a_while():
     assert reason(after, RECEIPT, before.sign(RECEIPT)) == "unknown key"
 
 
-def test_an_executor_with_a_key_is_known():
+def test_an_executor_in_the_keyring_is_known_also_when_its_last_key_is_gone():
+    """Else to retire the only key would let everybody in."""
     keyring = Keyring({"psp": [Key.hmac("a", SECRET)], "bank": []})
 
-    assert [keyring.knows(name) for name in ("psp", "bank", "nobody")] == [True, False, False]
+    assert [keyring.knows(name) for name in ("psp", "bank", "nobody")] == [True, True, False]
 
 
 def test_two_keys_of_one_id_are_refused():
     with pytest.raises(BadKey, match="two keys"):
         Keyring({"psp": [Key.hmac("a", SECRET), Key.hmac("a", OTHER)]})
+
+
+def test_what_is_no_keyring_is_refused_with_what_to_write():
+    key = Key.hmac("a", SECRET)
+    for wrong in (key, [key], {"psp": key}, {"psp": [SECRET]}, {"psp": SECRET}):
+        with pytest.raises(BadCall, match=r"perdure\.Keyring\(\{executor: \[key\]\}\)") as refused:
+            Keyring(wrong)  # type: ignore[arg-type]
+        assert SECRET.hex() not in str(refused.value) and repr(SECRET) not in str(refused.value)
+
+
+@pytest.mark.parametrize("id", ["", 7, None, "x" * 129, "a\nb", "\ud800"])
+def test_the_id_of_a_key_can_be_recorded(id: Any):
+    """It stands in every receipt that is signed with it."""
+    with pytest.raises(BadKey, match="the id of a key is a text"):
+        Key.hmac(id, SECRET)
+
+
+def test_what_is_signed_is_an_open_effect():
+    with pytest.raises(BadCall, match=r"perdure\.sign\(effect, key, \.\.\.\)"):
+        sign("00ff", Key.hmac("a", SECRET), ok=1)  # type: ignore[arg-type]
 
 
 # ---- where keys come from --------------------------------------------------------------------------------------

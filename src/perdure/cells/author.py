@@ -13,7 +13,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
 
@@ -25,7 +25,7 @@ from perdure.codec.schema import Record as RecordSchema
 from perdure.errors import BadDefinition
 from perdure.kernel.receipt import Failure, ReceiptStatus, Signature
 
-from .manifest import CellDef, EffectDef, Manifest, Subscription
+from .manifest import CellDef, EffectDef, Manifest, Subscription, effect_options, is_text
 
 E = TypeVar("E", bound="Effect")
 
@@ -39,7 +39,7 @@ class EffectMeta(RecordMeta):
         mcls, class_name, bases, namespace, /, *, name="", once=False, timeout=None, outside=""
     ):
         made = super().__new__(mcls, class_name, bases, namespace, name=name)
-        options = {"once": once, "timeout": timeout, "outside": outside}
+        options = effect_options(once, timeout, outside, name or class_name)
         type.__setattr__(made, "__perdure_options__", options)
         return made
 
@@ -75,6 +75,15 @@ class Request(msgspec.Struct, frozen=True):
     key: str = ""
     issuer: str = ""
     timeout: int | None = None
+
+    def objection(self) -> str:
+        """What is wrong with the options; empty: nothing. They are recorded, and read again by their types."""
+        for option, text in (("key", self.key), ("issuer", self.issuer)):
+            if not is_text(text):
+                return f"options({option}=...) takes a text of valid Unicode, found {text!a:.80}"
+        if self.timeout is not None and type(self.timeout) is not int:
+            return f"options(timeout=...) takes a whole number of nanoseconds, found {self.timeout!a:.80}"
+        return ""
 
 
 class Datum(msgspec.Struct, frozen=True):
@@ -363,6 +372,9 @@ def cell(
     if parsed.reserved:
         raise BadDefinition("$.name", "a name of yours", repr(name), "sys/* belongs to perdure")
 
+    if not isinstance(effects, Iterable):
+        raise BadDefinition(name, "effects= as a list", repr(effects)[:100], "write effects=[...]")
+
     return lambda function: Cell(function, parsed, key, tuple(effects), annotations=annotations, migrate=migrate)
 
 
@@ -377,22 +389,30 @@ def define(
     effects: dict[str, EffectDef] = {}
     for found in cells:
         for shape in (found.state, *map(shape_of, found.events.values())):
-            refs.update(shape.refs)
+            _add(refs, shape.refs, found.where)
         if found.annotations is not None:
-            refs.update(found.annotations.refs)
+            _add(refs, found.annotations.refs, found.where)
         for name, effect in found.effects.items():
             if not parse_name(name).reserved:
-                effects[name] = effect_def(effect)
-                refs.update({ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name})
-                refs.update(receipt_shape(effect).refs)
+                _add(effects, {name: effect_def(effect)}, found.where)
+                _add(refs, {ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name}, found.where)
+                _add(refs, receipt_shape(effect).refs, found.where)
     for event in events:
-        refs.update(shape_of(event).refs)
+        _add(refs, shape_of(event).refs)
     return Manifest(
         {name: schema for name, schema in refs.items() if not parse_name(name).reserved},
         effects,
         {found.name: found.definition() for found in cells},
         tuple(routing if routing is not None else [each for found in cells for each in found.subscriptions()]),
     )
+
+
+def _add(known: dict[str, Any], more: Mapping[str, Any], where: str = "") -> None:
+    """A name means one thing in a world: two classes may bear it if they say the same."""
+    for name, definition in more.items():
+        if known.setdefault(name, definition) != definition:
+            hint = "two classes bear it, and say different things; give one of them another name, or the next version"
+            raise BadDefinition(name, "one definition of a name", "another one", hint, where)
 
 
 def effect_name(effect: Any, where: str = "") -> str:

@@ -19,6 +19,9 @@ BLOB_GET: Final = "sys/blob-get@1"
 STEP: Final = "sys/step@1"
 TASK: Final = "sys/task@1"
 
+CANONICAL: Final = {PUBLISH: "value", CHILD: "input", STEP: "arguments"}
+"""Effects with a field that holds any value, as canonical bytes."""
+
 
 class Alarm(Effect, name=TIMER):
     """Answered at a time, or after a while. `at` and `after` are nanoseconds; one of them."""

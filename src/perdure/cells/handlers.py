@@ -11,7 +11,7 @@ import msgspec
 from perdure.codec import schema as types
 from perdure.codec.record import shape_of
 from perdure.codec.schema import Schema, parse_name
-from perdure.errors import BadDefinition
+from perdure.errors import BadDefinition, SchemaMismatch
 from perdure.kernel.batch import Publication
 from perdure.ports.executor import Work
 from perdure.ports.secrets import SCHEMA as SECRET
@@ -105,14 +105,23 @@ class EffectHandler:
         return Work(function, (self._params.build(params), call), {}, Any)
 
     async def _perform(self, params: Any, call: Call) -> Any:
-        return self._receipt.plain(await self.function(params, call))
+        return self._plain(await self.function(params, call))
 
     def _perform_sync(self, params: Any, call: Call) -> Any:
         given = self.function(params, call)
-        return self._finish(given) if inspect.isawaitable(given) else self._receipt.plain(given)
+        return self._finish(given) if inspect.isawaitable(given) else self._plain(given)
 
     async def _finish(self, given: Awaitable[Any]) -> Any:
-        return self._receipt.plain(await given)
+        return self._plain(await given)
+
+    def _plain(self, given: Any) -> Any:
+        """What it returned, if that is a receipt of its effect."""
+        try:
+            return self._receipt.plain(given)
+        except SchemaMismatch as error:
+            what = f"what the handler of {self.effect} returned"
+            where = f"{what}, {error.where}" if error.where else what
+            raise SchemaMismatch(error.path, error.expected, error.found, error.hint, where) from None
 
 
 def effect_handler(effect: type[Effect] | str) -> Callable[[Callable[..., Any]], EffectHandler]:

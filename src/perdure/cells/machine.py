@@ -7,6 +7,7 @@ by the first replay.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ import msgspec
 
 from perdure.codec import decode, digest, encode
 from perdure.codec.strict import decode_strict
-from perdure.errors import BadDecision, PerdureError
+from perdure.errors import BadDecision, NotCanonical, PerdureError
 from perdure.kernel.decision import Decision, Fact, Outcome
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
@@ -23,6 +24,7 @@ from perdure.kernel.moment import TIME_MAX, Moment
 from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.routing import key_objection
+from perdure.kernel.rows import RESPONSE
 from perdure.kernel.status import Status
 
 from . import effects as system
@@ -141,11 +143,12 @@ class CellMachine:
         if asked.effect == system.CHILD:  # the kernel's answer is the result itself
             payload = encode({"result": payload})
         value = None
-        if receipt.status == "ok":
-            try:
+        try:
+            if receipt.status == "ok":
                 value = effect.receipt.build(effect.receipt.judge(decode_strict(payload)))
-            except PerdureError as error:
-                return self._rejected(intent, asked, receipt, error, moment)
+            cost = None if receipt.by is None or receipt.by.cost is None else decode_strict(receipt.by.cost)
+        except PerdureError as error:
+            return self._rejected(intent, asked, receipt, error, moment)
         answer: ReceiptOf[Any] = ReceiptOf(
             effect=effect.face,
             status=receipt.status,
@@ -159,7 +162,7 @@ class CellMachine:
             key=self._key,
             executor=_executor(effect, receipt),
             params_hash=digest(asked.params),
-            cost=None if receipt.by is None or receipt.by.cost is None else decode(receipt.by.cost),
+            cost=cost,
             signature=None if receipt.by is None else receipt.by.signature,
         )
         return self.reduce(answer, payload, moment, asked.correlation)
@@ -206,9 +209,9 @@ class CellMachine:
     def _decision(self, given: Next, moment: Moment, correlation: str) -> Decision:
         """All of what the reducer returned, or nothing: whatever is wrong with a part of it raises."""
         definition = self._definition
-        facts = tuple([self._fact(event, correlation) for event in given.events])
+        facts = tuple([self._fact(event, correlation) for event in self._listed("events", given.events)])
         emission = Emission(self, moment, correlation)
-        for effect in given.effects:
+        for effect in self._listed("effects", given.effects):
             emission.add(effect)
         publish = emission.publish
         if given.annotations is not None:
@@ -227,6 +230,12 @@ class CellMachine:
             ids=tuple(emission.asked),
             state=self._digest,
         )
+
+    def _listed(self, what: str, given: Any) -> Iterable[Any]:
+        if isinstance(given, Iterable):
+            return given
+        text = f"perdure.Next(..., {what}=...) takes a list, found {given!r:.200}; write {what}=[...]"
+        raise BadDecision(self._definition.cell.name, text)
 
     def _keep(self, state: bytes) -> None:
         self._state = state
@@ -258,8 +267,12 @@ class Emission:
             declared = ", ".join(sorted(self._definition.effects)) or "none"
             text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}"
             raise BadDecision(self._definition.cell.name, f"{text}; name it in effects=[...]")
+        objection = request.objection()
+        if objection:
+            raise BadDecision(self._definition.cell.name, f"it asked for {name}: {objection}")
         asked = request.effect
         plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
+        self._check_built_in(name, plain)
         self._index += 1
         if name == system.PUBLISH:
             self.publish = (*self.publish, (plain["name"], plain["value"]))
@@ -269,6 +282,23 @@ class Emission:
         location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
         self.open = (*self.open, self._effect(location, effect, plain, request))
         self.asked[id] = Asked(name, self._moment.number, params, request.issuer, self._correlation)
+
+    def _check_built_in(self, name: str, plain: Any) -> None:
+        """What the schema of an effect of perdure cannot say."""
+        if name == system.TIMER and plain["at"] is not None and plain["after"] is not None:
+            text = f"it asked for {name} at a time and after a while; give at= or after=, one of them"
+            raise BadDecision(self._definition.cell.name, text)
+        field = system.CANONICAL.get(name)
+        if field is None:
+            return
+        try:
+            decode_strict(plain[field])
+        except NotCanonical as error:
+            text = f"it asked for {name}: $.{field} is not the canonical bytes of a value: {error}"
+            raise BadDecision(self._definition.cell.name, f"{text}; .of(...) makes them") from None
+        if name == system.PUBLISH and (not plain["name"] or plain["name"].startswith(RESPONSE)):
+            text = f"it asked for {name}: $.name is {plain['name']!a:.80}"
+            raise BadDecision(self._definition.cell.name, f"{text}; take another: responses stand under {RESPONSE}")
 
     def _id(self, name: str, effect: BoundEffect, params: bytes, key: str) -> bytes:
         definition = self._definition
@@ -304,7 +334,7 @@ class Emission:
             return Wait(location, (name,), None if timeout is None else _after(at, timeout), asked.encode())
         params = encode({"effect": name, "params": plain, "key": request.key})
         deliveries = 1 if effect.definition.once else DELIVERIES
-        return Call(location, 1, EXECUTOR, timeout, deliveries, params)
+        return Call(location, 1, EXECUTOR, None if timeout is None else min(TIME_MAX, timeout), deliveries, params)
 
 
 def _after(at: int, delay: int) -> int:

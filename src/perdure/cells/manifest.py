@@ -185,17 +185,28 @@ def read(data: Any) -> Manifest:
 
 def _read_effect(name: str, data: Any, path: str) -> EffectDef:
     properties(data, path, ("params",), ("receipt", "once", "timeout", "outside"))
-    timeout = data.get("timeout")
-    if timeout is not None and (type(timeout) is not int or timeout <= 0):
-        raise BadDefinition(f"{path}.timeout", "a positive number of nanoseconds", repr(timeout))
+    options = effect_options(data.get("once", False), data.get("timeout"), data.get("outside", ""), path)
     return EffectDef(
         name,
         from_data(data["params"], f"{path}.params"),
         from_data(data.get("receipt", "unit"), f"{path}.receipt"),
-        _expect(data.get("once", False), bool, "true or false", f"{path}.once"),
-        timeout,
-        _expect(data.get("outside", ""), str, "the name of an executor", f"{path}.outside"),
+        **options,
     )
+
+
+def effect_options(once: Any, timeout: Any, outside: Any, path: str) -> dict[str, Any]:
+    """What an effect says of itself besides its schemas, checked: it is recorded with each that is asked for."""
+    _expect(once, bool, "true or false", f"{path}.once")
+    if timeout is not None and (type(timeout) is not int or timeout <= 0):
+        raise BadDefinition(f"{path}.timeout", "a positive number of nanoseconds", repr(timeout)[:100])
+    if not is_text(outside):
+        raise BadDefinition(f"{path}.outside", "the name of an executor", ascii(outside)[:100])
+    return {"once": once, "timeout": timeout, "outside": outside}
+
+
+def is_text(value: Any) -> bool:
+    """Whether it can be recorded: half a surrogate pair cannot."""
+    return isinstance(value, str) and value.encode(errors="ignore").decode() == value
 
 
 def _read_cell(name: str, data: Any, path: str) -> CellDef:

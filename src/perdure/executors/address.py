@@ -79,8 +79,8 @@ class Guard:
     """What the operator allows besides public addresses: networks, addresses and hosts, by their exact names."""
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
-        if isinstance(allow, str):
-            raise BadCall(f"allow= takes a list of networks, addresses and hosts, found the text {allow!a}")
+        if isinstance(allow, str) or not isinstance(allow, Iterable):
+            raise BadCall(f"allow= takes a list of networks, addresses and hosts, found {allow!a}: write allow=[...]")
         self._networks: list[Network] = []
         self._hosts: set[str] = set()
         for entry in allow:
@@ -140,6 +140,8 @@ def _as_ipv4(address: Address) -> Address:
 
 
 def _network(entry: str) -> Network | None:
+    if not isinstance(entry, str):  # a number would be an address
+        raise BadCall(f"allow= takes networks, addresses and exact names of hosts as text, found {entry!a}")
     try:
         return ip_network(entry)
     except ValueError as error:

@@ -21,8 +21,8 @@ class Requests:
     """`allow` is the operator's: addresses, networks and hosts besides the public ones."""
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
-        self._allow = allow if isinstance(allow, str) else tuple(allow)
-        if self._allow:  # what is wrong with it is said now, and not at the first request
+        self._allow = allow if isinstance(allow, str) or not isinstance(allow, Iterable) else tuple(allow)
+        if self._allow != ():  # what is wrong with it is said now, and not at the first request
             from .address import Guard
 
             Guard(self._allow)

@@ -221,7 +221,9 @@ def _header_value(name: str, value: str) -> str:
     if not isinstance(value, str):
         raise BadRequest("header", f"the value of {name} is no text, but {type(value).__name__}")
     if bad := _NOT_IN_HEADER.search(value):
-        raise BadRequest("header", f"the value of {name} has the character {bad[0]!a} at {bad.start()}")
+        # Neither the character nor where it is: the value may be a secret, and an error is recorded.
+        kind = "a line break or another control character" if bad[0] <= "\x7f" else "a character that is not Latin-1"
+        raise BadRequest("header", f"the value of {name} has {kind}, which no header can have")
     return value.strip(" \t")
 
 
@@ -327,7 +329,7 @@ async def _talk(
             case h11.NEED_DATA:
                 protocol.receive_data(await reader.read(READ_SIZE))
             case h11.Response() as head:
-                if _announced(head) > max_body and call.method != "HEAD":
+                if _announced(head) > max_body and not _is_bodiless(call, head):
                     raise ResponseTooLarge(way.target.shown, head.status_code, max_body)
             case h11.Data(data=data):
                 body += data
@@ -357,6 +359,11 @@ def _written(protocol: h11.Connection, call: _Call) -> bytes:
 def _announced(head: h11.Response) -> int:
     # h11 has seen that it is one number
     return next((int(value) for name, value in head.headers if name == b"content-length"), 0)
+
+
+def _is_bodiless(call: _Call, head: h11.Response) -> bool:
+    """Such an answer may say how long the body is that it does not have."""
+    return call.method == "HEAD" or head.status_code in {204, 304}
 
 
 @cache

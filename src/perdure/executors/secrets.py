@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec import digest
-from perdure.errors import BadCall, SecretChanged, SecretMissing
+from perdure.errors import BadCall, PerdureError, SecretChanged, SecretMissing
 from perdure.ports.secrets import Secret, Secrets
 
 from .redaction import Redaction
@@ -71,11 +71,25 @@ class _Injection:
     def _reveal(self, secret: Secret) -> str:
         """Asked for once in a call, so that two references to one secret are the same value, and both are hidden."""
         if secret.name not in self.revealed:
-            self.revealed[secret.name] = self._secrets.get(secret.name)
+            self.revealed[secret.name] = self._asked_for(secret.name)
         value = self.revealed[secret.name]
         if secret.digest is not None and not hmac.compare_digest(digest(value.encode()), secret.digest):
             raise SecretChanged(secret.name)
         return value
+
+    def _asked_for(self, name: str) -> str:
+        """A source is anybody's code. What it raises is not chained and not quoted: its text may have the value."""
+        try:
+            value: Any = self._secrets.get(name)
+        except PerdureError:
+            raise
+        except Exception as error:
+            raise SecretMissing(name, f"its source raised {type(error).__name__}, which may quote it") from None
+        if not isinstance(value, str):
+            raise SecretMissing(name, f"its source gave {type(value).__name__}, which is no text")
+        if value.encode(errors="ignore").decode() != value:
+            raise SecretMissing(name, "it is no valid Unicode")
+        return _present(name, value, "")
 
 
 def _like(value: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:

@@ -20,8 +20,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.codec import decode, digest, encode
-from perdure.errors import BadCall, BadKey, BadSignature, NotInstalled
+from perdure.codec import digest, encode
+from perdure.codec.strict import decode_strict
+from perdure.errors import BadCall, BadKey, BadSignature, NotInstalled, PerdureError
 from perdure.kernel.events import Address
 from perdure.kernel.outside import Outside, Verify, payload
 from perdure.kernel.receipt import Receipt, ReceiptStatus, Signature
@@ -71,7 +72,7 @@ def envelope(outside: Outside, workflow: str, key: str, intent: bytes, receipt: 
         status=receipt.status,
         payload=payload(receipt),
         entry=outside.entry,
-        cost=None if receipt.by.cost is None else decode(receipt.by.cost),
+        cost=None if receipt.by.cost is None else decode_strict(receipt.by.cost),
         issuer=outside.issuer or None,
     )
 
@@ -86,10 +87,15 @@ def sign(
     cost: Any = None,
 ) -> Signature:
     """The signature of an answer to an effect. Give the same answer, and the signature, to `client.answer`."""
+    if not isinstance(effect, OpenEffect) or not isinstance(key, Key):  # type: ignore[redundant-expr]
+        raise BadCall("perdure.sign(effect, key, ...) takes an effect as open_effects() lists it, and a perdure.Key")
     receipt = answer(effect.executor, ok=ok, error=error, status=status, cost=cost)
     asked = Outside(effect.effect, effect.executor, effect.params, issuer=effect.issuer, entry=effect.entry)
     signed = envelope(asked, effect.workflow, effect.key, bytes.fromhex(effect.intent), receipt)
     return key.sign(signed.canonical())
+
+
+_KEYRING: Final = "a keyring has a list of keys for each executor, perdure.Keyring({executor: [key]})"
 
 
 class Key:
@@ -109,6 +115,8 @@ class Key:
         sign: Callable[[bytes], bytes] | None,
         verify: Callable[[bytes, bytes], bool],
     ) -> None:
+        if not isinstance(id, str) or not 0 < len(id) <= 128 or not id.isprintable():  # type: ignore[redundant-expr]
+            raise BadKey(ascii(id)[:80], "the id of a key is a text of 1 to 128 printable characters")
         self.id = id
         self.algorithm: Algorithm = algorithm
         self._sign = sign
@@ -170,16 +178,18 @@ class Keyring:
 
     def __init__(self, keys: Mapping[str, Iterable[Key]]) -> None:
         self._keys: dict[str, dict[str, Key]] = {}
+        if not isinstance(keys, Mapping):
+            raise BadCall(f"{_KEYRING}, found {type(keys).__name__}")
         for executor, given in keys.items():
             own = self._keys[executor] = {}
-            for key in given:
+            for key in _listed(executor, given):
                 if key.id in own:
                     raise BadKey(key.id, f"executor {executor} has two keys of this id")
                 own[key.id] = key
 
     def knows(self, executor: str) -> bool:
-        """Whether this executor has a key: then its receipts have to be signed."""
-        return bool(self._keys.get(executor))
+        """Whether this executor is in the keyring: then its receipts are to be signed, even if its last key is gone."""
+        return executor in self._keys
 
     def sign(self, envelope: Envelope) -> Signature:
         for key in self._keys.get(envelope.executor, {}).values():
@@ -210,6 +220,8 @@ class Keyring:
                 self.verify(envelope(outside, address.workflow, address.key, intent, receipt), receipt.by.signature)
             except BadSignature as error:
                 return str(error)
+            except PerdureError as error:  # whoever posts a receipt posts any bytes, and errors of any depth
+                return f"it cannot be read, so nobody signed it: {error}"
             return ""
 
         return verify
@@ -223,6 +235,15 @@ class Keyring:
         return f"<Keyring {owners}>"
 
 
+def _listed(executor: str, given: Any) -> list[Key]:
+    listed = isinstance(given, Iterable)
+    found = list(given) if listed else [given]
+    for key in found:
+        if not listed or not isinstance(key, Key):
+            raise BadCall(f"{_KEYRING}, found {type(key).__name__} for {executor!a:.80}")
+    return found
+
+
 # ---- material --------------------------------------------------------------------------------------------------
 # Whatever is wrong with it, the errors of others are not chained: they may quote what they could not read.
 
@@ -233,6 +254,8 @@ _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})+")
 def _material(id: str, given: bytes | str) -> bytes:
     if isinstance(given, bytes):
         return given
+    if not isinstance(given, str):
+        raise BadKey(id, f"the material of a key is bytes or a text, found {type(given).__name__}")
     if given.startswith("env:"):
         name = given[4:]
         found = os.environ.get(name)

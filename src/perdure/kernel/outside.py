@@ -24,6 +24,10 @@ KIND: Final = "outside/"
 """In front of the executor's name, it is the kind of the row that such an effect has among the open work."""
 
 
+ERROR: Final = b"error"
+"""In front of an error where it is signed. Canonical bytes begin otherwise."""
+
+
 class Outside(msgspec.Struct, frozen=True):
     """What stands in the parameters of such a wait. `entry` is the number of the entry that asked."""
 
@@ -97,8 +101,10 @@ def audit(address: Address, intent: Intent, against: Objection) -> Message:
 
 
 def payload(receipt: Receipt) -> bytes | None:
-    """What a receipt says besides its status: the bytes whose hash is signed."""
+    """What a receipt says besides its status: the bytes whose hash is signed. Of an error it is all that is recorded.
+
+    No value is written as an error is: a receipt that has both is not taken for one that has the value alone.
+    """
     if receipt.error is None:
         return receipt.value
-    error = receipt.error
-    return encode({"type": error.type, "message": error.message, "data": error.encoded})
+    return ERROR + encode([receipt.value, msgspec.to_builtins(receipt.error, builtin_types=(bytes,))])

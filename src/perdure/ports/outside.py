@@ -18,6 +18,9 @@ from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
 NOTHING: Final = msgspec.UNSET
 """No value was given; None is one."""
 
+SIGNATURE_MAX: Final = 1024
+"""Bytes of a signature, and characters of the words beside it. Those that there are have 64 and fewer."""
+
 Ending = Literal["error", "timeout", "cancelled", "unknown"]
 
 
@@ -55,11 +58,27 @@ def answer(
         raise BadCall("an effect is answered with ok=value, or with error=text, or with status=..., and one of them")
     if status not in (None, "error", "timeout", "cancelled", "unknown"):
         raise BadCall(f'status={status!r}: what is not ok is "error", "timeout", "cancelled" or "unknown"')
+    if signature is not None and not _is_signature(signature):
+        raise BadCall(f"signature= takes what perdure.sign(...) gives, found {signature!a:.80}")
     by = Answerer(executor, None if cost is None else encode(_plain(cost)), signature)
     if ok is not NOTHING:
         return Receipt("ok", encode(_plain(ok)), None, by)
     failure = None if error is None else Failure("OutsideError", error, retry=False)
     return Receipt(status or "error", None, failure, by)
+
+
+def _is_signature(given: Any) -> bool:
+    """Whether it can be recorded and read again. Where nobody asks for a signature, nothing else looks at it."""
+    if not isinstance(given, Signature):
+        return False
+    texts: list[Any] = [given.algorithm, given.key]
+    value: Any = given.value
+    fit = all(isinstance(text, str) and len(text) <= SIGNATURE_MAX and _is_unicode(text) for text in texts)
+    return fit and isinstance(value, bytes) and len(value) <= SIGNATURE_MAX
+
+
+def _is_unicode(text: str) -> bool:
+    return text.encode(errors="ignore").decode() == text
 
 
 def _plain(value: Any) -> Any:

@@ -30,9 +30,10 @@ class Secret(Record, name=SCHEMA):
     prefix: str = ""
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):  # type: ignore[redundant-expr]
             raise BadCall("the name of a secret has up to 128 of the characters A-Z a-z 0-9 . _ -, not . _ - first")
-        if self.digest is not None and not _DIGEST.fullmatch(self.digest):
+        digest: object = self.digest
+        if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
             raise BadCall(f"the digest of the secret {self.name} is not sha256: and 64 hex digits in lower case")
 
 

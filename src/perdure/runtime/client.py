@@ -287,7 +287,7 @@ class Client:
         receipt = answer(name, ok=ok, error=error, status=status, cost=cost, signature=signature)
         for part, what in ((receipt.value, "a receipt"), (receipt.by and receipt.by.cost, "a cost")):
             limited(part or b"", what)
-        id = intent_id(intent if isinstance(intent, str) else intent.intent)
+        id = intent_id(intent.intent if isinstance(intent, OpenEffect) else intent)
         row = await self._door.queries.work(id)
         if row is None or not row.kind.startswith(KIND):
             raise UnknownIntent(id.hex())

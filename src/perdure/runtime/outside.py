@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure.codec import digest, encode
 from perdure.errors import CallerError
 from perdure.kernel.effects import due_of
@@ -54,7 +56,7 @@ def _open_effect(instance: Instance, intent: Intent) -> OpenEffect:
     )
 
 
-def intent_id(text: str) -> bytes:
+def intent_id(text: Any) -> bytes:
     try:
         return bytes.fromhex(text)
     except (ValueError, TypeError):
