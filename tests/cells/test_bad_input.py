@@ -214,6 +214,11 @@ MANIFESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "unknown cell": ("unknown-cell", "$.routing[0].cell", changed(*ROUTE, "cell", to="com.acme/nobody@1")),
     "key field missing": ("key-missing", "$.routing[0].key_field", changed(*ROUTE, "key_field", to=...)),
     "key field that is none": ("key-missing", "$.routing[0].key_field", changed(*ROUTE, "key_field", to="nobody")),
+    "key field with a dot too many": (
+        "key-missing",
+        "$.routing[0].key_field",
+        changed(*ROUTE, "key_field", to="order."),
+    ),
     "key field unexpected": ("key-unexpected", "$.routing[0].key_field", changed(*CELL, "key", to=...)),
     "key of the wrong type": ("key-type", "$.routing[0].key_field", changed(*ROUTE, "key_field", to="cents")),
     "key that can be none": ("key-type", "key", changed(*CELL, "key", to="bool")),
@@ -295,6 +300,9 @@ def test_a_cell_that_is_none_is_refused_where_it_is_defined():
             perdure.cell(name, key="order", effects=[])(reducer)
     with pytest.raises(perdure.BadDefinition, match="the key field 'nobody'"):
         perdure.manifest(perdure.cell("com.acme/x@1", key="nobody", effects=[])(reducer))
+    for path in ("", ".order", "order."):
+        with pytest.raises(perdure.BadDefinition, match=f"the key field '{path}'"):
+            perdure.manifest(perdure.cell("com.acme/x@1", key=path, effects=[])(reducer))
     with pytest.raises(TypeError, match="effects"):
         perdure.cell("com.acme/x@1", key="order")  # type: ignore[call-arg]
     with pytest.raises(perdure.BadDefinition, match="named effects"):

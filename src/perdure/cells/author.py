@@ -423,15 +423,15 @@ def named(value: Any) -> str:
 def at_path(schema: Schema, path: str, refs: Any) -> Schema | None:
     """The schema of what stands at a dotted path inside of a value; None: not always something of one schema."""
     schema = resolve(schema, refs)
-    if not path:
-        return schema
-    part, _, rest = path.partition(".")
+    part, dot, rest = path.partition(".")
     if isinstance(schema, Variant) and part == "$value":
-        found = {at_path(arm, rest, refs) for arm in schema.arms.values()}
-        return found.pop() if len(found) == 1 else None
-    if isinstance(schema, RecordSchema) and part in schema.fields:
-        return at_path(schema.fields[part], rest, refs)
-    return None
+        inner = list(schema.arms.values())
+    elif isinstance(schema, RecordSchema) and part in schema.fields:
+        inner = [schema.fields[part]]
+    else:
+        return None
+    found = {at_path(each, rest, refs) if dot else resolve(each, refs) for each in inner}
+    return found.pop() if len(found) == 1 else None
 
 
 def impl_of(function: Callable[..., Any]) -> str:
