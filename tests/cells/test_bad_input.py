@@ -1,6 +1,7 @@
 """Bad input: one typed error each, with path and hint; and the world stays as it was."""
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -307,6 +308,22 @@ def test_a_cell_that_is_none_is_refused_where_it_is_defined():
         perdure.cell("com.acme/x@1", key="order")  # type: ignore[call-arg]
     with pytest.raises(perdure.BadDefinition, match="named effects"):
         perdure.cell("com.acme/x@1", key="order", effects=[Paid])(reducer)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"timeout": timedelta(seconds=1)}, {"timeout": -1}, {"timeout": "5s"}, {"once": "no"}, {"outside": 7}],
+    ids=repr,
+)
+def test_an_effect_with_options_that_are_none_is_refused_where_it_is_defined(options):
+    """A manifest with them was recorded, and no engine could read it: the world of that database was stuck."""
+    with pytest.raises(perdure.BadDefinition) as raised:
+
+        class Ask(perdure.Effect, name="com.acme/ask@1", **options):
+            text: str
+
+    assert raised.value.path == f"Ask.{next(iter(options))}"
+    assert "test_bad_input.py:" in raised.value.where
 
 
 def test_two_worlds_are_refused():

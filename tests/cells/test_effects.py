@@ -1,6 +1,7 @@
 """Effects: what a cell may ask for, the ids of what it asked, and what performs it."""
 
 import re
+from datetime import timedelta
 from hashlib import sha256
 
 import pytest
@@ -221,6 +222,35 @@ async def test_the_idempotency_key_of_the_cell_is_the_one_that_a_handler_gets(st
     assert keys[0] == "mine" and keys[1] not in ("", "mine")
 
 
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"timeout": timedelta(seconds=1)}, "$.timeout"),
+        ({"timeout": 1.5}, "$.timeout"),
+        ({"timeout": True}, "$.timeout"),
+        ({"timeout": 0}, "$.timeout"),
+        ({"key": 7}, "$.key"),
+        ({"key": None}, "$.key"),
+        ({"issuer": "\ud800"}, "$.issuer"),
+    ],
+    ids=repr,
+)
+async def test_options_of_another_type_are_refused_and_the_neighbours_go_on(stage, options, path):
+    """They were recorded as they were, and stopped the engine that came to use them."""
+
+    @perdure.cell("com.acme/hasty@1", key="id", effects=[Ask])
+    def hasty(state: Order | None, event: Go | ReceiptOf[Ask]) -> Next:
+        return Next(Order("asked"), effects=[Ask("a").options(**options)] if event.id == "bad" else [])
+
+    async with stage.open(hasty, lenient=True) as live:
+        await live.send(Go("bad"))
+        await live.send(Go("good"))
+
+        error = await live.engine.handle("com.acme/hasty", "bad").error()
+        assert error.type == "SchemaMismatch" and f"options: {path}: expected " in error.message
+        assert await live.state(hasty, "good") == Order("asked")
+
+
 async def test_a_handler_that_returns_something_else_is_an_error(stage):
     @perdure.effect_handler(Ask)
     async def answer(params: Ask, call: perdure.Call) -> Ask.Receipt:
@@ -269,6 +299,24 @@ async def test_a_time_that_fits_into_no_row_is_the_last_one_that_does(stage, ala
         (intent,) = await live.open(far, "a")
         assert intent.effect.due == 2**63 - 1
         assert live.engine.counts.get("crashes", 0) == 0
+
+
+async def test_a_timeout_that_fits_into_no_row_is_the_longest_that_does(stage):
+    timeouts = []
+
+    @perdure.cell("com.acme/patient@1", key="id", effects=[Ask])
+    def patient(state: Order | None, event: Go | ReceiptOf[Ask]) -> Next:
+        return Next(Order("asked"), effects=[Ask("a").options(timeout=2**80)] if isinstance(event, Go) else [])
+
+    @perdure.effect_handler(Ask)
+    async def answer(params: Ask, call: perdure.Call) -> Ask.Receipt:
+        timeouts.append(call.timeout)
+        return Ask.Receipt("")
+
+    async with stage.open(patient, handlers=[answer]) as live:
+        await live.send(Go("a"))
+
+    assert timeouts == [2**63 - 1]
 
 
 async def test_an_alarm_in_the_past_is_answered_at_once(stage):

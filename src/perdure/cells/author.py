@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVa
 
 import msgspec
 
-from perdure.codec.record import Record, RecordMeta, Shape, Time, shape_of
-from perdure.codec.schema import Name, Ref, Schema, Variant, parse_name, resolve
+from perdure.codec.canonical import Form
+from perdure.codec.converters.frame import described
+from perdure.codec.record import Place, Record, RecordMeta, Shape, Time, placed, shape_of
+from perdure.codec.schema import Name, Ref, Schema, Text, Variant, parse_name, resolve
 from perdure.codec.schema import Record as RecordSchema
-from perdure.errors import BadDefinition
+from perdure.errors import BadDefinition, SchemaMismatch
 from perdure.kernel.receipt import Failure, ReceiptStatus, Signature
 
-from .manifest import CellDef, EffectDef, Manifest, Subscription
+from .manifest import NANOSECONDS, SECONDS, CellDef, EffectDef, Manifest, Subscription, effect_options, is_timeout
 
 E = TypeVar("E", bound="Effect")
 
@@ -39,7 +41,10 @@ class EffectMeta(RecordMeta):
         mcls, class_name, bases, namespace, /, *, name="", once=False, timeout=None, outside=""
     ):
         made = super().__new__(mcls, class_name, bases, namespace, name=name)
-        options = {"once": once, "timeout": timeout, "outside": outside}
+        try:
+            options = effect_options({"once": once, "timeout": timeout, "outside": outside}, class_name)
+        except BadDefinition as error:
+            raise placed(error, error.path, Place.of(namespace["__module__"]).where) from None
         type.__setattr__(made, "__perdure_options__", options)
         return made
 
@@ -75,6 +80,14 @@ class Request(msgspec.Struct, frozen=True):
     key: str = ""
     issuer: str = ""
     timeout: int | None = None
+
+    def __post_init__(self) -> None:
+        _OPTIONS.plain({"key": self.key, "issuer": self.issuer})
+        if self.timeout is not None and not is_timeout(self.timeout):
+            raise SchemaMismatch("$.timeout", NANOSECONDS, described(self.timeout), SECONDS, _OPTIONS.name)
+
+
+_OPTIONS: Final = Form(Ref("options"), {"options": RecordSchema({"key": Text(), "issuer": Text()})})
 
 
 class Datum(msgspec.Struct, frozen=True):

@@ -303,7 +303,7 @@ class Emission:
             return Wait(location, (name,), None if timeout is None else _after(at, timeout), asked.encode())
         params = encode({"effect": name, "params": plain, "key": request.key})
         deliveries = 1 if effect.definition.once else DELIVERIES
-        return Call(location, 1, EXECUTOR, timeout, deliveries, params)
+        return Call(location, 1, EXECUTOR, None if timeout is None else min(TIME_MAX, timeout), deliveries, params)
 
 
 def _after(at: int, delay: int) -> int:
