@@ -14,7 +14,7 @@ from perdure.cells.manifest import read
 from perdure.codec import encode
 from perdure.kernel.events import Message
 from perdure.kernel.manifest import WORLD
-from tests.cells.shop import Dropped, Order, Paid, Placed, book, order
+from tests.cells.shop import Charge, Dropped, Order, Paid, Placed, book, order
 
 
 class Stranger(perdure.Record, name="com.acme/Stranger@1"):
@@ -324,6 +324,82 @@ def test_an_effect_with_options_that_are_none_is_refused_where_it_is_defined(opt
 
     assert raised.value.path == f"Ask.{next(iter(options))}"
     assert "test_bad_input.py:" in raised.value.where
+
+
+def named(what: str) -> perdure.Cell:
+    """A cell whose classes have the names of others, and differ from them."""
+    if what == "event":
+
+        class Placed(perdure.Record, name="com.acme/Placed@1"):
+            order: str
+
+    else:
+        from tests.cells.shop import Placed  # type: ignore[assignment]
+
+    class Charge(perdure.Effect, name="payment/charge@1"):
+        order: perdure.Nat
+
+    asked = [Charge] if what == "effect" else []
+    heard = Placed | perdure.ReceiptOf[Charge] if what == "effect" else Placed
+
+    def reducer(state: Order | None, event: heard) -> Next:  # type: ignore[valid-type]
+        return Next(None)
+
+    return perdure.cell("com.acme/order@1" if what == "cell" else "com.acme/twin@1", key="order", effects=asked)(
+        reducer
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("event", "one schema of the name com.acme/Placed@1, found two that differ"),
+        ("effect", "one effect of the name payment/charge@1, found two that differ"),
+        ("cell", "one cell of this name, found two: here and at .*shop.py"),
+    ],
+)
+def test_one_name_for_two_definitions_is_refused(what, text):
+    for cells in ((order, named(what)), (named(what), order)):
+        with pytest.raises(perdure.BadDefinition, match=text.replace("shop", "(shop|test_bad_input)")) as raised:
+            perdure.manifest(*cells)
+
+        assert raised.value.where.startswith(cells[1].where)
+
+
+def test_one_name_for_two_parts_of_a_cell_is_refused_where_it_is_defined():
+    class Again(perdure.Record, name="com.acme/Placed@1"):
+        order: str
+
+    class Ask(perdure.Effect, name="payment/charge@1"):
+        order: str
+
+    def twice(state: Order | None, event: Placed | Again) -> Next:
+        return Next(None)
+
+    def asks(state: Order | None, event: Placed | perdure.ReceiptOf[Charge]) -> Next:
+        return Next(None)
+
+    class Rejected(perdure.Record, name="com.acme/Rejected@1"):
+        order: str
+
+    def rejects(state: Order | None, event: Rejected | perdure.Rejected) -> Next:
+        return Next(None)
+
+    with pytest.raises(perdure.BadDefinition, match=r"each event once, found two of the name com.acme/Placed@1"):
+        perdure.cell("com.acme/x@1", key="order", effects=[])(twice)
+    with pytest.raises(perdure.BadDefinition, match="each effect once, found two of the name payment/charge@1"):
+        perdure.cell("com.acme/x@1", key="order", effects=[Charge, Ask])(asks)
+    with pytest.raises(perdure.BadDefinition, match="two of the name Rejected"):
+        perdure.manifest(perdure.cell("com.acme/x@1", key="order", effects=[])(rejects))
+
+
+def test_a_cell_that_is_given_twice_is_one():
+    assert perdure.manifest(book, order, book).manifest.bytes == perdure.manifest(book, order).manifest.bytes
+
+
+def test_what_is_no_cell_is_refused():
+    with pytest.raises(perdure.BadDefinition, match=r"expected cells, found .*makes a function a cell"):
+        perdure.manifest(order.function)  # type: ignore[arg-type]
 
 
 def test_two_worlds_are_refused():

@@ -240,7 +240,7 @@ async def test_options_of_another_type_are_refused_and_the_neighbours_go_on(stag
 
     @perdure.cell("com.acme/hasty@1", key="id", effects=[Ask])
     def hasty(state: Order | None, event: Go | ReceiptOf[Ask]) -> Next:
-        return Next(Order("asked"), effects=[Ask("a").options(**options)] if event.id == "bad" else [])
+        return Next(Order("asked"), effects=[Ask("a").options(**options)] if event == Go("bad") else [])
 
     async with stage.open(hasty, lenient=True) as live:
         await live.send(Go("bad"))

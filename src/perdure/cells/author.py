@@ -21,7 +21,7 @@ import msgspec
 
 from perdure.codec.canonical import Form
 from perdure.codec.converters.frame import described
-from perdure.codec.record import Place, Record, RecordMeta, Shape, Time, placed, shape_of
+from perdure.codec.record import Place, Record, RecordMeta, Shape, Time, merge, placed, shape_of
 from perdure.codec.schema import Name, Ref, Schema, Text, Variant, parse_name, resolve
 from perdure.codec.schema import Record as RecordSchema
 from perdure.errors import BadDefinition, SchemaMismatch
@@ -223,7 +223,7 @@ class Cell:
         self.__name__: str = function.__name__
         self.name = str(name)
         self.where = where(function)
-        self.effects = {effect_name(effect, self.where): effect for effect in effects}
+        self.effects = self._effects(effects)
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise BadDefinition(function.__name__, "a plain function", "async def or yield", ASYNC, self.where)
         parameters = list(inspect.signature(function).parameters)
@@ -263,6 +263,14 @@ class Cell:
                 self.__name__, "annotations", f"what cannot be resolved: {error}", hint, self.where
             ) from None
 
+    def _effects(self, effects: tuple[type[Effect], ...]) -> dict[str, type[Effect]]:
+        found: dict[str, type[Effect]] = {}
+        for effect in effects:
+            name = effect_name(effect, self.where)
+            if found.setdefault(name, effect) is not effect:
+                raise BadDefinition("effects", "each effect once", f"two of the name {name}", "", self.where)
+        return found
+
     def _state(self, parameter: str, hint: Any) -> Shape:
         arms = _members(hint)
         if type(None) not in arms or len(arms) != 2:
@@ -282,7 +290,10 @@ class Cell:
             elif arm is Rejected:
                 rejected = True
             elif isinstance(arm, type) and issubclass(arm, Record) and arm.__perdure_name__:
-                events[arm.__perdure_name__] = arm
+                if events.setdefault(arm.__perdure_name__, arm) is not arm:
+                    raise BadDefinition(
+                        parameter, "each event once", f"two of the name {arm.__perdure_name__}", "", self.where
+                    )
             else:
                 expected = "named records, ReceiptOf[...] and Rejected, joined by |"
                 found = "no annotation" if hint is None else str(arm)
@@ -324,15 +335,11 @@ class Cell:
     # ---- as data ---------------------------------------------------------------------------------------------
 
     def definition(self) -> CellDef:
-        event = shape_of(typing.Union[tuple(self.events.values())], self.where)  # noqa: UP007  # any number of them
-        schema = event.schema
-        if self.takes_rejected:
-            arms = {parse_name(schema.name).name: schema} if isinstance(schema, Ref) else dict(schema.arms)  # type: ignore[union-attr]
-            schema = Variant({**arms, "Rejected": Ref(Rejected.__perdure_name__)})
+        arms = (*self.events.values(), *([Rejected] if self.takes_rejected else []))
         return CellDef(
             self.name,
             self.state.schema,
-            schema,
+            shape_of(typing.Union[arms], self.where).schema,  # noqa: UP007  # any number of them
             tuple(sorted(self.effects)),
             impl_of(self.function),
             self._key_schema(),
@@ -389,23 +396,35 @@ def define(
     refs: dict[str, Schema] = {}
     effects: dict[str, EffectDef] = {}
     for found in cells:
-        for shape in (found.state, *map(shape_of, found.events.values())):
-            refs.update(shape.refs)
-        if found.annotations is not None:
-            refs.update(found.annotations.refs)
-        for name, effect in found.effects.items():
-            if not parse_name(name).reserved:
-                effects[name] = effect_def(effect)
-                refs.update({ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name})
-                refs.update(receipt_shape(effect).refs)
+        try:
+            for shape in (found.state, *map(shape_of, found.events.values())):
+                merge(refs, shape.refs)
+            if found.annotations is not None:
+                merge(refs, found.annotations.refs)
+            for effect in found.effects.values():
+                _add_effect(effects, refs, effect)
+        except BadDefinition as error:
+            raise placed(error, found.__name__, found.where) from None
     for event in events:
-        refs.update(shape_of(event).refs)
+        merge(refs, shape_of(event).refs)
     return Manifest(
         {name: schema for name, schema in refs.items() if not parse_name(name).reserved},
         effects,
         {found.name: found.definition() for found in cells},
         tuple(routing if routing is not None else [each for found in cells for each in found.subscriptions()]),
     )
+
+
+def _add_effect(effects: dict[str, EffectDef], refs: dict[str, Schema], effect: type[Effect]) -> None:
+    name = effect_name(effect)
+    if parse_name(name).reserved:
+        return
+    definition = effect_def(effect)
+    if effects.setdefault(name, definition) != definition:
+        hint = "a name has one definition: use the next version"
+        raise BadDefinition("$", f"one effect of the name {name}", "two that differ", hint)
+    merge(refs, {ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name})
+    merge(refs, receipt_shape(effect).refs)
 
 
 def effect_name(effect: Any, where: str = "") -> str:

@@ -15,7 +15,7 @@ from perdure.codec import decode, encode
 from perdure.codec.canonical import Form
 from perdure.codec.record import Record, shape_of
 from perdure.codec.schema import Ref, Schema, parse_name
-from perdure.errors import BadDecision, BadManifest, CallerError, KeyMismatch, UnknownEvent
+from perdure.errors import BadDecision, BadDefinition, BadManifest, CallerError, KeyMismatch, UnknownEvent
 from perdure.kernel.decision import Decision, Fact
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.limits import MEBIBYTE, Limits
@@ -228,6 +228,15 @@ def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterabl
     the cells say it, in the order in which they are given. Of several versions of a cell the newest is in the manifest;
     the others run the cells that began with them.
     """
+    given: dict[str, Cell] = {}
+    for cell in cells:
+        if not isinstance(cell, Cell):
+            raise BadDefinition("manifest", "cells", repr(cell)[:100], "@perdure.cell(...) makes a function a cell")
+        if given.setdefault(cell.name, cell) is not cell:
+            two = f"two: here and at {given[cell.name].where}"
+            hint = "give the newer one the next version"
+            raise BadDefinition(cell.name, "one cell of this name", two, hint, cell.where)
+    cells = tuple(given.values())
     newest: dict[str, Cell] = {}
     for cell in cells:
         name = parse_name(cell.name)

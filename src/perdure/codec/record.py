@@ -185,13 +185,13 @@ def _record_view(kind: Any, where: str) -> _View:
         try:
             schemas.field_name(field, path)
             fields[field] = _view(kind.__perdure_hints__[field])
-            _merge(refs, fields[field].refs)
+            merge(refs, fields[field].refs)
         except BadDefinition as error:
             raise placed(error, path, where) from None
     schema: Schema = schemas.Record({field: view.schema for field, view in fields.items()})
     try:
         if kind.__perdure_name__:
-            _merge(refs, {kind.__perdure_name__: schema})
+            merge(refs, {kind.__perdure_name__: schema})
             schema = schemas.Ref(kind.__perdure_name__)
         check(schema, refs)
     except BadDefinition as error:
@@ -249,7 +249,8 @@ def _build_record(kind: type, fields: dict[str, _View]) -> Convert:
     return build
 
 
-def _merge(refs: dict[str, Schema], more: Refs) -> None:
+def merge(refs: dict[str, Schema], more: Refs) -> None:
+    """Adds schemas by their names. Raises `BadDefinition` if one of the names has another schema already."""
     for name, schema in more.items():
         if refs.setdefault(name, schema) != schema:
             hint = "a name has one schema for ever: use the next version"
@@ -320,7 +321,7 @@ def _variant(kinds: list[Any]) -> _View:
             hint = "name one of them otherwise, or put it into a field of another record"
             raise BadDefinition("$", "a union of records with different names", f"two of the name {tag}", hint)
         arms[tag], tags[kind] = view, tag
-        _merge(refs, view.refs)
+        merge(refs, view.refs)
 
     def unpack(value: Any) -> Any:
         tag = tags.get(type(value))
