@@ -92,6 +92,55 @@ async def test_json_that_is_no_event_is_refused(stage, what):
         assert await live.journal() == before
 
 
+def parcels(*, weighed: bool) -> tuple[perdure.Cell, perdure.Record]:
+    """Programs of different age: a cell, and an event for it, by what each knows of a record inside of the event."""
+
+    class Light(perdure.Record, name="com.acme/Parcel@1"):
+        order: str
+
+    class Weighed(perdure.Record, name="com.acme/Parcel@1"):
+        order: str
+        grams: perdure.Nat
+
+    class Sent(perdure.Record, name="com.acme/Sent@1"):
+        parcel: Weighed if weighed else Light  # type: ignore[valid-type]
+
+    @perdure.cell("com.acme/parcel@1", key="parcel.order", effects=[])
+    def parcel(state: Order | None, event: Sent) -> Next:
+        return Next(Order("sent"))
+
+    return parcel, Sent(Weighed("o-1", 7) if weighed else Light("o-1"))
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+async def test_an_event_with_a_record_inside_that_the_manifest_knows_otherwise_is_refused(stage, weighed):
+    parcel, _ = parcels(weighed=weighed)
+    _, event = parcels(weighed=not weighed)
+    async with stage.open(parcel) as live:
+        before = await live.journal()
+
+        with pytest.raises(perdure.SchemaMismatch, match=r"\$\.parcel.*grams"):
+            await live.engine.send(event)
+
+        assert await live.journal() == before
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+async def test_a_cell_is_not_told_what_its_own_definition_does_not_know(stage, weighed):
+    """It is pinned to it, and the manifest in force has another schema under the same name."""
+    old, first = parcels(weighed=weighed)
+    new, second = parcels(weighed=not weighed)
+    bound = perdure.manifest(old)
+    bound.earlier = perdure.manifest(new).cells
+    async with stage.open(bound) as live:
+        await live.send(first)
+        await perdure.Governance(live.engine).apply(perdure.manifest(new))
+        await live.send(second)
+
+        error = await live.engine.handle("com.acme/parcel", "o-1").error()
+        assert error.type == "SchemaMismatch" and "grams" in error.message
+
+
 async def test_an_explicit_key_that_contradicts_is_refused(stage):
     async with stage.open(order, book) as live:
         await live.send(Placed("o-1"), key="o-1")

@@ -98,11 +98,11 @@ class Definition:
     # ---- for the machine -----------------------------------------------------------------------------------------
 
     def event(self, name: str, plain: Any) -> Any:
-        """The event as the reducer takes it."""
+        """The event as the reducer takes it. It was checked when it came, but by the manifest that was in force."""
         if name not in self.events:
             raise UnknownEvent(name, self.events, f"the cell {self.cell.name} takes no such event")
         _, form = self.events[name]
-        value = form.build(plain)
+        value = form.build(form.judge(plain))
         return value if self._typed else Datum(name, value)
 
     def fact(self, event: Any) -> tuple[str, bytes]:
@@ -262,7 +262,7 @@ def encode_event(event: Any, known: Mapping[str, Form], who: str) -> tuple[str, 
     if isinstance(event, Datum):
         return name, form.encode(event.value)
     shape = shape_of(type(event))
-    if shape.refs.get(name) == form.refs[name]:
+    if shape.refs.items() <= form.refs.items():
         return name, shape.encode(event)
     return name, form.encode(shape.plain(event))  # another version of the class than the manifest's
 
