@@ -45,6 +45,8 @@ def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellConte
             return Next(Order("never"), [Paid("o", "a"), Paid("o", 7)], [Ask("one")])  # type: ignore[arg-type]
         case "bad state":
             return Next(Order("never", [7]), [Paid("o", "a")], [Ask("one")])  # type: ignore[list-item]
+        case "bad in every part":
+            return Next(Order("never", [7]), [Paid("o", 7)], [Charge("o", 1)])  # type: ignore[list-item, arg-type]
         case "other state":
             return Next(Paid("o", "a"), [Paid("o", "a")], [Ask("one")])
         case "no next":
@@ -74,6 +76,7 @@ REFUSED = {
     "unknown event": r"UnknownEvent.*com.acme/Dropped@1",
     "bad event": r"SchemaMismatch.*auth",
     "bad state": r"SchemaMismatch.*auths",
+    "bad in every part": r"SchemaMismatch.*auths",  # the state is looked at first
     "other state": r"SchemaMismatch.*com.acme/Order@1",
     "no next": r"BadDecision.*returns perdure.Next",
     "too many effects": r"OverflowError.*65 effects; the limit is 64",

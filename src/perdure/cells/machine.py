@@ -205,22 +205,22 @@ class CellMachine:
     def _decision(self, given: Next, moment: Moment, correlation: str) -> Decision:
         """All of what the reducer returned, or nothing: whatever is wrong with a part of it raises."""
         definition = self._definition
+        state = b"" if given.state is None else definition.state.encode(given.state)
         facts = tuple([self._fact(event, correlation) for event in given.events])
         emission = Emission(self, moment, correlation)
         for effect in given.effects:
             emission.add(effect)
-        publish = emission.publish
+        publish = tuple(emission.publish)
         if given.annotations is not None:
             publish = (*publish, ("annotations", definition.annotate(given.annotations)))
-        if given.state is None:
-            if emission.open:
-                raise BadDecision(definition.cell.name, "a deleted cell cannot ask for effects: it would never hear")
-            self._keep(b"")
+        if not state and emission.open:
+            raise BadDecision(definition.cell.name, "a deleted cell cannot ask for effects: it would never hear")
+        self._keep(state)
+        if not state:
             return Decision(announce=facts, publish=publish, outcome=Outcome(Status.COMPLETED))
-        self._keep(definition.state.encode(given.state))
         self._open.update(emission.asked)
         return Decision(
-            open=emission.open,
+            open=tuple(emission.open),
             announce=facts,
             publish=publish,
             ids=tuple(emission.asked),
@@ -245,9 +245,9 @@ class Emission:
         self._definition = machine._definition
         self._moment = moment
         self._index = 0
-        self.open: tuple[Effect, ...] = ()
+        self.open: list[Effect] = []
         self.asked: dict[bytes, Asked] = {}
-        self.publish: tuple[tuple[str, bytes], ...] = ()
+        self.publish: list[tuple[str, bytes]] = []
 
     def add(self, wanted: Any) -> None:
         request = wanted if isinstance(wanted, Request) else Request(wanted)
@@ -261,12 +261,12 @@ class Emission:
         plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
         self._index += 1
         if name == system.PUBLISH:
-            self.publish = (*self.publish, (plain["name"], plain["value"]))
+            self.publish.append((plain["name"], plain["value"]))
             return
         params = encode(plain)
         id = self._id(name, effect, params, request.key)
         location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
-        self.open = (*self.open, self._effect(location, effect, plain, request))
+        self.open.append(self._effect(location, effect, plain, request))
         self.asked[id] = Asked(name, self._moment.number, params, request.issuer, self._correlation)
 
     def _id(self, name: str, effect: BoundEffect, params: bytes, key: str) -> bytes:
