@@ -278,6 +278,31 @@ MANIFESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         changed(*ROUTE, "event", to="com.acme/Other@1"),
     ),
     "illegal event family": ("event-family", "event", changed(*CELL, "event", to="text")),
+    "one event as two arms": (
+        "event-family",
+        "event",
+        changed(*CELL, "event", to={"variant": {arm: {"ref": "com.acme/Placed@1"} for arm in "AB"}}),
+    ),
+    "one event as two arms of a schema": (
+        "event-family",
+        "event",
+        changed("schemas", "com.acme/Placed@1", to={"variant": {arm: {"ref": "com.acme/Other@1"} for arm in "AB"}}),
+    ),
+    "unknown module of a migration": (
+        "unknown-module",
+        "migrate",
+        changed(*CELL, "migrate", to="tests.cells.nobody:order"),
+    ),
+    "unknown function of a migration": (
+        "unknown-module",
+        "migrate",
+        changed(*CELL, "migrate", to="tests.cells.shop:nobody"),
+    ),
+    "unsupported runtime of a migration": (
+        "unsupported-runtime",
+        "migrate",
+        changed(*CELL, "migrate", to="order.wasm"),
+    ),
     "unsupported runtime": ("unsupported-runtime", "impl", changed(*CELL, "impl", to="order.wasm")),
     "two versions of a cell": (
         "two-versions",
@@ -325,6 +350,18 @@ def test_a_manifest_that_is_not_of_its_form_is_refused_with_the_path(path, to, w
         read(changed(*path, to=to))
 
     assert where in raised.value.path
+
+
+@pytest.mark.parametrize("state", ["unit", {"option": "text"}, {"ref": "com.acme/Order@1"}], ids=str)
+def test_a_state_that_may_be_null_is_refused(state):
+    """To return null is to delete the cell."""
+    bad = changed(*CELL, "state", to=state)
+    bad["schemas"]["com.acme/Order@1"] = {"option": {"ref": "com.acme/Placed@1"}}
+
+    with pytest.raises(perdure.BadDefinition, match=r"a type without null, found .*it deletes the cell") as raised:
+        Bound(read(bad))
+
+    assert raised.value.path == "$.cells['com.acme/order@1'].state"
 
 
 async def test_a_bad_manifest_opens_nothing(disk):

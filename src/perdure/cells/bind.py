@@ -86,6 +86,8 @@ class Definition:
         if cell.annotations is not None:
             self._annotations = typed.annotations if typed is not None else _data(manifest, cell.annotations)
         self._migrate = typed.migrate if typed is not None else None
+        if self._migrate is None and cell.migrate:
+            self._migrate = load(cell.migrate, f"$.cells[{cell.name!r}].migrate")
         self._facts = {event: _data(manifest, Ref(event)) for event in manifest.schemas}
         self.effects = {
             effect: _bind_effect(manifest, effect, typed.effects.get(effect) if typed is not None else None)
@@ -141,11 +143,11 @@ class Definition:
 
     def migrated(self, address: str, machine: Machine) -> CellMachine:
         """The machine of this definition with what a machine of an earlier one holds."""
-        if not self.cell.migrate:
+        if self._migrate is None:
             raise BadManifest("no-migration", f"$.cells[{self.cell.name!r}]", "it has no migrate function")
         assert isinstance(machine, CellMachine)
-        function = self._migrate or load(self.cell.migrate, self.cell.name)
-        return machine.moved_to(self, self.state.encode(called(function, _argument(function, machine.state))))
+        state = called(self._migrate, _argument(self._migrate, machine.state))
+        return machine.moved_to(self, self.state.encode(state))
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current
@@ -213,7 +215,7 @@ class Bound:
         self.manifest = manifest
         found = reducers or {}
         self.cells = [
-            Definition(manifest, cell, found.get(name) or _agreed(manifest, name, load(cell.impl, name)), limits)
+            Definition(manifest, cell, found.get(name) or _agreed(manifest, name), limits)
             for name, cell in manifest.cells.items()
         ]
         self.in_force = in_force(manifest)
@@ -285,10 +287,9 @@ def version_of(name: str, hash: str) -> str:
     return f"{parse_name(name).version}-{hash[7:19]}"
 
 
-def load(impl: str, cell: str) -> Callable[..., Any]:
-    """The reducer that a manifest names."""
+def load(impl: str, path: str) -> Callable[..., Any]:
+    """The function that a manifest names at this path."""
     module_name, _, function_name = impl.partition(":")
-    path = f"$.cells[{cell!r}].impl"
     try:
         module: Any = importlib.import_module(module_name)
     except Exception as error:  # whatever the module does when it is imported
@@ -327,11 +328,13 @@ def _argument(migrate: Callable[..., Any], state: bytes) -> Any:
     return shape.build(shape.plain(plain))
 
 
-def _agreed(manifest: Manifest, name: str, reducer: Any) -> Any:
-    """The reducer, if it is a plain function or the very cell that the manifest describes."""
+def _agreed(manifest: Manifest, name: str) -> Any:
+    """The reducer that a manifest names, if it is a plain function or the very cell that the manifest describes."""
+    path = f"$.cells[{name!r}]"
+    reducer: Any = load(manifest.cells[name].impl, f"{path}.impl")
     if not isinstance(reducer, Cell):
         return reducer
-    own, path = define(reducer), f"$.cells[{name!r}]"
+    own = define(reducer)
     if reducer.name != name:
         raise BadManifest("code-mismatch", f"{path}.impl", f"this is the cell {reducer.name} in the code")
     if own.cell_hash(name) == manifest.cell_hash(name):
