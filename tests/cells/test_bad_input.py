@@ -48,6 +48,7 @@ SENT: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "an unknown schema": (Stranger("o-1"), perdure.UnknownEvent, r"com.acme/Stranger@1.*known are|did you mean"),
     "a name that is nearly one": (perdure.Datum("com.acme/Placd@1", {}), perdure.UnknownEvent, "did you mean"),
+    "data without a name": (perdure.Datum(["x"], {}), perdure.UnknownEvent, "knows no such event"),  # type: ignore[arg-type]
     "something else": ("o-1", perdure.UnknownEvent, "knows no such event"),
 }
 
@@ -65,7 +66,7 @@ async def test_an_event_that_is_none_is_refused(stage, what):
         assert await live.journal() == before
 
 
-JSON: dict[str, tuple[str, Any, type[Exception], str]] = {
+JSON: dict[str, tuple[Any, Any, type[Exception], str]] = {
     "a missing field": (COUNTED, {"number": 7}, perdure.SchemaMismatch, "who"),
     "a missing key": (COUNTED, {"who": WHO}, perdure.SchemaMismatch, "number"),
     "a wrong field": (COUNTED, {"number": 7, "who": "me"}, perdure.SchemaMismatch, "who"),
@@ -74,6 +75,7 @@ JSON: dict[str, tuple[str, Any, type[Exception], str]] = {
     "an unknown field": (COUNTED, {"number": 7, "who": WHO, "x": 1}, perdure.SchemaMismatch, "x"),
     "no object": (COUNTED, [7], perdure.SchemaMismatch, ""),
     "an unknown schema": ("com.acme/Nobody@1", {}, perdure.UnknownEvent, "com.acme/Nobody@1"),
+    "no name": (None, {}, perdure.UnknownEvent, "None: .* known are"),
     "an effect": ("payment/charge@1", {"order": "o", "cents": 1}, perdure.UnknownEvent, "payment/charge@1"),
     "what belongs to perdure": ("sys/Rejected@1", {}, perdure.UnknownEvent, "sys/Rejected@1"),
 }
@@ -139,6 +141,18 @@ async def test_a_cell_is_not_told_what_its_own_definition_does_not_know(stage, w
 
         error = await live.engine.handle("com.acme/parcel", "o-1").error()
         assert error.type == "SchemaMismatch" and "grams" in error.message
+
+
+@pytest.mark.parametrize("correlation", [None, 0, b"", "\ud800", "c" * 4097], ids=lambda given: repr(given)[:9])
+async def test_a_correlation_that_is_no_text_is_refused(disk, correlation):
+    """One that was None was recorded: the journal had an entry that nobody could read."""
+    async with disk.open(order, book) as live:
+        with pytest.raises(perdure.CallerError, match="a correlation is a text"):
+            await live.engine.send(Placed("o-1"), correlation=correlation)
+    async with disk.open(order, book) as live:
+        await live.send(Placed("o-1"))
+
+        assert await live.state(order, "o-1") == Order("charging")
 
 
 async def test_an_explicit_key_that_contradicts_is_refused(stage):

@@ -1,5 +1,6 @@
 """Routing: which cells hear of an event, in which order, by which key."""
 
+from enum import StrEnum
 from uuid import UUID
 
 import pytest
@@ -143,6 +144,22 @@ async def test_a_correlation_goes_with_everything_that_an_event_leads_to(stage):
         started = (await live.entries(book))[0].event
         assert isinstance(started, Started) and isinstance(started.first, Message)
         assert started.first.correlation == "c-1"
+
+
+async def test_a_correlation_is_plain_text_whatever_it_was_sent_as(stage):
+    """As a replay has it."""
+
+    class Case(StrEnum):
+        ONE = "c-1"
+
+    @perdure.cell("com.acme/case@1", key="id", effects=[])
+    def case(state: Heard | None, event: Poked, ctx: perdure.CellContext) -> Next:
+        return hear(state, repr(ctx.correlation))
+
+    async with stage.open(case) as live:
+        await live.send(Poked("a"), id=Case.ONE, correlation=Case.ONE)
+
+        assert await live.state(case, "a") == Heard(["'c-1'"])
 
 
 async def test_domain_events_are_delivered_in_the_order_of_the_output(stage):

@@ -446,9 +446,7 @@ def receipt_shape(effect: type[Effect]) -> Shape:
 
 def named(value: Any) -> str:
     """The name of the definition that an event or an effect is of; empty: of none."""
-    if isinstance(value, Datum):
-        return value.name
-    name = getattr(type(value), "__perdure_name__", "")
+    name = value.name if isinstance(value, Datum) else getattr(type(value), "__perdure_name__", "")
     return name if isinstance(name, str) else ""
 
 

@@ -190,9 +190,10 @@ class Catalog:
 
     def encode_json(self, name: str, data: Any) -> tuple[str, bytes]:
         """The same for JSON data."""
-        if name not in self._events:
-            raise UnknownEvent(name, self._events, "the manifest in force knows no such event")
-        return self._checked(name, encode(self._events[name].from_json(data)), None)
+        form = self._events.get(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]
+        if form is None:
+            raise UnknownEvent(str(name)[:100], self._events, "the manifest in force knows no such event")
+        return self._checked(name, encode(form.from_json(data)), None)
 
     def _checked(self, name: str, body: bytes, key: str | None) -> tuple[str, bytes]:
         """The event, if it is meant for this key, and if its keys can name instances."""

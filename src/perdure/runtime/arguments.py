@@ -16,10 +16,13 @@ TEXT_MAX: Final = 4096  # of names, ids, reasons and locations: what stands in r
 
 
 def checked_text(value: str, what: str) -> str:
-    """The text, if it is one that can be recorded. What gets past here is encoded where nobody could refuse it."""
+    """The text, if it is one that can be recorded. What gets past here is encoded where nobody could refuse it.
+
+    It is a plain `str`, as a replay will have it: an enum, say, would be another one until then.
+    """
     try:
         if isinstance(value, str) and 0 < len(value) <= TEXT_MAX and value.encode():  # type: ignore[redundant-expr]
-            return value
+            return str.__str__(value)
     except UnicodeEncodeError:
         pass
     raise CallerError(f"{what} is a text of valid Unicode with 1 to {TEXT_MAX:,} characters, found {value!a:.80}")

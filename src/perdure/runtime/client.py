@@ -232,13 +232,10 @@ class Client:
         await self._send(catalog, *catalog.encode_json(name, data), id, correlation)
 
     async def _send(self, catalog: Catalog, name: str, body: bytes, id: str | None, correlation: str) -> None:
-        if id is not None:
-            checked_text(id, "the id of an event")
-        if correlation:
-            checked_text(correlation, "a correlation")
+        known = "" if id is None else checked_text(id, "the id of an event")
+        together = "" if correlation == "" else checked_text(correlation, "a correlation")
         limited(body, f"event {name!r}")
-        message = Message(name, body, id or "", catalog.hash, correlation)
-        await self._door.put(WORLD, message)
+        await self._door.put(WORLD, Message(name, body, known, catalog.hash, together))
 
     async def _world(self) -> Catalog:
         """What the world of this database takes, by the manifest in force now."""
