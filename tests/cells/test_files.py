@@ -84,6 +84,8 @@ def test_yaml_is_that_of_version_1_2(name):
         ("schemas:\n  a/B@1: text\n  a/B@1: nat\n", "w.yaml:3:3", "duplicate key"),
         ("schemas:\n  a/B@1: [text\n", "w.yaml:3:1", "expected ',' or ']'"),
         ("schemas:\n  a/B@1: &b text\n  a/C@1: *b\n", "w.yaml:3:10", "no aliases"),
+        ("schemas:\n  a/B@1: {record: {x: text, <<: {x: nat}}}\n", "w.yaml:2:29", "<<, of YAML 1.1"),
+        ("schemas:\n  a/B@1: {ref: a/C@1}\n  a/C@1: {list: {ref: a/B@1}}\n", "w.yaml:2:3", "a/C@1 -> a/B@1 -> a/C@1"),
         ("schemas:\n  a/B@1: txt\n", "w.yaml:2:3", "txt"),
         ("cells:\n  a/b@1:\n    state: text\n", "w.yaml:2:3", "$.cells.a/b@1.event"),
         ("schemas:\n  a/B@1: {record: {x: {ref: a/C@1}}}\n", "w.yaml:2:24", "missing-reference"),

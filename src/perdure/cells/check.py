@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from perdure.codec import schema as types
+from perdure.codec.record import placed
 from perdure.codec.schema import Ref, Schema, label, parse_name, references, resolve
 from perdure.errors import BadDefinition, BadManifest
 
@@ -35,7 +36,15 @@ def _check_schema(manifest: Manifest, schema: Schema, path: str) -> None:
     for inner, name in references(schema, path):
         if name not in manifest.known_schemas:
             raise BadManifest("missing-reference", inner, _unknown("schema", name, manifest.known_schemas))
-    types.check(schema, manifest.known_schemas, path)
+    _check_inside(manifest, schema, path)
+
+
+def _check_inside(manifest: Manifest, schema: Schema, path: str) -> None:
+    try:
+        types.check(schema, manifest.known_schemas, path)
+    except BadDefinition as error:
+        # What is wrong behind a name has a path that begins there, which is no place in a manifest.
+        raise error if error.path.startswith(path) else placed(error, path, "") from None
 
 
 def _check_cell(manifest: Manifest, cell: CellDef, path: str) -> None:
@@ -44,7 +53,7 @@ def _check_cell(manifest: Manifest, cell: CellDef, path: str) -> None:
             if name not in manifest.known_schemas:
                 raise BadManifest("unknown-schema", inner, _unknown("schema", name, manifest.known_schemas))
         if schema is not None:
-            types.check(schema, manifest.known_schemas, f"{path}.{part}")
+            _check_inside(manifest, schema, f"{path}.{part}")
     state = resolve(cell.state, manifest.known_schemas)
     if isinstance(state, types.Option | types.Unit):
         raise BadDefinition(
