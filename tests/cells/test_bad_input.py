@@ -408,6 +408,8 @@ def test_a_cell_that_is_none_is_refused_where_it_is_defined():
         perdure.cell("com.acme/x@1", key="order")  # type: ignore[call-arg]
     with pytest.raises(perdure.BadDefinition, match="named effects"):
         perdure.cell("com.acme/x@1", key="order", effects=[Paid])(reducer)  # type: ignore[list-item]
+    with pytest.raises(perdure.BadDefinition, match=r"a list of effects.*effects=\[...\]"):
+        perdure.cell("com.acme/x@1", key="order", effects=Charge)(reducer)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -495,6 +497,18 @@ def test_one_name_for_two_parts_of_a_cell_is_refused_where_it_is_defined():
 
 def test_a_cell_that_is_given_twice_is_one():
     assert perdure.manifest(book, order, book).manifest.bytes == perdure.manifest(book, order).manifest.bytes
+
+
+@pytest.mark.parametrize("route", ["com.acme/Placed@1", (PLACED, order.name, "order")], ids=str)
+def test_a_routing_of_something_else_is_refused(route):
+    with pytest.raises(perdure.BadDefinition, match=r"routing\[0\]: expected a subscription, found (str|tuple)"):
+        perdure.manifest(order, routing=[route])
+
+
+@pytest.mark.parametrize("event", [int, Placed("o-1"), "com.acme/Placed@1"], ids=repr)
+def test_events_that_are_none_are_refused(event):
+    with pytest.raises(perdure.BadDefinition, match="events: expected named records"):
+        perdure.manifest(order, events=[event])
 
 
 def test_what_is_no_cell_is_refused():

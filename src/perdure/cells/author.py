@@ -383,6 +383,8 @@ def cell(
     if parsed.reserved:
         raise BadDefinition("$.name", "a name of yours", repr(name), "sys/* belongs to perdure")
 
+    if not isinstance(effects, Iterable):
+        raise BadDefinition("effects", "a list of effects, perhaps an empty one", repr(effects), "effects=[...]")
     return lambda function: Cell(function, parsed, key, tuple(effects), annotations=annotations, migrate=migrate)
 
 
@@ -406,12 +408,20 @@ def define(
         except BadDefinition as error:
             raise placed(error, found.__name__, found.where) from None
     for event in events:
+        if not getattr(event, "__perdure_name__", "") or not isinstance(event, type):
+            hint = 'class X(perdure.Record, name="...@1")'
+            raise BadDefinition("events", "named records", repr(event)[:100], hint)
         merge(refs, shape_of(event).refs)
+    routes = routing if routing is not None else [each for found in cells for each in found.subscriptions()]
+    for number, route in enumerate(routes := tuple(routes)):
+        if not isinstance(route, Subscription):
+            hint = "perdure.cells.manifest.Subscription(event, cell, key_field), each by its name"
+            raise BadDefinition(f"routing[{number}]", "a subscription", described(route), hint)
     return Manifest(
         {name: schema for name, schema in refs.items() if not parse_name(name).reserved},
         effects,
         {found.name: found.definition() for found in cells},
-        tuple(routing if routing is not None else [each for found in cells for each in found.subscriptions()]),
+        routes,
     )
 
 
