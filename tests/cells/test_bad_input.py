@@ -261,6 +261,14 @@ def changed(*path: Any, to: Any) -> dict[str, Any]:
     return found  # type: ignore[no-any-return]
 
 
+def arms(*keys: Any) -> dict[str, Any]:
+    """The event is a variant, with a field of each of these types in one arm; the key is that field."""
+    found = changed("routing", 0, "key_field", to="$value.order")
+    variant = {f"Arm{number}": {"record": {"order": key}} for number, key in enumerate(keys)}
+    found["schemas"]["com.acme/Placed@1"] = {"variant": {**variant, "Last": {"record": {"order": "text"}}}}
+    return found
+
+
 CELL = ("cells", "com.acme/order@1")
 ROUTE = ("routing", 0)
 
@@ -283,6 +291,8 @@ MANIFESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "$.routing[0].key_field",
         changed(*ROUTE, "key_field", to="order."),
     ),
+    "key field of different types": ("key-missing", "$.routing[0].key_field", arms("nat")),
+    "key field that is a list in an arm": ("key-missing", "$.routing[0].key_field", arms("text", {"list": "text"})),
     "key field unexpected": ("key-unexpected", "$.routing[0].key_field", changed(*CELL, "key", to=...)),
     "key of the wrong type": ("key-type", "$.routing[0].key_field", changed(*ROUTE, "key_field", to="cents")),
     "key that can be none": ("key-type", "key", changed(*CELL, "key", to="bool")),
@@ -312,6 +322,16 @@ MANIFESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "migrate",
         changed(*CELL, "migrate", to="tests.cells.shop:nobody"),
     ),
+    "event of perdure": (
+        "event-family",
+        "event",
+        changed(*CELL, "event", to={"variant": {"A": {"ref": "com.acme/Placed@1"}, "B": {"ref": "sys/Header@1"}}}),
+    ),
+    "routing of what perdure delivers": (
+        "event-family",
+        "$.routing[0].event",
+        changed(*ROUTE, "event", to="sys/Rejected@1"),
+    ),
     "unsupported runtime of a migration": (
         "unsupported-runtime",
         "migrate",
@@ -327,7 +347,8 @@ MANIFESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def test_the_manifest_that_the_bad_ones_are_made_from_is_sound():
-    assert Bound(read(data())).cells[0].name == "com.acme/order"
+    for sound in (data(), arms(), arms("text", "text")):
+        assert Bound(read(sound)).cells[0].name == "com.acme/order"
 
 
 @pytest.mark.parametrize("what", MANIFESTS)
@@ -514,6 +535,65 @@ def test_events_that_are_none_are_refused(event):
 def test_what_is_no_cell_is_refused():
     with pytest.raises(perdure.BadDefinition, match=r"expected cells, found .*makes a function a cell"):
         perdure.manifest(order.function)  # type: ignore[arg-type]
+
+
+def test_the_events_of_a_cell_are_records_and_the_receipts_of_its_effects():
+    def asks(state: Order | None, event: Placed) -> Next:
+        return Next(None)
+
+    def hears(state: Order | None, event: Placed | perdure.ReceiptOf[Charge]) -> Next:
+        return Next(None)
+
+    def answered(state: Order | None, event: perdure.ReceiptOf[Charge]) -> Next:
+        return Next(None)
+
+    def anything(state: Order | None, event: dict[str, int]) -> Next:
+        return Next(None)
+
+    for reducer, effects, text in (
+        (asks, [Charge], r"the receipt of each declared effect, found no ReceiptOf\[Charge\]"),
+        (hears, [], r"receipts of declared effects only, found ReceiptOf\[Charge\]; add it to effects="),
+        (answered, [Charge], "at least one event"),
+        (anything, [], r"named records, ReceiptOf\[...\] and Rejected, joined by \|, found dict"),
+    ):
+        with pytest.raises(perdure.BadDefinition, match=text) as raised:
+            perdure.cell("com.acme/x@1", effects=effects)(reducer)
+        assert "test_bad_input.py:" in raised.value.where
+
+
+def test_the_state_of_a_cell_is_a_record_or_none():
+    def always(state: Order, event: Placed) -> Next:
+        return Next(None)
+
+    def two(state: Order | Paid | None, event: Placed) -> Next:
+        return Next(None)
+
+    def unsaid(state, event: Placed) -> Next:
+        return Next(None)
+
+    for reducer in (always, two, unsaid):
+        with pytest.raises(perdure.BadDefinition, match=r"a record or None, such as `Order \| None`"):
+            perdure.cell("com.acme/x@1", effects=[])(reducer)
+
+
+def test_a_reducer_has_two_parameters_or_three():
+    def one(event: Placed) -> Next:
+        return Next(None)
+
+    def four(state: Order | None, event: Placed, ctx: perdure.CellContext, more: int) -> Next:
+        return Next(None)
+
+    for reducer in (one, four):
+        with pytest.raises(perdure.BadDefinition, match=r"a reducer of \(state, event\).* found (1|4) parameters"):
+            perdure.cell("com.acme/x@1", effects=[])(reducer)
+
+
+def test_keys_of_different_types_are_refused():
+    def mixed(state: Order | None, event: Placed | Counted) -> Next:
+        return Next(None)
+
+    with pytest.raises(perdure.BadDefinition, match="keys of one type"):
+        perdure.manifest(perdure.cell("com.acme/x@1", key={Placed: "order", Counted: "number"}, effects=[])(mixed))
 
 
 def test_two_worlds_are_refused():

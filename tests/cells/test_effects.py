@@ -45,6 +45,8 @@ def asks(state: Order | None, event: Go | ReceiptOf[Ask], ctx: perdure.CellConte
             return Next(Order("never"), [Paid("o", "a"), Paid("o", 7)], [Ask("one")])  # type: ignore[arg-type]
         case "bad state":
             return Next(Order("never", [7]), [Paid("o", "a")], [Ask("one")])  # type: ignore[list-item]
+        case "annotations":
+            return Next(Order("never"), [Paid("o", "a")], [Ask("one")], Order("a note"))
         case "bad in every part":
             return Next(Order("never", [7]), [Paid("o", 7)], [Charge("o", 1)])  # type: ignore[list-item, arg-type]
         case "other state":
@@ -76,6 +78,7 @@ REFUSED = {
     "unknown event": r"UnknownEvent.*com.acme/Dropped@1",
     "bad event": r"SchemaMismatch.*auth",
     "bad state": r"SchemaMismatch.*auths",
+    "annotations": r"BadDecision.*it returned annotations and declares none",
     "bad in every part": r"SchemaMismatch.*auths",  # the state is looked at first
     "other state": r"SchemaMismatch.*com.acme/Order@1",
     "no next": r"BadDecision.*returns perdure.Next",
