@@ -8,10 +8,8 @@ import pytest
 
 import perdure
 from perdure import Next, ReceiptOf
-from perdure.cells.bind import Bound
 from perdure.cells.effects import Alarm, Publish
 from perdure.codec import encode
-from perdure.kernel.limits import Limits
 from tests.cells.shop import Charge, Dropped, Order, Paid, Placed, book, order
 
 
@@ -122,12 +120,34 @@ async def test_as_much_as_the_limits_allow_is_allowed(stage):
         assert len((await live.state(book)).paid) == 256
 
 
-async def test_limits_can_be_set(stage):
-    bound = Bound(perdure.manifest(asks, book).manifest, {"com.acme/asks@1": asks, "com.acme/book@1": book}, Limits(2))
-    async with stage.open(bound, lenient=True) as live:
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({"effects": 63}, "64 effects; the limit is 63"),
+        ({"events": 255}, "256 messages; the limit is 255"),
+        ({"bytes": 1000}, "the limit is 1000"),
+    ],
+)
+async def test_limits_can_be_set(stage, limits, text):
+    async with stage.open(perdure.manifest(asks, book, limits=limits), lenient=True) as live:
         await live.send(Go("g", "most"))
 
-        assert await live.status(asks, "g") == "stuck"
+        assert text in str(await live.engine.handle("com.acme/asks", "g").error())
+
+
+async def test_limits_can_be_raised_one_by_one(stage):
+    async with stage.open(perdure.manifest(asks, book, limits={"effects": 65}), lenient=True) as live:
+        await live.send(Go("g", "too many effects"))
+        await live.send(Go("h", "too many events"))
+
+        assert len((await live.entries(asks, "g"))[0].decision.open) == 65
+        assert await live.status(asks, "h") == "stuck"
+
+
+def test_limits_that_are_none_are_refused():
+    for limits in ({"messages": 7}, {"effects": -1}, {"effects": 6.5}, {"bytes": "1 MiB"}):
+        with pytest.raises(perdure.BadDefinition, match="limits"):
+            perdure.manifest(asks, limits=limits)  # type: ignore[arg-type]
 
 
 async def test_intent_ids_are_distinct_for_equal_params(stage):

@@ -8,6 +8,7 @@ import pytest
 
 import perdure
 from perdure.cells.load import from_json, from_yaml, to_json, to_yaml
+from perdure.kernel.limits import Limits
 from perdure.runtime.history import Line
 from tests.cells import till as shop
 
@@ -157,6 +158,14 @@ def test_cells_without_python_types_run_in_an_engine(tmp_path):
     assert order == {"pc": {"$tag": "paid", "$value": None}, "auth": "auth-o-1"}
     assert total == {"cents": 12}
     assert history[-1].value == {"auth": "auth-o-1"}
+
+
+def test_the_limits_of_a_world_in_a_file_can_be_set(tmp_path):
+    (tmp_path / "world.yaml").write_text(PLAIN)
+
+    world = perdure.load_manifest(tmp_path / "world.yaml", limits={"bytes": 2000})
+
+    assert {cell.limits for cell in world.cells} == {Limits(64, 256, 2000)}
 
 
 def test_a_receipt_of_a_plain_handler_that_does_not_fit_is_an_error_receipt(tmp_path):

@@ -224,13 +224,19 @@ class Bound:
         """Definitions that are not in the manifest, for cells that began with them."""
 
 
-def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterable[Subscription] | None = None) -> Bound:
+def manifest(
+    *cells: Cell,
+    events: Iterable[type[Record]] = (),
+    routing: Iterable[Subscription] | None = None,
+    limits: Mapping[str, int] | None = None,
+) -> Bound:
     """The world of these cells, ready to run: `perdure.open(url, workflows=[perdure.manifest(order, stock)])`.
 
     events: those that no cell takes, but some emit. routing: which event goes to which cell, by which field; without it
-    the cells say it, in the order in which they are given. Of several versions of a cell the newest is in the manifest;
-    the others run the cells that began with them.
+    the cells say it, in the order in which they are given. limits: see `limits_of`. Of several versions of a cell the
+    newest is in the manifest; the others run the cells that began with them.
     """
+    events = tuple(events)
     given: dict[str, Cell] = {}
     for cell in cells:
         if not isinstance(cell, Cell):
@@ -247,13 +253,25 @@ def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterabl
         if workflow not in newest or parse_name(newest[workflow].name).version < name.version:
             newest[workflow] = cell
     current = [cell for cell in cells if cell in newest.values()]
-    bound = Bound(define(*current, events=events, routing=routing), {cell.name: cell for cell in current})
+    kept = limits_of(limits)
+    bound = Bound(define(*current, events=events, routing=routing), {cell.name: cell for cell in current}, kept)
     taken = [event for cell in cells for event in cell.events.values()]
     for cell in cells:
         if cell not in current:
             alone = define(cell, events=[*events, *taken])  # it may emit what others take
-            bound.earlier.append(Definition(alone, alone.cells[cell.name], cell))
+            bound.earlier.append(Definition(alone, alone.cells[cell.name], cell, kept))
     return bound
+
+
+def limits_of(given: Mapping[str, int] | None) -> Limits:
+    """What one delivery may lead to at most: `effects` (64), `events` (256), and `bytes` of all that (1 MiB)."""
+    fields = {"effects": "effects", "events": "messages", "bytes": "bytes"}
+    for name, limit in (given or {}).items():
+        if name not in fields:
+            raise BadDefinition("limits", f"limits of {', '.join(fields)}", repr(name)[:100])
+        if type(limit) is not int or limit < 0:
+            raise BadDefinition(f"limits.{name}", "a whole number", repr(limit)[:100])
+    return msgspec.structs.replace(LIMITS, **{fields[name]: limit for name, limit in (given or {}).items()})
 
 
 def encode_event(event: Any, known: Mapping[str, Form], who: str) -> tuple[str, bytes]:
