@@ -72,6 +72,42 @@ def test_what_is_exported_is_read_again_as_the_same_world():
     assert to_yaml(manifest).startswith("schemas:\n  com.acme/Order@1:\n    record:\n")
 
 
+HASHED = """
+schemas:
+  a/Part@1: {record: {STATE: text}}
+  a/Heard@1: {record: {EVENT: text}}
+  a/Told@1: {record: {NOTE: text}}
+  a/Asked@1: {record: {PARAMS: text}}
+  a/Given@1: {record: {RECEIPT: text}}
+  a/Event@1: {record: {inner: {ref: a/Heard@1}}}
+effects:
+  a/ask@1: {params: {record: {inner: {ref: a/Asked@1}}}, receipt: {list: {ref: a/Given@1}}}
+  a/beg@1: {params: text}
+cells:
+  a/cell@1:
+    state: {list: {ref: a/Part@1}}
+    event: {ref: a/Event@1}
+    annotations: {list: {ref: a/Told@1}}
+    effects: [a/ask@1, a/beg@1]
+    impl: nowhere:cell
+"""
+
+
+@pytest.mark.parametrize("part", ["STATE", "EVENT", "NOTE", "PARAMS", "RECEIPT"])
+def test_the_hash_of_a_cell_covers_all_that_it_refers_to(part):
+    before, after = from_yaml(HASHED), from_yaml(HASHED.replace(part, "other"))
+
+    assert before.cell_hash("a/cell@1") != after.cell_hash("a/cell@1")
+    assert before.hash != after.hash
+
+
+def test_the_order_in_which_effects_are_declared_makes_no_other_manifest():
+    turned = HASHED.replace("[a/ask@1, a/beg@1]", "[a/beg@1, a/ask@1]")
+
+    assert turned != HASHED
+    assert from_yaml(turned).hash == from_yaml(HASHED).hash
+
+
 @pytest.mark.parametrize("name", ["no", "on", "yes", "null_", "y"])
 def test_yaml_is_that_of_version_1_2(name):
     schema = from_yaml(f"schemas: {{a/B@1: {{record: {{{name}: text}}}}}}").schemas["a/B@1"]
