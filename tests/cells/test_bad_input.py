@@ -166,7 +166,19 @@ async def test_an_explicit_key_that_contradicts_is_refused(stage):
         assert await live.journal() == before
 
 
-@pytest.mark.parametrize("body", [b"", b"junk", encode({}), encode({"order": 7, "cents": 1}), encode("o-1")])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"junk",
+        encode({}),
+        encode({"order": 7, "cents": 1}),
+        encode("o-1"),
+        encode({"order": "k" * 513, "cents": 1}),
+        encode({"order": "\x00", "cents": 1}),
+    ],
+    ids=lambda body: repr(body)[:20],
+)
 async def test_bytes_that_another_manifest_let_through_are_refused_and_reach_nobody(stage, body):
     """As from a client that looked at an older manifest: the sender is told, and no cell hears of it."""
     async with stage.open(order, book) as live:
