@@ -301,6 +301,27 @@ async def test_a_published_value_is_there_with_its_entry_and_has_no_receipt(stag
         assert await live.open(publisher, "g") == []
 
 
+@pytest.mark.parametrize(
+    ("published", "text"),
+    [
+        (Publish.of("", 1), "it published ''"),
+        (Publish.of("annotations", 1), "it published 'annotations'"),
+        (Publish.of("&response/m-1", 1), "it published '&response/m-1'"),
+        (Publish("what", b"junk"), "NotCanonical"),
+    ],
+    ids=repr,
+)
+async def test_a_value_is_published_in_its_only_form_and_under_no_name_of_perdure(stage, published, text):
+    @perdure.cell("com.acme/publisher@1", key="id", effects=[Publish])
+    def publisher(state: Order | None, event: Go) -> Next:
+        return Next(Order("published"), effects=[published])
+
+    async with stage.open(publisher) as live:
+        await live.send(Go("g"))
+
+        assert text in str(await live.engine.handle("com.acme/publisher", "g").error())
+
+
 async def test_an_alarm_is_answered_at_its_time(stage):
     @perdure.cell("com.acme/alarms@1", key="id", effects=[Alarm])
     def alarms(state: Order | None, event: Go | ReceiptOf[Alarm], ctx: perdure.CellContext) -> Next:

@@ -23,6 +23,7 @@ from perdure.kernel.moment import TIME_MAX, Moment
 from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.routing import key_objection
+from perdure.kernel.rows import RESPONSE
 from perdure.kernel.status import Status
 
 from . import effects as system
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 EXECUTOR: Final = "effects"
 """The executor that performs the effects of cells."""
+
+
+ANNOTATIONS: Final = "annotations"
+"""The name under which a cell publishes what it returned for people."""
 
 
 class Asked(msgspec.Struct, array_like=True):
@@ -212,7 +217,7 @@ class CellMachine:
             emission.add(effect)
         publish = tuple(emission.publish)
         if given.annotations is not None:
-            publish = (*publish, ("annotations", definition.annotate(given.annotations)))
+            publish = (*publish, (ANNOTATIONS, definition.annotate(given.annotations)))
         if not state and emission.open:
             raise BadDecision(definition.cell.name, "a deleted cell cannot ask for effects: it would never hear")
         self._keep(state)
@@ -261,13 +266,20 @@ class Emission:
         plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
         self._index += 1
         if name == system.PUBLISH:
-            self.publish.append((plain["name"], plain["value"]))
+            self.publish.append(self._published(plain["name"], plain["value"]))
             return
         params = encode(plain)
         id = self._id(name, effect, params, request.key)
         location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
         self.open.append(self._effect(location, effect, plain, request))
         self.asked[id] = Asked(name, self._moment.number, params, request.issuer, self._correlation)
+
+    def _published(self, name: str, value: bytes) -> tuple[str, bytes]:
+        if not name or name == ANNOTATIONS or name.startswith(RESPONSE):
+            text = f"it published {name!r:.80}: a name has a character at least, is not {ANNOTATIONS!r}"
+            raise BadDecision(self._definition.cell.name, f"{text}, and does not begin with {RESPONSE!r}")
+        decode_strict(value)
+        return name, value
 
     def _id(self, name: str, effect: BoundEffect, params: bytes, key: str) -> bytes:
         definition = self._definition
