@@ -143,6 +143,18 @@ async def test_a_cell_is_not_told_what_its_own_definition_does_not_know(stage, w
         assert error.type == "SchemaMismatch" and "grams" in error.message
 
 
+@pytest.mark.parametrize("key", [7, 0, UUID(WHO), b"7", False], ids=repr)
+async def test_an_explicit_key_that_is_no_text_is_refused(stage, key):
+    """A cell whose key is a number is named by its digits. Nothing was found for 0, as if there were no such cell."""
+    async with stage.open(counter) as live:
+        await live.send(Counted(7, UUID(WHO)), key="7")
+
+        for asked in (live.engine.send(Counted(7, UUID(WHO)), key=key), live.engine.state(counter, key)):
+            with pytest.raises(perdure.CallerError, match=r"the key of a cell is a text, found .*str\(key\)"):
+                await asked
+        assert await live.engine.state(counter, "7") == Order("7")
+
+
 @pytest.mark.parametrize("correlation", [None, 0, b"", "\ud800", "c" * 4097], ids=lambda given: repr(given)[:9])
 async def test_a_correlation_that_is_no_text_is_refused(disk, correlation):
     """One that was None was recorded: the journal had an entry that nobody could read."""
