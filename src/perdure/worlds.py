@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from perdure.cells import load
 from perdure.cells.author import Cell, effect_name
-from perdure.cells.bind import Bound, manifest
+from perdure.cells.bind import Bound, limits_of, manifest
 from perdure.cells.effects import BlobGet, BlobPut, Http, Step
 from perdure.cells.handlers import EffectHandler
 from perdure.cells.manifest import Manifest
@@ -130,15 +130,16 @@ def _refuse_missing(world: Bound, handlers: Iterable[Any]) -> None:
 # ---- files ---------------------------------------------------------------------------------------------------------
 
 
-def load_manifest(path: str | os.PathLike[str]) -> Bound:
+def load_manifest(path: str | os.PathLike[str], *, limits: Mapping[str, int] | None = None) -> Bound:
     """The world of a manifest file (JSON or YAML), ready to run: `perdure.open(url, workflows=[load_manifest(path)])`.
 
     Each cell names its reducer, `impl: module:function`, which is imported: a cell that agrees with the manifest, or a
-    plain function that takes and returns `perdure.Datum`s.
+    plain function that takes and returns `perdure.Datum`s. limits: as those of `perdure.manifest`.
     """
+    kept = limits_of(limits)
     text, manifest = _read(path)
     try:
-        return Bound(manifest)
+        return Bound(manifest, limits=kept)
     except (BadDefinition, BadManifest) as error:  # it disagrees with its code
         load.locate(error, text, os.fspath(path))
         raise

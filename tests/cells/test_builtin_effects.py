@@ -336,6 +336,7 @@ REFUSED = {
     "bytes of another spelling": (Publish("x", bytes.fromhex("d9d9f71801")), r"\$\.value.*fewest bytes"),
     "a name": (Publish("", encode(1)), r"sys/publish@1: \$\.name"),
     "the name of a response": (Publish("&response/m-1", encode(1)), r"\$\.name is '&response/m-1'"),
+    "the name of annotations": (Publish("annotations", encode(1)), r"\$\.name is 'annotations'"),
     "an input": (Spawn("child", "k", b"no value"), r"sys/child@1: \$\.input is not the canonical bytes"),
     "two times": (Alarm(at=1, after=1), r"sys/timer@1 at a time and after a while; give at= or after="),
     "arguments": (Step(f"{HERE}:add", b"no value"), r"sys/step@1: \$\.arguments is not the canonical bytes"),

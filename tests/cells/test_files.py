@@ -8,6 +8,7 @@ import pytest
 
 import perdure
 from perdure.cells.load import from_json, from_yaml, to_json, to_yaml
+from perdure.kernel.limits import Limits
 from perdure.runtime.history import Line
 from tests.cells import till as shop
 
@@ -71,6 +72,42 @@ def test_what_is_exported_is_read_again_as_the_same_world():
     assert to_yaml(manifest).startswith("schemas:\n  com.acme/Order@1:\n    record:\n")
 
 
+HASHED = """
+schemas:
+  a/Part@1: {record: {STATE: text}}
+  a/Heard@1: {record: {EVENT: text}}
+  a/Told@1: {record: {NOTE: text}}
+  a/Asked@1: {record: {PARAMS: text}}
+  a/Given@1: {record: {RECEIPT: text}}
+  a/Event@1: {record: {inner: {ref: a/Heard@1}}}
+effects:
+  a/ask@1: {params: {record: {inner: {ref: a/Asked@1}}}, receipt: {list: {ref: a/Given@1}}}
+  a/beg@1: {params: text}
+cells:
+  a/cell@1:
+    state: {list: {ref: a/Part@1}}
+    event: {ref: a/Event@1}
+    annotations: {list: {ref: a/Told@1}}
+    effects: [a/ask@1, a/beg@1]
+    impl: nowhere:cell
+"""
+
+
+@pytest.mark.parametrize("part", ["STATE", "EVENT", "NOTE", "PARAMS", "RECEIPT"])
+def test_the_hash_of_a_cell_covers_all_that_it_refers_to(part):
+    before, after = from_yaml(HASHED), from_yaml(HASHED.replace(part, "other"))
+
+    assert before.cell_hash("a/cell@1") != after.cell_hash("a/cell@1")
+    assert before.hash != after.hash
+
+
+def test_the_order_in_which_effects_are_declared_makes_no_other_manifest():
+    turned = HASHED.replace("[a/ask@1, a/beg@1]", "[a/beg@1, a/ask@1]")
+
+    assert turned != HASHED
+    assert from_yaml(turned).hash == from_yaml(HASHED).hash
+
+
 @pytest.mark.parametrize("name", ["no", "on", "yes", "null_", "y"])
 def test_yaml_is_that_of_version_1_2(name):
     schema = from_yaml(f"schemas: {{a/B@1: {{record: {{{name}: text}}}}}}").schemas["a/B@1"]
@@ -84,6 +121,8 @@ def test_yaml_is_that_of_version_1_2(name):
         ("schemas:\n  a/B@1: text\n  a/B@1: nat\n", "w.yaml:3:3", "duplicate key"),
         ("schemas:\n  a/B@1: [text\n", "w.yaml:3:1", "expected ',' or ']'"),
         ("schemas:\n  a/B@1: &b text\n  a/C@1: *b\n", "w.yaml:3:10", "no aliases"),
+        ("schemas:\n  a/B@1: {record: {x: text, <<: {x: nat}}}\n", "w.yaml:2:29", "<<, of YAML 1.1"),
+        ("schemas:\n  a/B@1: {ref: a/C@1}\n  a/C@1: {list: {ref: a/B@1}}\n", "w.yaml:2:3", "a/C@1 -> a/B@1 -> a/C@1"),
         ("schemas:\n  a/B@1: txt\n", "w.yaml:2:3", "txt"),
         ("cells:\n  a/b@1:\n    state: text\n", "w.yaml:2:3", "$.cells.a/b@1.event"),
         ("schemas:\n  a/B@1: {record: {x: {ref: a/C@1}}}\n", "w.yaml:2:24", "missing-reference"),
@@ -155,6 +194,14 @@ def test_cells_without_python_types_run_in_an_engine(tmp_path):
     assert order == {"pc": {"$tag": "paid", "$value": None}, "auth": "auth-o-1"}
     assert total == {"cents": 12}
     assert history[-1].value == {"auth": "auth-o-1"}
+
+
+def test_the_limits_of_a_world_in_a_file_can_be_set(tmp_path):
+    (tmp_path / "world.yaml").write_text(PLAIN)
+
+    world = perdure.load_manifest(tmp_path / "world.yaml", limits={"bytes": 2000})
+
+    assert {cell.limits for cell in world.cells} == {Limits(64, 256, 2000)}
 
 
 def test_a_receipt_of_a_plain_handler_that_does_not_fit_is_an_error_receipt(tmp_path):

@@ -1,23 +1,26 @@
 """Routing: which cells hear of an event, in which order, by which key."""
 
+from collections.abc import Sequence
+from enum import StrEnum
 from uuid import UUID
 
 import pytest
 
 import perdure
-from perdure import Next
+from perdure import Next, ReceiptOf, Rejected
 from perdure.cells.effects import Spawn
 from perdure.cells.manifest import Subscription
+from perdure.codec import digest, encode
 from perdure.kernel.events import Message, Started
-from tests.cells.shop import Book, Dropped, Order, Paid, Placed, book, order
+from tests.cells.shop import Book, Charge, Dropped, Order, Paid, Placed, book, order
 
 
 class Heard(perdure.Record, name="com.acme/Heard@1"):
     what: list[str]
 
 
-def hear(state: Heard | None, text: str) -> Next:
-    return Next(Heard([*(state.what if state else []), text]))
+def hear(state: Heard | None, text: str, effects: Sequence[object] = ()) -> Next:
+    return Next(Heard([*(state.what if state else []), text]), effects=effects)
 
 
 class Note(perdure.Record):
@@ -145,6 +148,22 @@ async def test_a_correlation_goes_with_everything_that_an_event_leads_to(stage):
         assert started.first.correlation == "c-1"
 
 
+async def test_a_correlation_is_plain_text_whatever_it_was_sent_as(stage):
+    """As a replay has it."""
+
+    class Case(StrEnum):
+        ONE = "c-1"
+
+    @perdure.cell("com.acme/case@1", key="id", effects=[])
+    def case(state: Heard | None, event: Poked, ctx: perdure.CellContext) -> Next:
+        return hear(state, repr(ctx.correlation))
+
+    async with stage.open(case) as live:
+        await live.send(Poked("a"), id=Case.ONE, correlation=Case.ONE)
+
+        assert await live.state(case, "a") == Heard(["'c-1'"])
+
+
 async def test_domain_events_are_delivered_in_the_order_of_the_output(stage):
     class Go(perdure.Record, name="com.acme/Go@1"):
         id: str
@@ -200,10 +219,37 @@ async def test_the_context_is_recorded_or_derived(stage):
         state, (entry,) = await live.state(watch, "o-1"), await live.entries(watch, "o-1")
         assert len(set(map(repr, seen))) == 1 and len(seen) > 1  # live and in replays
         assert (state.now, state.height, len(state.entropy)) == (entry.at, entry.seq, 64)
+        assert state.hashes[0] == digest(encode({"order": "o-1", "auth": "a"}))
         assert state.hashes[1] == bound.manifest.hash
         assert state.hashes[2] == bound.manifest.cell_hash("com.acme/watch@1")
         assert (seen[0].cell, seen[0].key, seen[0].mode) == ("com.acme/watch@1", "o-1", "keyed")
         assert await live.state(order, "o-1") == Order("paid", ["a"])
+
+
+async def test_the_context_of_every_delivery_is_its_own(stage):
+    """Of a receipt and of a cell without keys too. No two entries have the same entropy."""
+    seen: dict[int, perdure.CellContext] = {}
+
+    @perdure.cell("com.acme/watch@1", effects=[Charge])
+    def watch(state: Heard | None, event: Poked | ReceiptOf[Charge] | Rejected, ctx: perdure.CellContext) -> Next:
+        seen[ctx.height] = ctx
+        return hear(state, type(event).__name__, effects=[Charge(event.id, 1)] if isinstance(event, Poked) else [])
+
+    async with stage.open(watch, first) as live:
+        await live.send(Poked("a"), correlation="c-1")
+        await live.answer(watch, "", {"auth": "x"})
+        await live.send(Poked("b"), correlation="c-2")
+        await live.answer(watch, "", payload=encode(7))
+
+        entries = await live.entries(watch)
+        contexts = [seen[entry.seq] for entry in entries]
+        assert await live.state(watch) == Heard(["Poked", "ReceiptOf", "Poked", "Rejected"])
+        assert [each.correlation for each in contexts] == ["c-1", "c-1", "c-2", "c-2"]
+        assert [each.event_hash for each in contexts] == [
+            digest(encode(value)) for value in ({"id": "a"}, {"auth": "x"}, {"id": "b"}, 7)
+        ]
+        assert {(each.mode, each.key, each.logical_now == each.now) for each in contexts} == {("unkeyed", "", True)}
+        assert len({each.entropy for each in contexts}) == 4
 
 
 @pytest.mark.parametrize("id", [None, "e-1"])

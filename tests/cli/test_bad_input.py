@@ -119,6 +119,12 @@ CASES = {
         2,
         ("--input (none.json) cannot be read: No such file", "name"),
     ),
+    "JSON with a name twice": Case(
+        ("send", "a", "decision", '[{"cents": 1, "cents": 2}]'),
+        "Usage",
+        2,
+        ("BODY", "has the name 'cents' twice in one object", "remove one"),
+    ),
     "not JSON: NaN": Case(
         ("send", "a", "decision", "[NaN]"), "Usage", 2, ("BODY", "NaN is not JSON", "write it as text")
     ),

@@ -263,3 +263,22 @@ def test_every_type_has_a_json_schema(word):
     found = json_schema(Source(word).schema(word), SHARED)
 
     assert found.keys() & {"type", "oneOf", "anyOf", "$ref"}
+
+
+def lists(depth: int, inner: Any) -> Any:
+    for _ in range(depth):
+        inner = {"list": inner}
+    return inner
+
+
+@pytest.mark.parametrize("shallow", [True, False], ids=["followed before", "not followed"])
+def test_a_name_counts_with_all_that_is_inside_of_it_wherever_it_stands(shallow):
+    refs = {"a/Deep@1": from_data(lists(40, "text"))}
+    deep = {"ref": "a/Deep@1"}
+
+    def schema(depth: int) -> s.Schema:
+        return from_data({"record": {**({"first": deep} if shallow else {}), "last": lists(depth, deep)}})
+
+    check(schema(22), refs)
+    with pytest.raises(BadDefinition, match="at most 64 types inside each other"):
+        check(schema(23), refs)

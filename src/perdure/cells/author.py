@@ -13,19 +13,21 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from perdure.codec.record import Record, RecordMeta, Shape, Time, shape_of
-from perdure.codec.schema import Name, Ref, Schema, Variant, parse_name, resolve
+from perdure.codec.canonical import Form
+from perdure.codec.converters.frame import described
+from perdure.codec.record import Place, Record, RecordMeta, Shape, Time, merge, placed, shape_of
+from perdure.codec.schema import Name, Ref, Schema, Text, Variant, parse_name, resolve
 from perdure.codec.schema import Record as RecordSchema
-from perdure.errors import BadDefinition
+from perdure.errors import BadDefinition, SchemaMismatch
 from perdure.kernel.receipt import Failure, ReceiptStatus, Signature
 
-from .manifest import CellDef, EffectDef, Manifest, Subscription, effect_options, is_text
+from .manifest import NANOSECONDS, SECONDS, CellDef, EffectDef, Manifest, Subscription, effect_options, is_timeout
 
 E = TypeVar("E", bound="Effect")
 
@@ -39,7 +41,10 @@ class EffectMeta(RecordMeta):
         mcls, class_name, bases, namespace, /, *, name="", once=False, timeout=None, outside=""
     ):
         made = super().__new__(mcls, class_name, bases, namespace, name=name)
-        options = effect_options(once, timeout, outside, name or class_name)
+        try:
+            options = effect_options({"once": once, "timeout": timeout, "outside": outside}, class_name)
+        except BadDefinition as error:
+            raise placed(error, error.path, Place.of(namespace["__module__"]).where) from None
         type.__setattr__(made, "__perdure_options__", options)
         return made
 
@@ -76,14 +81,13 @@ class Request(msgspec.Struct, frozen=True):
     issuer: str = ""
     timeout: int | None = None
 
-    def objection(self) -> str:
-        """What is wrong with the options; empty: nothing. They are recorded, and read again by their types."""
-        for option, text in (("key", self.key), ("issuer", self.issuer)):
-            if not is_text(text):
-                return f"options({option}=...) takes a text of valid Unicode, found {text!a:.80}"
-        if self.timeout is not None and type(self.timeout) is not int:
-            return f"options(timeout=...) takes a whole number of nanoseconds, found {self.timeout!a:.80}"
-        return ""
+    def __post_init__(self) -> None:
+        _OPTIONS.plain({"key": self.key, "issuer": self.issuer})
+        if self.timeout is not None and not is_timeout(self.timeout):
+            raise SchemaMismatch("$.timeout", NANOSECONDS, described(self.timeout), SECONDS, _OPTIONS.name)
+
+
+_OPTIONS: Final = Form(Ref("options"), {"options": RecordSchema({"key": Text(), "issuer": Text()})})
 
 
 class Datum(msgspec.Struct, frozen=True):
@@ -219,7 +223,7 @@ class Cell:
         self.__name__: str = function.__name__
         self.name = str(name)
         self.where = where(function)
-        self.effects = {effect_name(effect, self.where): effect for effect in effects}
+        self.effects = self._effects(effects)
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise BadDefinition(function.__name__, "a plain function", "async def or yield", ASYNC, self.where)
         parameters = list(inspect.signature(function).parameters)
@@ -259,6 +263,14 @@ class Cell:
                 self.__name__, "annotations", f"what cannot be resolved: {error}", hint, self.where
             ) from None
 
+    def _effects(self, effects: tuple[type[Effect], ...]) -> dict[str, type[Effect]]:
+        found: dict[str, type[Effect]] = {}
+        for effect in effects:
+            name = effect_name(effect, self.where)
+            if found.setdefault(name, effect) is not effect:
+                raise BadDefinition("effects", "each effect once", f"two of the name {name}", "", self.where)
+        return found
+
     def _state(self, parameter: str, hint: Any) -> Shape:
         arms = _members(hint)
         if type(None) not in arms or len(arms) != 2:
@@ -278,7 +290,10 @@ class Cell:
             elif arm is Rejected:
                 rejected = True
             elif isinstance(arm, type) and issubclass(arm, Record) and arm.__perdure_name__:
-                events[arm.__perdure_name__] = arm
+                if events.setdefault(arm.__perdure_name__, arm) is not arm:
+                    raise BadDefinition(
+                        parameter, "each event once", f"two of the name {arm.__perdure_name__}", "", self.where
+                    )
             else:
                 expected = "named records, ReceiptOf[...] and Rejected, joined by |"
                 found = "no annotation" if hint is None else str(arm)
@@ -320,15 +335,11 @@ class Cell:
     # ---- as data ---------------------------------------------------------------------------------------------
 
     def definition(self) -> CellDef:
-        event = shape_of(typing.Union[tuple(self.events.values())], self.where)  # noqa: UP007  # any number of them
-        schema = event.schema
-        if self.takes_rejected:
-            arms = {parse_name(schema.name).name: schema} if isinstance(schema, Ref) else dict(schema.arms)  # type: ignore[union-attr]
-            schema = Variant({**arms, "Rejected": Ref(Rejected.__perdure_name__)})
+        arms = (*self.events.values(), *([Rejected] if self.takes_rejected else []))
         return CellDef(
             self.name,
             self.state.schema,
-            schema,
+            shape_of(typing.Union[arms], self.where).schema,  # noqa: UP007  # any number of them
             tuple(sorted(self.effects)),
             impl_of(self.function),
             self._key_schema(),
@@ -373,8 +384,7 @@ def cell(
         raise BadDefinition("$.name", "a name of yours", repr(name), "sys/* belongs to perdure")
 
     if not isinstance(effects, Iterable):
-        raise BadDefinition(name, "effects= as a list", repr(effects)[:100], "write effects=[...]")
-
+        raise BadDefinition("effects", "a list of effects, perhaps an empty one", repr(effects), "effects=[...]")
     return lambda function: Cell(function, parsed, key, tuple(effects), annotations=annotations, migrate=migrate)
 
 
@@ -388,31 +398,43 @@ def define(
     refs: dict[str, Schema] = {}
     effects: dict[str, EffectDef] = {}
     for found in cells:
-        for shape in (found.state, *map(shape_of, found.events.values())):
-            _add(refs, shape.refs, found.where)
-        if found.annotations is not None:
-            _add(refs, found.annotations.refs, found.where)
-        for name, effect in found.effects.items():
-            if not parse_name(name).reserved:
-                _add(effects, {name: effect_def(effect)}, found.where)
-                _add(refs, {ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name}, found.where)
-                _add(refs, receipt_shape(effect).refs, found.where)
+        try:
+            for shape in (found.state, *map(shape_of, found.events.values())):
+                merge(refs, shape.refs)
+            if found.annotations is not None:
+                merge(refs, found.annotations.refs)
+            for effect in found.effects.values():
+                _add_effect(effects, refs, effect)
+        except BadDefinition as error:
+            raise placed(error, found.__name__, found.where) from None
     for event in events:
-        _add(refs, shape_of(event).refs)
+        if not getattr(event, "__perdure_name__", "") or not isinstance(event, type):
+            hint = 'class X(perdure.Record, name="...@1")'
+            raise BadDefinition("events", "named records", repr(event)[:100], hint)
+        merge(refs, shape_of(event).refs)
+    routes = routing if routing is not None else [each for found in cells for each in found.subscriptions()]
+    for number, route in enumerate(routes := tuple(routes)):
+        if not isinstance(route, Subscription):
+            hint = "perdure.cells.manifest.Subscription(event, cell, key_field), each by its name"
+            raise BadDefinition(f"routing[{number}]", "a subscription", described(route), hint)
     return Manifest(
         {name: schema for name, schema in refs.items() if not parse_name(name).reserved},
         effects,
         {found.name: found.definition() for found in cells},
-        tuple(routing if routing is not None else [each for found in cells for each in found.subscriptions()]),
+        routes,
     )
 
 
-def _add(known: dict[str, Any], more: Mapping[str, Any], where: str = "") -> None:
-    """A name means one thing in a world: two classes may bear it if they say the same."""
-    for name, definition in more.items():
-        if known.setdefault(name, definition) != definition:
-            hint = "two classes bear it, and say different things; give one of them another name, or the next version"
-            raise BadDefinition(name, "one definition of a name", "another one", hint, where)
+def _add_effect(effects: dict[str, EffectDef], refs: dict[str, Schema], effect: type[Effect]) -> None:
+    name = effect_name(effect)
+    if parse_name(name).reserved:
+        return
+    definition = effect_def(effect)
+    if effects.setdefault(name, definition) != definition:
+        hint = "a name has one definition: use the next version"
+        raise BadDefinition("$", f"one effect of the name {name}", "two that differ", hint)
+    merge(refs, {ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name})
+    merge(refs, receipt_shape(effect).refs)
 
 
 def effect_name(effect: Any, where: str = "") -> str:
@@ -434,24 +456,22 @@ def receipt_shape(effect: type[Effect]) -> Shape:
 
 def named(value: Any) -> str:
     """The name of the definition that an event or an effect is of; empty: of none."""
-    if isinstance(value, Datum):
-        return value.name
-    name = getattr(type(value), "__perdure_name__", "")
+    name = value.name if isinstance(value, Datum) else getattr(type(value), "__perdure_name__", "")
     return name if isinstance(name, str) else ""
 
 
 def at_path(schema: Schema, path: str, refs: Any) -> Schema | None:
     """The schema of what stands at a dotted path inside of a value; None: not always something of one schema."""
     schema = resolve(schema, refs)
-    if not path:
-        return schema
-    part, _, rest = path.partition(".")
+    part, dot, rest = path.partition(".")
     if isinstance(schema, Variant) and part == "$value":
-        found = {at_path(arm, rest, refs) for arm in schema.arms.values()}
-        return found.pop() if len(found) == 1 else None
-    if isinstance(schema, RecordSchema) and part in schema.fields:
-        return at_path(schema.fields[part], rest, refs)
-    return None
+        inner = list(schema.arms.values())
+    elif isinstance(schema, RecordSchema) and part in schema.fields:
+        inner = [schema.fields[part]]
+    else:
+        return None
+    found = {at_path(each, rest, refs) if dot else resolve(each, refs) for each in inner}
+    return found.pop() if len(found) == 1 else None
 
 
 def impl_of(function: Callable[..., Any]) -> str:

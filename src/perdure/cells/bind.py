@@ -15,7 +15,7 @@ from perdure.codec import decode, encode
 from perdure.codec.canonical import Form
 from perdure.codec.record import Record, shape_of
 from perdure.codec.schema import Ref, Schema, parse_name
-from perdure.errors import BadDecision, BadManifest, CallerError, KeyMismatch, UnknownEvent
+from perdure.errors import BadDecision, BadDefinition, BadManifest, CallerError, KeyMismatch, UnknownEvent
 from perdure.kernel.decision import Decision, Fact
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.limits import MEBIBYTE, Limits
@@ -86,6 +86,8 @@ class Definition:
         if cell.annotations is not None:
             self._annotations = typed.annotations if typed is not None else _data(manifest, cell.annotations)
         self._migrate = typed.migrate if typed is not None else None
+        if self._migrate is None and cell.migrate:
+            self._migrate = load(cell.migrate, f"$.cells[{cell.name!r}].migrate")
         self._facts = {event: _data(manifest, Ref(event)) for event in manifest.schemas}
         self.effects = {
             effect: _bind_effect(manifest, effect, typed.effects.get(effect) if typed is not None else None)
@@ -98,11 +100,11 @@ class Definition:
     # ---- for the machine -----------------------------------------------------------------------------------------
 
     def event(self, name: str, plain: Any) -> Any:
-        """The event as the reducer takes it."""
+        """The event as the reducer takes it. It was checked when it came, but by the manifest that was in force."""
         if name not in self.events:
             raise UnknownEvent(name, self.events, f"the cell {self.cell.name} takes no such event")
         _, form = self.events[name]
-        value = form.build(plain)
+        value = form.build(form.judge(plain))
         return value if self._typed else Datum(name, value)
 
     def fact(self, event: Any) -> tuple[str, bytes]:
@@ -141,11 +143,11 @@ class Definition:
 
     def migrated(self, address: str, machine: Machine) -> CellMachine:
         """The machine of this definition with what a machine of an earlier one holds."""
-        if not self.cell.migrate:
+        if self._migrate is None:
             raise BadManifest("no-migration", f"$.cells[{self.cell.name!r}]", "it has no migrate function")
         assert isinstance(machine, CellMachine)
-        function = self._migrate or load(self.cell.migrate, self.cell.name)
-        return machine.moved_to(self, self.state.encode(called(function, _argument(function, machine.state))))
+        state = called(self._migrate, _argument(self._migrate, machine.state))
+        return machine.moved_to(self, self.state.encode(state))
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current
@@ -188,9 +190,10 @@ class Catalog:
 
     def encode_json(self, name: str, data: Any) -> tuple[str, bytes]:
         """The same for JSON data."""
-        if name not in self._events:
-            raise UnknownEvent(name, self._events, "the manifest in force knows no such event")
-        return self._checked(name, encode(self._events[name].from_json(data)), None)
+        form = self._events.get(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]
+        if form is None:
+            raise UnknownEvent(str(name)[:100], self._events, "the manifest in force knows no such event")
+        return self._checked(name, encode(form.from_json(data)), None)
 
     def _checked(self, name: str, body: bytes, key: str | None) -> tuple[str, bytes]:
         """The event, if it is meant for this key, and if its keys can name instances."""
@@ -213,7 +216,7 @@ class Bound:
         self.manifest = manifest
         found = reducers or {}
         self.cells = [
-            Definition(manifest, cell, found.get(name) or _agreed(manifest, name, load(cell.impl, name)), limits)
+            Definition(manifest, cell, found.get(name) or _agreed(manifest, name), limits)
             for name, cell in manifest.cells.items()
         ]
         self.in_force = in_force(manifest)
@@ -221,13 +224,28 @@ class Bound:
         """Definitions that are not in the manifest, for cells that began with them."""
 
 
-def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterable[Subscription] | None = None) -> Bound:
+def manifest(
+    *cells: Cell,
+    events: Iterable[type[Record]] = (),
+    routing: Iterable[Subscription] | None = None,
+    limits: Mapping[str, int] | None = None,
+) -> Bound:
     """The world of these cells, ready to run: `perdure.open(url, workflows=[perdure.manifest(order, stock)])`.
 
     events: those that no cell takes, but some emit. routing: which event goes to which cell, by which field; without it
-    the cells say it, in the order in which they are given. Of several versions of a cell the newest is in the manifest;
-    the others run the cells that began with them.
+    the cells say it, in the order in which they are given. limits: see `limits_of`. Of several versions of a cell the
+    newest is in the manifest; the others run the cells that began with them.
     """
+    events = tuple(events)
+    given: dict[str, Cell] = {}
+    for cell in cells:
+        if not isinstance(cell, Cell):
+            raise BadDefinition("manifest", "cells", repr(cell)[:100], "@perdure.cell(...) makes a function a cell")
+        if given.setdefault(cell.name, cell) is not cell:
+            two = f"two: here and at {given[cell.name].where}"
+            hint = "give the newer one the next version"
+            raise BadDefinition(cell.name, "one cell of this name", two, hint, cell.where)
+    cells = tuple(given.values())
     newest: dict[str, Cell] = {}
     for cell in cells:
         name = parse_name(cell.name)
@@ -235,13 +253,25 @@ def manifest(*cells: Cell, events: Iterable[type[Record]] = (), routing: Iterabl
         if workflow not in newest or parse_name(newest[workflow].name).version < name.version:
             newest[workflow] = cell
     current = [cell for cell in cells if cell in newest.values()]
-    bound = Bound(define(*current, events=events, routing=routing), {cell.name: cell for cell in current})
+    kept = limits_of(limits)
+    bound = Bound(define(*current, events=events, routing=routing), {cell.name: cell for cell in current}, kept)
     taken = [event for cell in cells for event in cell.events.values()]
     for cell in cells:
         if cell not in current:
             alone = define(cell, events=[*events, *taken])  # it may emit what others take
-            bound.earlier.append(Definition(alone, alone.cells[cell.name], cell))
+            bound.earlier.append(Definition(alone, alone.cells[cell.name], cell, kept))
     return bound
+
+
+def limits_of(given: Mapping[str, int] | None) -> Limits:
+    """What one delivery may lead to at most: `effects` (64), `events` (256), and `bytes` of all that (1 MiB)."""
+    fields = {"effects": "effects", "events": "messages", "bytes": "bytes"}
+    for name, limit in (given or {}).items():
+        if name not in fields:
+            raise BadDefinition("limits", f"limits of {', '.join(fields)}", repr(name)[:100])
+        if type(limit) is not int or limit < 0:
+            raise BadDefinition(f"limits.{name}", "a whole number", repr(limit)[:100])
+    return msgspec.structs.replace(LIMITS, **{fields[name]: limit for name, limit in (given or {}).items()})
 
 
 def encode_event(event: Any, known: Mapping[str, Form], who: str) -> tuple[str, bytes]:
@@ -253,7 +283,7 @@ def encode_event(event: Any, known: Mapping[str, Form], who: str) -> tuple[str, 
     if isinstance(event, Datum):
         return name, form.encode(event.value)
     shape = shape_of(type(event))
-    if shape.refs.get(name) == form.refs[name]:
+    if shape.refs.items() <= form.refs.items():
         return name, shape.encode(event)
     return name, form.encode(shape.plain(event))  # another version of the class than the manifest's
 
@@ -276,10 +306,9 @@ def version_of(name: str, hash: str) -> str:
     return f"{parse_name(name).version}-{hash[7:19]}"
 
 
-def load(impl: str, cell: str) -> Callable[..., Any]:
-    """The reducer that a manifest names."""
+def load(impl: str, path: str) -> Callable[..., Any]:
+    """The function that a manifest names at this path."""
     module_name, _, function_name = impl.partition(":")
-    path = f"$.cells[{cell!r}].impl"
     try:
         module: Any = importlib.import_module(module_name)
     except Exception as error:  # whatever the module does when it is imported
@@ -318,11 +347,13 @@ def _argument(migrate: Callable[..., Any], state: bytes) -> Any:
     return shape.build(shape.plain(plain))
 
 
-def _agreed(manifest: Manifest, name: str, reducer: Any) -> Any:
-    """The reducer, if it is a plain function or the very cell that the manifest describes."""
+def _agreed(manifest: Manifest, name: str) -> Any:
+    """The reducer that a manifest names, if it is a plain function or the very cell that the manifest describes."""
+    path = f"$.cells[{name!r}]"
+    reducer: Any = load(manifest.cells[name].impl, f"{path}.impl")
     if not isinstance(reducer, Cell):
         return reducer
-    own, path = define(reducer), f"$.cells[{name!r}]"
+    own = define(reducer)
     if reducer.name != name:
         raise BadManifest("code-mismatch", f"{path}.impl", f"this is the cell {reducer.name} in the code")
     if own.cell_hash(name) == manifest.cell_hash(name):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
 
 from perdure.codec import schema as types
+from perdure.codec.record import placed
 from perdure.codec.schema import Ref, Schema, label, parse_name, references, resolve
-from perdure.errors import BadManifest
+from perdure.errors import BadDefinition, BadManifest
 
 from .author import at_path
 from .manifest import CellDef, Manifest, Subscription
@@ -34,7 +36,15 @@ def _check_schema(manifest: Manifest, schema: Schema, path: str) -> None:
     for inner, name in references(schema, path):
         if name not in manifest.known_schemas:
             raise BadManifest("missing-reference", inner, _unknown("schema", name, manifest.known_schemas))
-    types.check(schema, manifest.known_schemas, path)
+    _check_inside(manifest, schema, path)
+
+
+def _check_inside(manifest: Manifest, schema: Schema, path: str) -> None:
+    try:
+        types.check(schema, manifest.known_schemas, path)
+    except BadDefinition as error:
+        # What is wrong behind a name has a path that begins there, which is no place in a manifest.
+        raise error if error.path.startswith(path) else placed(error, path, "") from None
 
 
 def _check_cell(manifest: Manifest, cell: CellDef, path: str) -> None:
@@ -43,7 +53,12 @@ def _check_cell(manifest: Manifest, cell: CellDef, path: str) -> None:
             if name not in manifest.known_schemas:
                 raise BadManifest("unknown-schema", inner, _unknown("schema", name, manifest.known_schemas))
         if schema is not None:
-            types.check(schema, manifest.known_schemas, f"{path}.{part}")
+            _check_inside(manifest, schema, f"{path}.{part}")
+    state = resolve(cell.state, manifest.known_schemas)
+    if isinstance(state, types.Option | types.Unit):
+        raise BadDefinition(
+            f"{path}.state", "a type without null", label(state), "null is no state: it deletes the cell"
+        )
     _check_event(manifest, cell, path)
     for number, effect in enumerate(cell.effects):
         if effect not in manifest.known_effects:
@@ -52,11 +67,21 @@ def _check_cell(manifest: Manifest, cell: CellDef, path: str) -> None:
     if cell.key is not None and not isinstance(cell.key, types.KEYS):
         text = f"a key is int, nat, text, uuid or hash, found {label(cell.key)}"
         raise BadManifest("key-type", f"{path}.key", text)
-    module, colon, function = cell.impl.partition(":")
+    _check_impl(cell.impl, f"{path}.impl")
+    if cell.migrate:
+        _check_impl(cell.migrate, f"{path}.migrate")
+
+
+def _check_impl(impl: str, path: str) -> None:
+    module, colon, function = impl.partition(":")
     parts = [*module.split("."), *function.split(".")]
-    if not colon or not all(part.isidentifier() or part == "<locals>" for part in parts):  # tests define cells in tests
-        text = f"the only runtime is Python: module:function, found {cell.impl!r}"
-        raise BadManifest("unsupported-runtime", f"{path}.impl", text)
+    if not colon or not all(part.isidentifier() or part in _UNNAMED for part in parts):
+        text = f"the only runtime is Python: module:function, found {impl!r}"
+        raise BadManifest("unsupported-runtime", path, text)
+
+
+_UNNAMED: Final = ("<locals>", "<lambda>")
+"""What Python calls code that no file can name: tests define cells in tests."""
 
 
 def _check_event(manifest: Manifest, cell: CellDef, path: str) -> None:
@@ -69,6 +94,13 @@ def _check_event(manifest: Manifest, cell: CellDef, path: str) -> None:
             raise BadManifest("event-family", f"{path}.event", text)
         if parse_name(arm.name).reserved and arm.name != "sys/Rejected@1":
             raise BadManifest("event-family", f"{path}.event", f"{arm.name} is no event that a cell can take")
+    whole = resolve(event, manifest.known_schemas)
+    named = (
+        [arm.name for arm in whole.arms.values() if isinstance(arm, Ref)] if isinstance(whole, types.Variant) else []
+    )
+    for name in named:
+        if named.count(name) > 1:
+            raise BadManifest("event-family", f"{path}.event", f"an event {name} could be either of two arms")
 
 
 def _check_route(manifest: Manifest, route: Subscription, path: str) -> None:

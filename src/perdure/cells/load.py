@@ -35,13 +35,16 @@ def from_yaml(text: str, source: str = "") -> Manifest:
     """`source` is the name of the file, for errors."""
     yaml = _yaml()
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
-    from ruamel.yaml.events import AliasEvent
+    from ruamel.yaml.events import AliasEvent, ScalarEvent
 
     try:
         for event in yaml.parse(io.StringIO(text)):
             if isinstance(event, AliasEvent):
                 hint = "write it out, or give it a name in schemas and refer to that"
                 raise BadDefinition("$", "no aliases", f"*{event.anchor}", hint, _place(source, event.start_mark))
+            if isinstance(event, ScalarEvent) and event.value == "<<" and event.implicit[0]:
+                hint = "write out what it merges"
+                raise BadDefinition("$", "YAML 1.2", "<<, of YAML 1.1", hint, _place(source, event.start_mark))
         data = yaml.load(io.StringIO(text))
     except MarkedYAMLError as error:
         place = _place(source, error.problem_mark or error.context_mark)

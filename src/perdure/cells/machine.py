@@ -38,6 +38,10 @@ EXECUTOR: Final = "effects"
 """The executor that performs the effects of cells."""
 
 
+ANNOTATIONS: Final = "annotations"
+"""The name under which a cell publishes what it returned for people."""
+
+
 class Asked(msgspec.Struct, array_like=True):
     """An effect that has no receipt yet, as far as its receipt needs it."""
 
@@ -209,22 +213,22 @@ class CellMachine:
     def _decision(self, given: Next, moment: Moment, correlation: str) -> Decision:
         """All of what the reducer returned, or nothing: whatever is wrong with a part of it raises."""
         definition = self._definition
+        state = b"" if given.state is None else definition.state.encode(given.state)
         facts = tuple([self._fact(event, correlation) for event in self._listed("events", given.events)])
         emission = Emission(self, moment, correlation)
         for effect in self._listed("effects", given.effects):
             emission.add(effect)
-        publish = emission.publish
+        publish = tuple(emission.publish)
         if given.annotations is not None:
-            publish = (*publish, ("annotations", definition.annotate(given.annotations)))
-        if given.state is None:
-            if emission.open:
-                raise BadDecision(definition.cell.name, "a deleted cell cannot ask for effects: it would never hear")
-            self._keep(b"")
+            publish = (*publish, (ANNOTATIONS, definition.annotate(given.annotations)))
+        if not state and emission.open:
+            raise BadDecision(definition.cell.name, "a deleted cell cannot ask for effects: it would never hear")
+        self._keep(state)
+        if not state:
             return Decision(announce=facts, publish=publish, outcome=Outcome(Status.COMPLETED))
-        self._keep(definition.state.encode(given.state))
         self._open.update(emission.asked)
         return Decision(
-            open=emission.open,
+            open=tuple(emission.open),
             announce=facts,
             publish=publish,
             ids=tuple(emission.asked),
@@ -255,9 +259,9 @@ class Emission:
         self._definition = machine._definition
         self._moment = moment
         self._index = 0
-        self.open: tuple[Effect, ...] = ()
+        self.open: list[Effect] = []
         self.asked: dict[bytes, Asked] = {}
-        self.publish: tuple[tuple[str, bytes], ...] = ()
+        self.publish: list[tuple[str, bytes]] = []
 
     def add(self, wanted: Any) -> None:
         request = wanted if isinstance(wanted, Request) else Request(wanted)
@@ -267,20 +271,17 @@ class Emission:
             declared = ", ".join(sorted(self._definition.effects)) or "none"
             text = f"the effect {name or request.effect!r:.100} is not declared; declared are: {declared}"
             raise BadDecision(self._definition.cell.name, f"{text}; name it in effects=[...]")
-        objection = request.objection()
-        if objection:
-            raise BadDecision(self._definition.cell.name, f"it asked for {name}: {objection}")
         asked = request.effect
         plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
         self._check_built_in(name, plain)
         self._index += 1
         if name == system.PUBLISH:
-            self.publish = (*self.publish, (plain["name"], plain["value"]))
+            self.publish.append((plain["name"], plain["value"]))
             return
         params = encode(plain)
         id = self._id(name, effect, params, request.key)
         location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
-        self.open = (*self.open, self._effect(location, effect, plain, request))
+        self.open.append(self._effect(location, effect, plain, request))
         self.asked[id] = Asked(name, self._moment.number, params, request.issuer, self._correlation)
 
     def _check_built_in(self, name: str, plain: Any) -> None:
@@ -296,9 +297,10 @@ class Emission:
         except NotCanonical as error:
             text = f"it asked for {name}: $.{field} is not the canonical bytes of a value: {error}"
             raise BadDecision(self._definition.cell.name, f"{text}; .of(...) makes them") from None
-        if name == system.PUBLISH and (not plain["name"] or plain["name"].startswith(RESPONSE)):
-            text = f"it asked for {name}: $.name is {plain['name']!a:.80}"
-            raise BadDecision(self._definition.cell.name, f"{text}; take another: responses stand under {RESPONSE}")
+        if name == system.PUBLISH and _is_taken(plain["name"]):
+            text = f"it asked for {name}: $.name is {plain['name']!a:.80}; take another"
+            reserved = f"{ANNOTATIONS!r} and what begins with {RESPONSE!r} are perdure's own"
+            raise BadDecision(self._definition.cell.name, f"{text}: a name has a character at least, and {reserved}")
 
     def _id(self, name: str, effect: BoundEffect, params: bytes, key: str) -> bytes:
         definition = self._definition
@@ -335,6 +337,10 @@ class Emission:
         params = encode({"effect": name, "params": plain, "key": request.key})
         deliveries = 1 if effect.definition.once else DELIVERIES
         return Call(location, 1, EXECUTOR, None if timeout is None else min(TIME_MAX, timeout), deliveries, params)
+
+
+def _is_taken(published: str) -> bool:
+    return not published or published == ANNOTATIONS or published.startswith(RESPONSE)
 
 
 def _after(at: int, delay: int) -> int:

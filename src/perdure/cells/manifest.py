@@ -21,6 +21,10 @@ DELIVERIES: Final = 4
 """How often an effect is handed out at most when the process dies under it; one that may run once: 1."""
 
 
+NANOSECONDS: Final = "a positive number of nanoseconds"
+SECONDS: Final = "a second is 1_000_000_000"
+
+
 class EffectDef(msgspec.Struct, frozen=True):
     """`outside`: no handler in this process performs it; who does answers with a signed receipt under this name."""
 
@@ -185,23 +189,28 @@ def read(data: Any) -> Manifest:
 
 def _read_effect(name: str, data: Any, path: str) -> EffectDef:
     properties(data, path, ("params",), ("receipt", "once", "timeout", "outside"))
-    options = effect_options(data.get("once", False), data.get("timeout"), data.get("outside", ""), path)
-    return EffectDef(
-        name,
-        from_data(data["params"], f"{path}.params"),
-        from_data(data.get("receipt", "unit"), f"{path}.receipt"),
-        **options,
-    )
+    params = from_data(data["params"], f"{path}.params")
+    receipt = from_data(data.get("receipt", "unit"), f"{path}.receipt")
+    return EffectDef(name, params, receipt, **effect_options(data, path))
 
 
-def effect_options(once: Any, timeout: Any, outside: Any, path: str) -> dict[str, Any]:
-    """What an effect says of itself besides its schemas, checked: it is recorded with each that is asked for."""
-    _expect(once, bool, "true or false", f"{path}.once")
-    if timeout is not None and (type(timeout) is not int or timeout <= 0):
-        raise BadDefinition(f"{path}.timeout", "a positive number of nanoseconds", repr(timeout)[:100])
+def effect_options(data: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """What is said of an effect besides its schemas, in a file or in Python. Raises `BadDefinition`."""
+    timeout = data.get("timeout")
+    if timeout is not None and not is_timeout(timeout):
+        raise BadDefinition(f"{path}.timeout", NANOSECONDS, repr(timeout)[:100], SECONDS)
+    outside = data.get("outside", "")
     if not is_text(outside):
         raise BadDefinition(f"{path}.outside", "the name of an executor", ascii(outside)[:100])
-    return {"once": once, "timeout": timeout, "outside": outside}
+    return {
+        "once": _expect(data.get("once", False), bool, "true or false", f"{path}.once"),
+        "timeout": timeout,
+        "outside": outside,
+    }
+
+
+def is_timeout(value: Any) -> bool:
+    return type(value) is int and value > 0
 
 
 def is_text(value: Any) -> bool:

@@ -15,10 +15,12 @@ def read_json(text: str, what: str) -> Any:
     """The value of an argument. `what` names it in errors, which say where the text stops being JSON."""
     source, text = _read(text, what)
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        return json.loads(text, object_pairs_hook=_each_once, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise Stopped(f"{source} is not JSON: {error.msg} at {place}; {_advice(source == what, text)}") from error
+    except _Twice as error:
+        raise Stopped(f"{source} has the name {error.args[0]!r:.60} twice in one object; remove one of them") from error
     except RecursionError as error:
         raise Stopped(f"{source} is nested too deeply; flatten it") from error
     except ValueError as error:
@@ -63,6 +65,19 @@ def _advice(typed: bool, text: str) -> str:
     if text.lstrip()[:1] not in ("{", "[", '"'):
         return """text needs quotes inside quotes: '"text"'"""
     return """in a shell it stands in single quotes: '{"name": 1}'""" if typed else "correct it there"
+
+
+class _Twice(Exception):
+    """Python would take the last of the two, and not tell."""
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _Twice(name)
+        found[name] = value
+    return found
 
 
 def _finite(text: str) -> float:

@@ -74,7 +74,7 @@ def shape_of(annotation: Any, where: str = "") -> Shape:
     try:
         return _shape_of(annotation)
     except BadDefinition as error:
-        raise _placed(error, error.path, where) from None
+        raise placed(error, error.path, where) from None
 
 
 @lru_cache(maxsize=4096)
@@ -95,7 +95,7 @@ class RecordMeta(msgspec.StructMeta):
     def __new__(
         mcls, class_name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, *, name: str = ""
     ) -> RecordMeta:
-        place = _Place.of(namespace["__module__"])
+        place = Place.of(namespace["__module__"])
         if name:
             parsed = _placed_name(name, class_name, place.where)
             if parsed.reserved and not namespace["__module__"].startswith("perdure."):
@@ -121,7 +121,7 @@ class _View(msgspec.Struct, frozen=True):
     hashable: bool = True  # whether the objects may stand in a Python set
 
 
-class _Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True):
     """Where a class statement stands, and the names that it sees."""
 
     where: str
@@ -129,29 +129,30 @@ class _Place(msgspec.Struct, frozen=True):
     locals: dict[str, Any]
 
     @staticmethod
-    def of(module: str) -> _Place:
+    def of(module: str) -> Place:
         frame = inspect.currentframe()
         while frame is not None and frame.f_globals.get("__name__") != module:
             frame = frame.f_back
         if frame is None:  # made by a call somewhere else, such as types.new_class
-            return _Place(module, vars(sys.modules.get(module, types)), {})
+            return Place(module, vars(sys.modules.get(module, types)), {})
         where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         names: dict[str, Any] = {}
         outer: types.FrameType | None = frame
         while outer is not None and outer.f_globals is frame.f_globals and outer.f_code.co_name != "<module>":
             names = {**outer.f_locals, **names}
             outer = outer.f_back
-        return _Place(where, frame.f_globals, names)
+        return Place(where, frame.f_globals, names)
 
 
 def _placed_name(name: str, class_name: str, where: str) -> schemas.Name:
     try:
         return parse_name(name, class_name)
     except BadDefinition as error:
-        raise _placed(error, class_name, where) from None
+        raise placed(error, class_name, where) from None
 
 
-def _placed(error: BadDefinition, path: str, where: str) -> BadDefinition:
+def placed(error: BadDefinition, path: str, where: str) -> BadDefinition:
+    """The same error, of this part and at this place."""
     return BadDefinition(path, error.expected, error.found, error.hint, where or error.where)
 
 
@@ -162,7 +163,7 @@ def _inherited_hints(kind: type) -> dict[str, Any]:
     return hints
 
 
-def _own_hints(kind: type, place: _Place, namespace: Mapping[str, Any]) -> dict[str, Any]:
+def _own_hints(kind: type, place: Place, namespace: Mapping[str, Any]) -> dict[str, Any]:
     """The annotations of a class, with the names in them looked up where the class stands."""
     hints: dict[str, Any] = {}
     for field, annotation in inspect.get_annotations(kind).items():
@@ -184,17 +185,17 @@ def _record_view(kind: Any, where: str) -> _View:
         try:
             schemas.field_name(field, path)
             fields[field] = _view(kind.__perdure_hints__[field])
-            _merge(refs, fields[field].refs)
+            merge(refs, fields[field].refs)
         except BadDefinition as error:
-            raise _placed(error, path, where) from None
+            raise placed(error, path, where) from None
     schema: Schema = schemas.Record({field: view.schema for field, view in fields.items()})
     try:
         if kind.__perdure_name__:
-            _merge(refs, {kind.__perdure_name__: schema})
+            merge(refs, {kind.__perdure_name__: schema})
             schema = schemas.Ref(kind.__perdure_name__)
         check(schema, refs)
     except BadDefinition as error:
-        raise _placed(error, kind.__name__, where) from None
+        raise placed(error, kind.__name__, where) from None
     _check_defaults(kind, fields, where)
     hashable = all(view.hashable for view in fields.values())
     return _View(schema, refs, _unpack_record(kind, fields), _build_record(kind, fields), hashable)
@@ -248,7 +249,8 @@ def _build_record(kind: type, fields: dict[str, _View]) -> Convert:
     return build
 
 
-def _merge(refs: dict[str, Schema], more: Refs) -> None:
+def merge(refs: dict[str, Schema], more: Refs) -> None:
+    """Adds schemas by their names. Raises `BadDefinition` if one of the names has another schema already."""
     for name, schema in more.items():
         if refs.setdefault(name, schema) != schema:
             hint = "a name has one schema for ever: use the next version"
@@ -319,7 +321,7 @@ def _variant(kinds: list[Any]) -> _View:
             hint = "name one of them otherwise, or put it into a field of another record"
             raise BadDefinition("$", "a union of records with different names", f"two of the name {tag}", hint)
         arms[tag], tags[kind] = view, tag
-        _merge(refs, view.refs)
+        merge(refs, view.refs)
 
     def unpack(value: Any) -> Any:
         tag = tags.get(type(value))

@@ -16,10 +16,13 @@ TEXT_MAX: Final = 4096  # of names, ids, reasons and locations: what stands in r
 
 
 def checked_text(value: str, what: str) -> str:
-    """The text, if it is one that can be recorded. What gets past here is encoded where nobody could refuse it."""
+    """The text, if it is one that can be recorded. What gets past here is encoded where nobody could refuse it.
+
+    It is a plain `str`, as a replay will have it: an enum, say, would be another one until then.
+    """
     try:
         if isinstance(value, str) and 0 < len(value) <= TEXT_MAX and value.encode():  # type: ignore[redundant-expr]
-            return value
+            return str.__str__(value)
     except UnicodeEncodeError:
         pass
     raise CallerError(f"{what} is a text of valid Unicode with 1 to {TEXT_MAX:,} characters, found {value!a:.80}")
@@ -32,6 +35,13 @@ def checked_key(key: str | None) -> str:
     if not usable:
         raise CallerError(f"a key is a text of 1 to 512 characters, found {key!r:.80}")
     return checked_text(key, "a key")
+
+
+def checked_cell_key(key: str) -> str:
+    """Also the empty one, of a cell without keys. A key of another type is named by its text."""
+    if not isinstance(key, str):
+        raise CallerError(f"the key of a cell is a text, found {key!r:.80}; that of a number or a UUID is str(key)")
+    return key and checked_key(key)
 
 
 def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:

@@ -20,7 +20,17 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.store import Filter, Queries
 
-from .arguments import checked_entry, checked_key, checked_tags, checked_text, limited, seconds_of, start_due, unknown
+from .arguments import (
+    checked_cell_key,
+    checked_entry,
+    checked_key,
+    checked_tags,
+    checked_text,
+    limited,
+    seconds_of,
+    start_due,
+    unknown,
+)
 from .cells import MADE_BY_EVENTS, Catalog, Keyed, read_state, record_at, refuse_cell
 from .door import Door
 from .handle import Handle
@@ -180,7 +190,7 @@ class Client:
         if not isinstance(cell, Keyed | str):
             raise CallerError(f"{cell!r} is not a cell; did you forget @perdure.cell?")
         name = checked_text(cell if isinstance(cell, str) else cell.workflow, "the name of a cell")
-        address = Address(name, key and checked_key(key))
+        address = Address(name, checked_cell_key(key))
         if at_least is not None:
             await self._door.reached(checked_entry(at_least, "at_least"))
         if at is None:
@@ -223,7 +233,7 @@ class Client:
         process). `correlation` is passed on to all that the event leads to. `key` is checked: the key is in the event.
         """
         catalog = await self._world()
-        name, body = catalog.encode(event, key)
+        name, body = catalog.encode(event, None if key is None else checked_cell_key(key))
         await self._send(catalog, name, body, id, correlation)
 
     async def send_json(self, name: str, data: Any, *, id: str | None = None, correlation: str = "") -> None:
@@ -232,13 +242,10 @@ class Client:
         await self._send(catalog, *catalog.encode_json(name, data), id, correlation)
 
     async def _send(self, catalog: Catalog, name: str, body: bytes, id: str | None, correlation: str) -> None:
-        if id is not None:
-            checked_text(id, "the id of an event")
-        if correlation:
-            checked_text(correlation, "a correlation")
+        known = "" if id is None else checked_text(id, "the id of an event")
+        together = "" if correlation == "" else checked_text(correlation, "a correlation")
         limited(body, f"event {name!r}")
-        message = Message(name, body, id or "", catalog.hash, correlation)
-        await self._door.put(WORLD, message)
+        await self._door.put(WORLD, Message(name, body, known, catalog.hash, together))
 
     async def _world(self) -> Catalog:
         """What the world of this database takes, by the manifest in force now."""
