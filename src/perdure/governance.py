@@ -31,6 +31,7 @@ from perdure.errors import CallerError, RuleRefused, StalePatch
 from perdure.kernel.events import Message, Migrated
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, RULES, WORLD, decode_manifest
 from perdure.kernel.manifest import Manifest as InForce
+from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter
 from perdure.runtime.client import Client
 from perdure.shadow import Shadow, ShadowReport, receipt_of
@@ -141,14 +142,17 @@ class Governance:
         return (await self._in_force()).hash
 
     async def migrate(self) -> int:
-        """Let every cell go over that an applied manifest wants to; how many there were."""
+        """Let every cell go over that an applied manifest wants to, also those that could not; how many there were.
+
+        A cell that is stuck at one of its events goes over after that.
+        """
         force, moved = await self._in_force(), 0
         for workflow, versions in force.migrating.items():
             before = 0
             while heads := await self._client.queries.heads(Filter(workflow=workflow, before=before, limit=PAGE)):
                 before = heads[-1].id
                 for head in heads:
-                    if head.version in versions and head.status in ("running", "waiting"):
+                    if head.version in versions and head.status not in TERMINAL:
                         await self._client._door.put(head.id, Migrated())
                         moved += 1
         return moved

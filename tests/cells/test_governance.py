@@ -11,10 +11,16 @@ import pytest
 
 import perdure
 from perdure import CellContext, Next, ReceiptOf
+from perdure.cells.bind import Bound
 from perdure.cells.effects import Alarm
 from perdure.cells.manifest import Manifest
 from perdure.cells.patch import Change, hash_of, patch_between
+from perdure.cells.world import WorldMachine
+from perdure.codec import decode, encode
 from perdure.governance import Proposal
+from perdure.kernel.events import Message, Started
+from perdure.kernel.manifest import WORLD, decode_manifest
+from perdure.kernel.moment import Moment
 
 SECOND = 1_000_000_000
 
@@ -192,7 +198,7 @@ async def test_migrated_cells_go_over_when_they_are_used_and_all_of_them_on_dema
         await live.send(Placed("a", 5))
         assert await live.state(second, "a") == Sum2(15, "new")
         assert await live.state(first, "b") == Sum(1), "not used yet"
-        assert "2 cells are left" in await refused(rules.apply(FIRST), "migrating")
+        assert "2 cells of g/sum are left" in await refused(rules.apply(FIRST), "migrating")
 
         assert await rules.migrate() == 2
         await live.rest()
@@ -229,6 +235,185 @@ async def test_a_cell_that_cannot_be_migrated_is_stuck_and_its_neighbours_are_no
 
         assert await live.status(first, "bad") == "stuck"
         assert await live.state(second, "good") == Sum2(10, "migrated")
+
+
+class Sum3(perdure.Record, name="g/Sum@3"):
+    n: perdure.Nat
+    came: str
+
+
+def from_either(old: Sum | Sum2) -> Sum3:
+    return Sum3(old.n, type(old).__name__)
+
+
+@perdure.cell("g/sum@3", key="id", effects=[Pay, Alarm], migrate=from_either)
+def third(state: Sum3 | None, event: Placed | ReceiptOf[Pay] | ReceiptOf[Alarm]) -> Next:
+    return Next(state or Sum3(0, "new"))
+
+
+@perdure.cell("g/beside@1", key="id", effects=[])
+def beside(state: Sum | None, event: Boomed) -> Next:
+    return Next(Sum(1))
+
+
+THIRD = perdure.manifest(third)
+
+
+async def half_migrated(live: Any) -> perdure.Governance:
+    """A world of the second manifest, in which the cell `bad` could not go over and is stuck."""
+    rules = perdure.Governance(live.engine)
+    await rules.apply(FIRST)
+    await live.send(Placed("bad", 13))
+    await live.send(Placed("good", 1))
+    await rules.apply(SECOND_, mode="migrate")
+    await rules.migrate()
+    await live.rest()
+    assert await live.status(first, "bad") == "stuck"
+    return rules
+
+
+async def test_a_cell_that_could_not_go_over_goes_over_to_the_next_definition_with_what_waited(stage):
+    async with stage.open(first, second, third) as live:
+        rules = await half_migrated(live)
+        await live.send(Placed("bad", 1))  # waits
+
+        await rules.propose(THIRD)
+        report = await rules.shadow(1, mode="migrate")
+        assert (report.failures, report.changed) == ([], 2)
+        await rules.approve(1)
+        await rules.apply(1, mode="migrate")
+        assert await live.status(first, "bad") == "stuck", "until somebody says so"
+        assert await rules.migrate() == 2
+        await live.rest()
+
+        assert await live.state(third, "bad") == Sum3(13, "Sum")
+        assert await live.state(third, "good") == Sum3(10, "Sum2")
+        assert await live.status(third, "bad") == "waiting"
+        assert len(await live.entries(third, "bad")) == 4, "made, stuck, gone over, and what waited"
+        assert await rules.migrate() == 0
+        await rules.apply(FIRST)
+
+
+async def test_a_retry_of_a_migration_goes_to_what_is_in_force(stage):
+    async with stage.open(first, second, third) as live:
+        rules = await half_migrated(live)
+        await rules.apply(THIRD, mode="migrate")
+
+        await live.engine.handle("g/sum", "bad").retry()
+        await live.rest()
+
+        assert await live.state(third, "bad") == Sum3(13, "Sum")
+
+
+async def test_a_manifest_that_leaves_a_definition_alone_is_applied_while_its_cells_go_over(stage):
+    async with stage.open(first, second, third, beside) as live:
+        rules = await half_migrated(live)
+
+        await rules.apply(perdure.manifest(second, beside))
+        await live.send(Boomed("x"))
+
+        assert await live.state(beside, "x") == Sum(1)
+        assert await rules.migrate() == 1, "it is still to go over"
+        await rules.apply(perdure.manifest(third, beside), mode="migrate")
+        await rules.migrate()
+        await live.rest()
+        assert await live.state(third, "bad") == Sum3(13, "Sum")
+
+
+async def test_cells_that_are_to_go_over_are_not_left_behind(stage):
+    async with stage.open(first, second, third, beside) as live:
+        rules = await half_migrated(live)
+
+        text = await refused(rules.apply(THIRD), "migrating")
+        assert "1 cells of g/sum are left" in text and "mode migrate" in text
+        await refused(rules.apply(perdure.manifest(beside), mode="migrate"), "migrating")
+        await refused(rules.apply(THIRD, mode="strict"), "blocked")
+        assert (await rules.manifest()).hash == SECOND_.manifest.hash
+
+        await live.engine.handle("g/sum", "bad").cancel("it is not worth it")
+        await live.rest()
+        await rules.apply(THIRD)
+
+
+async def test_a_cell_that_could_not_go_over_stays_where_it_is_when_the_world_goes_back(stage):
+    @perdure.cell("g/sum@1", key="id", effects=[Pay], migrate=lambda state: {"n": state["n"]})
+    def origin(state: Sum | None, event: Placed | ReceiptOf[Pay]) -> Next:
+        return Next(Sum((state.n if state is not None else 0) + 1))
+
+    back = perdure.manifest(origin)
+    async with stage.open(origin, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(back)
+        for _ in range(13):
+            await live.send(Placed("bad", 1))
+        await live.send(Placed("good", 1))
+        await rules.apply(SECOND_, mode="migrate")
+        await rules.migrate()
+        await live.rest()
+        assert await live.status(origin, "bad") == "stuck"
+
+        await rules.apply(back, mode="migrate")
+        await live.engine.handle("g/sum", "bad").retry()
+        await rules.migrate()
+        await live.rest()
+
+        assert await live.state(origin, "bad") == Sum(13)
+        assert await live.state(origin, "good") == Sum(10)
+
+
+async def test_a_mended_function_takes_over_all_that_it_could_not_before(stage, monkeypatch):
+    async with stage.open(first, second) as live:
+        rules = await half_migrated(live)
+        (definition,) = [each for each in live.engine._workflows if each.version.startswith("2-")]
+
+        monkeypatch.setattr(definition, "_migrate", lambda state: {"n": state["n"], "note": "mended"})
+        assert await rules.migrate() == 1
+        await live.rest()
+
+        assert await live.state(second, "bad") == Sum2(13, "mended")
+
+
+async def test_a_function_is_not_given_a_state_that_it_does_not_name(stage):
+    def from_second(old: Sum2) -> Sum3:
+        raise AssertionError("a state of another schema may look like this one")
+
+    @perdure.cell("g/sum@3", key="id", effects=[Pay, Alarm], migrate=from_second)
+    def third_of_second(state: Sum3 | None, event: Placed | ReceiptOf[Pay] | ReceiptOf[Alarm]) -> Next:
+        return Next(state)
+
+    async with stage.open(first, second, third_of_second, replay=False) as live:
+        rules = await half_migrated(live)
+
+        report = await rules.shadow(perdure.manifest(third_of_second), mode="migrate")
+
+        (told,) = [failure for failure in report.failures if "g/sum/bad" in failure]
+        assert "the state is of g/Sum@1" in told and "takes g/Sum@2" in told and "joined by |" in told
+
+
+async def test_a_cell_that_is_stuck_at_an_event_goes_over_after_it(stage):
+    broken = True
+
+    @perdure.cell("g/sum@1", key="id", effects=[Pay])
+    def fragile(state: Sum | None, event: Placed | ReceiptOf[Pay]) -> Next:
+        if broken and isinstance(event, Placed) and event.n == 2:
+            raise ValueError("two")
+        return Next(Sum((state.n if state is not None else 0) + 1))
+
+    async with stage.open(fragile, second) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(perdure.manifest(fragile))
+        await live.send(Placed("a", 1))
+        await live.send(Placed("a", 2))
+        await rules.apply(SECOND_, mode="migrate")
+        await rules.migrate()
+        await live.rest()
+        assert await live.status(fragile, "a") == "stuck"
+
+        broken = False
+        await live.engine.handle("g/sum", "a").retry()
+        await live.send(Placed("a", 3))
+
+        assert await live.state(second, "a") == Sum2(23, "new")
 
 
 async def test_a_proposal_whose_shadow_failed_is_not_approved(stage):
@@ -340,25 +525,34 @@ def test_a_proposal_is_data() -> None:
 
 
 async def test_of_two_manifests_that_are_applied_at_once_one_is_refused_and_no_cell_is_left_behind(stage):
-    @perdure.cell("g/sum@3", key="id", effects=[Pay, Alarm], migrate=lambda state: state)
-    def third(state: Sum2 | None, event: Placed | ReceiptOf[Pay] | ReceiptOf[Alarm]) -> Next:
-        return Next(state)
-
     async with stage.open(first, second, third) as live:
         rules = perdure.Governance(live.engine)
         await rules.apply(FIRST)
         await live.send(Placed("a", 1))
 
         results = await asyncio.gather(
-            rules.apply(SECOND_, mode="migrate"),
-            rules.apply(perdure.manifest(third), mode="migrate"),
-            return_exceptions=True,
+            rules.apply(SECOND_, mode="migrate"), rules.apply(THIRD, mode="migrate"), return_exceptions=True
         )
 
-        applied, refused = (getattr(found, "code", found) for found in results)
+        applied, later = (getattr(found, "code", found) for found in results)
         assert applied == SECOND_.manifest.hash
-        assert refused in ("applied-meanwhile", "migrating")  # on a server the second may be counted later
+        assert later in ("applied-meanwhile", THIRD.manifest.hash)  # on a server the second may be counted later
         assert await rules.migrate() == 1
+
+
+def test_an_apply_that_an_earlier_engine_counted_is_decided_as_it_was_then():
+    machine, moment = WorldMachine(None), Moment(1, b"seed", 1)
+    machine.deliver(Started(WORLD.workflow, WORLD.key, FIRST.manifest.bytes, b"seed", "1"), moment)
+
+    def apply(bound: Bound, counts: dict[str, Any]) -> tuple[str, dict[str, tuple[str, ...]]]:
+        body = {"manifest": bound.manifest.bytes, "mode": "migrate", "counts": counts}
+        decision = machine.deliver(Message("sys/apply", encode(body), "id"), moment)
+        published = dict(decision.publish).get("manifest")
+        return decode(decision.respond[0][1]).get("refused", ""), decode_manifest(published).migrating
+
+    assert apply(SECOND_, {"unmigrated": 0}) == ("", {"g/sum": tuple(FIRST.in_force.versions.values())})
+    assert apply(THIRD, {"unmigrated": 1}) == ("migrating", {})
+    assert apply(THIRD, {"unmigrated": 0}) == ("", {"g/sum": tuple(SECOND_.in_force.versions.values())})
 
 
 async def test_a_proposal_that_there_is_no_code_for_is_not_approved_and_not_applied(disk):

@@ -804,12 +804,14 @@ class Shard:
         assert type(event) is Message
         manifest = self.kernel.router.manifest
         governed = [row for row in census.instances if row[0] in manifest.versions]
-        outdated = [row for row in governed if manifest.outdated(row[0], row[1])]
+        left: Counter[str] = Counter()
+        for workflow, version, _, count in governed:
+            left[workflow] += count if manifest.outdated(workflow, version) else 0
         counts = {
             "instances": sum(count for *_, count in governed),
             "intents": census.work + len(self.running),
             "queued": census.inbox - own + sum(1 for _ in self.kernel.undelivered()) + self._not_durable(),
-            "unmigrated": sum(count for *_, count in outdated),
+            "left": dict(+left),
         }
         try:
             body = {**decode(event.body), "counts": counts, "counted": manifest.hash}
