@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,33 @@ async def test_without_its_tail_a_world_is_as_it_was_at_the_snapshot(kind: str, 
             assert (await copy.take()).hash == taken.hash
             assert now(store.position).seq == taken.entry
         store.close()
+
+
+@pytest.mark.parametrize("tail", [True, False])
+async def test_blobs_are_restored_that_entries_of_the_tail_or_waiting_events_name(
+    kind: str, url: str, tmp_path: Path, tail: bool
+) -> None:
+    async with opened(url) as engine:
+        snapshots = Snapshots(engine)
+        await engine.send(Keep("b", b"before"))
+        await put_while_stuck(engine, b"heard of later")
+        taken = await snapshots.take()
+        await engine.send(Keep("b", b"after"))
+        await settled(engine)
+        store = empty_store(kind, tmp_path)
+
+        await snapshots.restore_into(store, taken.hash, tail=tail)
+
+        there = [await store.blob(sha256(body).digest()) for body in (b"before", b"heard of later", b"after")]
+        assert there == [b"before", b"heard of later", b"after" if tail else None]
+        store.close()
+
+
+async def put_while_stuck(engine: perdure.Engine, data: bytes) -> None:
+    """A cell asks for a blob to be put, and is stuck when it is: the receipt waits in its inbox."""
+    await asyncio.gather(engine.send(Keep("a", data)), engine.send(Spoil("a")))
+    await settled(engine)
+    assert len(await engine.queries.undelivered()) == 1
 
 
 async def test_what_waits_in_a_mailbox_is_restored(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from perdure.cells.replay import Parted, WorldReplay, value_workflows
 from perdure.cells.snapshot import (
     GENESIS,
     WorldSnapshot,
+    blobs_in_inbox,
     found,
     name_of,
     named_blobs,
@@ -247,6 +248,11 @@ class Snapshots:
         blobs = StoredBlobs(self._queries)
         needed = await in_thread(lambda: set(reached(blobs, [row.hash for row in retained])))
         needed |= {row.inbox for row in retained}
+        needed |= set(
+            blobs_in_inbox(await self._queries.undelivered())
+        )  # before the journal, in which they may be next
+        for inbox in {row.inbox for row in retained}:
+            needed |= set(blobs_in_inbox(read_inbox(await in_thread(found, blobs, inbox, "inbox"))))
         seq = retained[-1].seq if retained else 0  # what earlier entries name is in the snapshot
         async for rows in pages(self._queries, seq):
             for row in rows:
