@@ -488,9 +488,7 @@ async def test_a_shadow_run_changes_nothing_and_says_what_would_happen(stage):
         await live.send(Placed("b", 7))
         before = await live.journal()
 
-        report = await rules.shadow(
-            SECOND_, mode="migrate", receipts={"g/pay@1": {"auth": "x"}}, horizon=timedelta(hours=1)
-        )
+        report = await rules.shadow(SECOND_, mode="migrate", horizon=timedelta(hours=1))
 
         assert await live.journal() == before
         assert report.failures == []
@@ -502,8 +500,96 @@ async def test_a_shadow_run_changes_nothing_and_says_what_would_happen(stage):
             "after": {"n": 10, "note": "migrated"},
         } in report.states
         assert report.allowlists == {"g/sum": {"added": ["sys/timer@1"], "removed": []}}
-        assert report.open == {"g/pay@1": 1}, "nobody answers what waits outside"
+        assert report.open == {"g/pay@1": 1}
+        assert report.statuses == {"sys/world 1 waiting": 1, f"g/sum {SECOND_.in_force.versions['g/sum']} waiting": 2}
         assert "not predicted" in report.caveat
+
+
+class Dig(perdure.Effect, name="g/dig@1", once=True):
+    depth: perdure.Nat
+
+    class Receipt(perdure.Record):
+        found: str
+
+
+@perdure.cell("g/mine@1", key="id", effects=[Dig, Pay, Alarm])
+def mine(state: Sum2 | None, event: Placed | ReceiptOf[Dig] | ReceiptOf[Pay] | ReceiptOf[Alarm]) -> Next:
+    """Digs, pays for what was found, and digs again after a minute."""
+    match event:
+        case Placed(n=depth):
+            return Next(Sum2(depth, "digging"), effects=[Dig(depth)])
+        case ReceiptOf(params=Dig()):
+            found = event.value.found if event.value is not None else event.status
+            return Next(Sum2(0, f"found {found}"), effects=[Pay(1)])
+        case ReceiptOf(params=Pay()):
+            return Next(Sum2(1, f"paid {event.status} by {event.executor}"), effects=[Alarm(after=60 * SECOND)])
+        case _:
+            return Next(Sum2(2, "again"), effects=[Dig(2)])
+
+
+async def test_a_shadow_run_performs_nothing_and_gives_up_nothing_that_is_being_performed(stage):
+    dug: list[int] = []
+
+    @perdure.effect_handler(Dig)
+    async def dig(params: Dig, call: perdure.Call) -> Dig.Receipt:
+        dug.append(params.depth)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with stage.open(mine, handlers=[dig]) as live:
+        rules = perdure.Governance(live.engine)
+        await live.send(Placed("a", 9))
+
+        unanswered = await rules.shadow(perdure.manifest(mine))
+        answers = {"g/dig@1": {"found": "gold"}, "g/pay@1": {"auth": "x"}}
+        answered = await rules.shadow(perdure.manifest(mine), receipts=answers, horizon=90)
+        failed = await rules.shadow(perdure.manifest(mine), receipts={"g/dig@1": OSError("stone")})
+
+        assert (unanswered.changed, unanswered.open) == (0, {"g/dig@1": 1}), "it goes on, once, where it runs"
+        assert answered.effects == {"g/pay@1": 2, "g/dig@1": 1}, "up to the horizon"
+        assert [state["after"] for state in answered.states] == [{"n": 1, "note": "paid ok by bank"}]
+        assert [state["after"] for state in failed.states] == [{"n": 0, "note": "found error"}]
+        assert failed.open == {"g/pay@1": 1}
+        assert dug == [9]
+
+
+async def test_a_shadow_run_answers_as_was_answered_before_for_the_same_parameters(stage):
+    @perdure.effect_handler(Dig)
+    async def dig(params: Dig, call: perdure.Call) -> Dig.Receipt:
+        return Dig.Receipt("gold" if params.depth == 9 else "stone")
+
+    async with stage.open(mine, handlers=[dig]) as live:
+        rules = perdure.Governance(live.engine)
+        await live.send(Placed("a", 9))
+        await live.until(mine, "a", Sum2(0, "found gold"))
+        (asked,) = await live.engine.open_effects()
+        await live.engine.answer(asked.intent, executor="bank", ok={"auth": "x"})
+        await live.send(Placed("b", 9))
+        await live.until(mine, "b", Sum2(0, "found gold"))
+
+        report = await rules.shadow(perdure.manifest(mine), recorded=True, horizon=90)
+
+        after = {state["key"]: state["after"]["note"] for state in report.states}
+        assert after == {"a": "again", "b": "again"}, "the bank was asked for 1 before, and nobody has dug for 2"
+        assert report.open == {"g/dig@1": 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"receipts": {"g/dog@1": {}}}, "no effect is named 'g/dog@1'; did you mean 'g/dig@1'"),
+        ({"receipts": [1]}, "receipts are given by effect"),
+        ({"horizon": -1}, "a horizon is 0 to 1,000,000,000 seconds, found -1"),
+        ({"horizon": float("nan")}, "found nan"),
+        ({"horizon": float("inf")}, "found inf"),
+    ],
+)
+async def test_a_shadow_run_that_makes_no_sense_is_refused(options, told):
+    async with perdure.open(":memory:", workflows=[mine], lenient=True) as engine:
+        with pytest.raises(perdure.CallerError) as refused:
+            await perdure.Governance(engine).shadow(perdure.manifest(mine), **options)
+
+    assert told in str(refused.value)
 
 
 async def test_governance_works_from_another_process(disk):

@@ -39,7 +39,7 @@ from perdure.cells.snapshot import (
 from perdure.errors import CallerError, Corrupt, NotEmpty, StoreFailed, UnknownSnapshot
 from perdure.kernel.batch import InboxRow, JournalRow
 from perdure.kernel.entry import decode as decode_entry
-from perdure.kernel.location import Patterns
+from perdure.kernel.location import NoLocations
 from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter, Queries, WorldSnapshotRow
@@ -289,16 +289,6 @@ class Snapshots:
         every: dict[tuple[str, str], Workflow] = {(each.name, each.version): each for each in self._workflows}
         every |= {(each.name, each.version): each for each in value_workflows(self._workflows)}
         return Workflows(every.values())
-
-
-class NoLocations(Patterns):
-    """For entries that are read without those before them: where their effects are does not matter."""
-
-    def text(self, compact: Any) -> str:
-        return ""
-
-    def learn(self, patterns: Iterable[str]) -> None:
-        pass
 
 
 def take_all(replay: WorldReplay, rows: Iterable[JournalRow]) -> None:
