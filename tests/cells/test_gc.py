@@ -66,6 +66,13 @@ async def test_a_blob_that_an_effect_has_put_stays_as_long_as_its_entry(url: str
         assert {b"early", b"late"} <= kept and b"nobody needs this" not in kept
 
 
+@pytest.mark.parametrize("grace", [-1, float("nan"), float("inf")])
+async def test_a_grace_period_that_is_none_is_refused(grace: float) -> None:
+    async with opened(":memory:") as engine:
+        with pytest.raises(CallerError, match=f"a grace period is 0 to .* seconds, found {grace}"):
+            await Snapshots(engine).collect(grace=grace)
+
+
 @pytest.mark.parametrize("where", ["inbox", "inbox of a snapshot"])
 async def test_a_blob_stays_whose_receipt_waits_for_a_stuck_cell(url: str, where: str) -> None:  # noqa: F811
     async with opened(url) as engine:

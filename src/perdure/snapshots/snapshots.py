@@ -53,6 +53,7 @@ from .verify import Check, Verified
 
 FLUSH_BYTES: Final = 16 * 1024 * 1024
 GRACE: Final = timedelta(hours=1)
+GRACE_MAX: Final = 1_000_000_000  # seconds: some thirty years
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -223,6 +224,8 @@ class Snapshots:
         if keep is not None and keep < 1:
             raise CallerError(f"keep={keep}: the newest snapshot is always kept")
         seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
+        if not 0 <= seconds <= GRACE_MAX:
+            raise CallerError(f"a grace period is 0 to {GRACE_MAX:,} seconds, found {seconds}")
         before = time.time_ns() - round(seconds * 1e9)
         listed = [row async for row in self._blobs()]  # first: what is put from now on is not in it
         rows = await self._queries.world_snapshots()
