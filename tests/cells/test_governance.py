@@ -14,7 +14,7 @@ from perdure import CellContext, Next, ReceiptOf
 from perdure.cells.bind import Bound
 from perdure.cells.effects import Alarm
 from perdure.cells.manifest import Manifest
-from perdure.cells.patch import Change, hash_of, patch_between
+from perdure.cells.patch import Change, data_of, hash_of, patch_between
 from perdure.cells.world import WorldMachine
 from perdure.codec import decode, encode
 from perdure.governance import Proposal
@@ -88,7 +88,7 @@ async def refused(asked: Any, code: str) -> str:
 def test_a_patch_leads_from_one_manifest_to_another_and_back() -> None:
     there, back = patch_between(FIRST.manifest, SECOND_.manifest), patch_between(SECOND_.manifest, FIRST.manifest)
 
-    from perdure.cells.patch import data_of, patched, read_patch
+    from perdure.cells.patch import patched, read_patch
 
     assert patched(FIRST.manifest, read_patch(data_of(there))).hash == SECOND_.manifest.hash
     assert patched(SECOND_.manifest, back).hash == FIRST.manifest.hash
@@ -140,6 +140,46 @@ async def test_each_refusal(stage):
         assert (await rules.manifest()).hash == SECOND_.manifest.hash
 
 
+BECOMES = {
+    ("proposed", "shadow"): "shadowed",
+    ("proposed", "reject"): "rejected",
+    ("shadowed", "shadow"): "shadowed",
+    ("shadowed", "approve"): "approved",
+    ("shadowed", "reject"): "rejected",
+    ("approved", "reject"): "rejected",
+    ("approved", "apply"): "applied",
+}
+"""All that there is. Whatever else is asked is refused, and changes nothing."""
+
+
+@pytest.mark.parametrize("verb", ["shadow", "approve", "reject", "apply"])
+@pytest.mark.parametrize("status", ["proposed", "shadowed", "approved", "rejected", "applied"])
+def test_what_may_follow_on_what(status, verb):
+    ways = {"proposed": [], "shadowed": ["shadow"], "approved": ["shadow", "approve"], "rejected": ["reject"]}
+    machine = WorldMachine(None)
+    machine.deliver(Started(WORLD.workflow, WORLD.key, FIRST.manifest.bytes, b"seed", "1"), Moment(1, b"seed", 1))
+
+    def ask(verb: str) -> Any:
+        bodies = {"propose": {"patch": data_of(patch_between(FIRST.manifest, SECOND_.manifest))}}
+        body = bodies.get(verb, {"proposal": 1, "report": {"mode": "pinned"}})
+        return decode(machine.deliver(Message(f"sys/{verb}", encode(body), verb), Moment(1, b"s", 1)).respond[0][1])
+
+    def state() -> Any:
+        return decode(machine.state)["proposals"][0]
+
+    for asked in ("propose", *ways.get(status, ["shadow", "approve", "apply"])):
+        assert "refused" not in ask(asked)
+    before = state()
+    assert before["status"] == status
+
+    answer = ask(verb)
+
+    if (status, verb) in BECOMES:
+        assert state()["status"] == BECOMES[status, verb] and "refused" not in answer
+    else:
+        assert state() == before and answer["refused"] == "wrong-state" and f"proposal 1 is {status}" in answer["text"]
+
+
 async def test_a_patch_with_a_stale_hash_or_a_broken_result_is_refused(stage):
     async with stage.open(first, second) as live:
         rules = perdure.Governance(live.engine)
@@ -169,8 +209,33 @@ async def test_strict_is_blocked_with_all_counters_while_anything_lives(stage):
 
         text = await refused(rules.apply(SECOND_, mode="strict"), "blocked")
 
-        assert "instances: 2" in text
+        assert "instances: 2, intents: 1; strict" in text
         assert (await rules.manifest()).hash == FIRST.manifest.hash
+
+
+async def test_strict_counts_calls_under_way_and_what_waits_for_a_stuck_cell(stage):
+    @perdure.effect_handler(Dig)
+    async def dig(params: Dig, call: perdure.Call) -> Dig.Receipt:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    @perdure.cell("g/sum@1", key="id", effects=[Dig])
+    def poisoned(state: Sum | None, event: Placed | Boomed | ReceiptOf[Dig]) -> Next:
+        if isinstance(event, Boomed):
+            raise ValueError("boom")
+        return Next(Sum(1), effects=[Dig(1)] if isinstance(event, Placed) else [])
+
+    async with stage.open(poisoned, handlers=[dig]) as live:
+        await live.send(Boomed("a"))
+        await live.send(Boomed("a"))
+        await live.send(Boomed("a"))
+        await live.send(Placed("b", 1))
+
+        text = await refused(
+            perdure.Governance(live.engine).apply(perdure.manifest(poisoned), mode="strict"), "blocked"
+        )
+
+        assert "instances: 2, intents: 1, queued: 2; strict" in text
 
 
 async def test_pinned_cells_stay_and_new_ones_begin_with_the_new_manifest(stage):
