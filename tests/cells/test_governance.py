@@ -615,7 +615,26 @@ async def test_a_shadow_run_performs_nothing_and_gives_up_nothing_that_is_being_
         assert [state["after"] for state in answered.states] == [{"n": 1, "note": "paid ok by bank"}]
         assert [state["after"] for state in failed.states] == [{"n": 0, "note": "found error"}]
         assert failed.open == {"g/pay@1": 1}
+        assert answered.first_effects[0] == {"cell": "g/mine", "key": "a", "effect": "g/pay@1", "location": "pay/~2#1"}
+        assert (answered.horizon, answered.mode) == (90 * SECOND, "pinned")
+        unread = await rules.shadow(perdure.manifest(mine), receipts={"g/dig@1": {"lost": "all"}})
+        assert ["g/mine/a failed: " in failure for failure in unread.failures] == [True]
         assert dug == [9]
+
+
+async def test_a_shadow_run_has_what_waits_in_mailboxes_and_that_meets_the_new_manifest(disk):
+    async with disk.open(first, second) as live:
+        await perdure.Governance(live.engine).apply(FIRST)
+        await live.send(Placed("old", 1))
+    async with perdure.connect(disk.url, workflows=[first, second]) as client:
+        await client.send(Placed("old", 2))
+        await client.send(Placed("fresh", 3))
+
+        report = await perdure.Governance(client).shadow(SECOND_, mode="migrate")
+
+        after = {state["key"]: state["after"] for state in report.states}
+        assert after == {"old": {"n": 12, "note": "new"}, "fresh": {"n": 3, "note": "new"}}
+        assert len(await client.queries.undelivered()) == 2
 
 
 async def test_a_shadow_run_answers_as_was_answered_before_for_the_same_parameters(stage):

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import json
 
 import pytest
 
@@ -80,6 +81,68 @@ def test_a_proposal_goes_its_way(world, running):
         assert await engine.state(code.order_2, "o-1") == code.Priced(6, "EUR")
 
     running(test)
+
+
+BAKER = """
+import perdure
+from perdure import Next, ReceiptOf
+from perdure.cells.effects import Alarm
+
+
+class Asked(perdure.Record, name="baker/Asked@1"):
+    bread: str
+
+
+class Bake(perdure.Effect, name="baker/bake@1", outside="oven"):
+    loaves: int
+
+    class Receipt(perdure.Record):
+        loaves: int
+
+
+class Bread(perdure.Record, name="baker/Bread@1"):
+    told: str
+
+
+@perdure.cell("baker/bread@1", key="bread", effects=[Bake, Alarm])
+def bread(state: Bread | None, event: Asked | ReceiptOf[Bake] | ReceiptOf[Alarm]) -> Next:
+    if isinstance(event, Asked):
+        return Next(Bread("asked"), effects=[Bake(1)])
+    if isinstance(event.params, Bake):
+        assert event.value.loaves > 0, "nothing came out of the oven"
+        return Next(Bread("baked"), effects=[Alarm(after=60_000_000_000)])
+    return Next(Bread("stale"))
+"""
+
+
+def test_a_shadow_run_is_told_answers_and_a_horizon_and_fails_with_an_exit_code(world, monkeypatch):
+    (world.directory / "baker.py").write_text(BAKER)
+    monkeypatch.syspath_prepend(world.directory)
+    import baker as code  # type: ignore[import-not-found]
+
+    async def shadow(*options, exit=0):
+        words = ("manifest", "shadow", "baker", *options, "--json")
+        exit_code, out, errors = await asyncio.to_thread(world.call, *words, PERDURE_DB=world.db)
+        assert exit_code == exit, errors
+        return [state["after"] for state in json.loads(out)["states"]] if exit < 2 else errors
+
+    async def main():
+        async with perdure.open(world.db, workflows=[code.bread]) as engine:
+            await engine.send(code.Asked("rye"))
+            ok = '{"baker/bake@1": {"loaves": 2}}'
+            assert await shadow() == []
+            assert await shadow("--receipts", ok) == [{"told": "stale"}]
+            assert await shadow("--receipts", ok, "--horizon", "59") == [{"told": "baked"}]
+            await shadow("--receipts", ok.replace("2", "0"), exit=1)
+            assert "receipts are given by effect" in await shadow("--receipts", "[1]", exit=2)
+            assert "a horizon is 0 to" in await shadow("--horizon", "nan", exit=2)
+
+            (asked,) = await engine.open_effects()
+            await engine.answer(asked.intent, executor="oven", ok={"loaves": 1})
+            await engine.send(code.Asked("oat"))
+            assert await shadow("--recorded", "--horizon", "0") == [{"told": "baked"}]
+
+    asyncio.run(main())
 
 
 def test_a_proposal_is_rejected_with_its_reason(world, running):
