@@ -238,6 +238,23 @@ async def test_strict_counts_calls_under_way_and_what_waits_for_a_stuck_cell(sta
         assert "instances: 2, intents: 1, queued: 2; strict" in text
 
 
+async def test_strict_counts_cells_that_the_manifest_in_force_does_not_name(stage):
+    @perdure.flow
+    async def beside_it(ctx: perdure.Context) -> None:
+        await ctx.receive("go")
+
+    async with stage.open(first, beside, beside_it) as live:
+        rules = perdure.Governance(live.engine)
+        await live.engine.start(beside_it, key="a flow is no cell")
+        await live.send(Placed("a", 1))
+        await rules.apply(perdure.manifest(beside))
+
+        assert "instances: 1;" in await refused(rules.apply(FIRST, mode="strict"), "blocked")
+        await live.engine.handle("g/sum", "a").cancel()
+        await live.rest()
+        await rules.apply(FIRST, mode="strict")
+
+
 async def test_pinned_cells_stay_and_new_ones_begin_with_the_new_manifest(stage):
     async with stage.open(first, second) as live:
         rules = perdure.Governance(live.engine)
