@@ -31,13 +31,17 @@ from perdure.errors import CallerError, RuleRefused, StalePatch
 from perdure.kernel.events import Message, Migrated
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, RULES, WORLD, decode_manifest
 from perdure.kernel.manifest import Manifest as InForce
+from perdure.kernel.receipt import Receipt
+from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter
+from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client
 from perdure.shadow import Shadow, ShadowReport, receipt_of
 from perdure.stores.copy import copied
 from perdure.stores.journal import refuse_many_journals
 
 PAGE = 500
+HORIZON_MAX = 1_000_000_000  # seconds: some thirty years
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -94,13 +98,16 @@ class Governance:
         now = await self.manifest()
         after = _data(wanted) if not isinstance(wanted, int) else await self._proposed(wanted, now)
         seconds = horizon.total_seconds() if isinstance(horizon, timedelta) else horizon
+        if not 0 <= seconds <= HORIZON_MAX:
+            raise CallerError(f"a horizon is 0 to {HORIZON_MAX:,} seconds, found {seconds}")
+        answers = _answers(receipts, now, after)
         await refuse_many_journals(self._client.queries, "a shadow run")
         database = await copied(self._client.queries)
         shadow = Shadow(
             database,
             _workflows(self._client, wanted),
             now=time.time_ns(),
-            receipts={name: receipt_of(given) for name, given in (receipts or {}).items()},
+            receipts=answers,
             recorded=recorded,
         )
         report = shadow.run(now, after, mode, round(seconds * 1e9))
@@ -141,14 +148,17 @@ class Governance:
         return (await self._in_force()).hash
 
     async def migrate(self) -> int:
-        """Let every cell go over that an applied manifest wants to; how many there were."""
+        """Let every cell go over that an applied manifest wants to, also those that could not; how many there were.
+
+        A cell that is stuck at one of its events goes over after that.
+        """
         force, moved = await self._in_force(), 0
         for workflow, versions in force.migrating.items():
             before = 0
             while heads := await self._client.queries.heads(Filter(workflow=workflow, before=before, limit=PAGE)):
                 before = heads[-1].id
                 for head in heads:
-                    if head.version in versions and head.status in ("running", "waiting"):
+                    if head.version in versions and head.status not in TERMINAL:
                         await self._client._door.put(head.id, Migrated())
                         moved += 1
         return moved
@@ -201,6 +211,17 @@ def _workflows(client: Client, wanted: object) -> list[Any]:
         known |= {(found.name, found.version): found for found in wanted.cells}
     known.setdefault((WorldWorkflow.name, WorldWorkflow.version), WorldWorkflow())
     return list(known.values())
+
+
+def _answers(given: Mapping[str, Any] | None, *manifests: Manifest) -> dict[str, Receipt]:
+    """The receipts that a caller wants effects to have. One for what is no effect would be for nothing."""
+    if not isinstance(given or {}, Mapping):
+        raise CallerError(f'receipts are given by effect, {{"payment/charge@1": {{...}}}}; found {given!r:.100}')
+    known = sorted({name for manifest in manifests for name in manifest.known_effects})
+    for name in given or {}:
+        if name not in known:
+            raise CallerError(unknown("effect", name, known, "receipts are given by the names of effects"))
+    return {name: receipt_of(receipt) for name, receipt in (given or {}).items()}
 
 
 def _data(wanted: Bound | Manifest) -> Manifest:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -25,16 +25,17 @@ from perdure.codec.schema import parse_name
 from perdure.errors import PerdureError
 from perdure.kernel.batch import HeadRow, InboxRow, Publication
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.effects import Call, Wait
+from perdure.kernel.effects import Call, Effect, Wait
 from perdure.kernel.entry import Entry
 from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Address, Message, Migrated, Received
 from perdure.kernel.instance import Instance
-from perdure.kernel.location import Patterns
+from perdure.kernel.location import NoLocations, Patterns
 from perdure.kernel.machine import Workflow
 from perdure.kernel.manifest import APPLY, WORLD
+from perdure.kernel.outside import outside_of
 from perdure.kernel.problem import Report as ProblemReport
-from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.receipt import Answerer, Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import inbox_row
 from perdure.kernel.snapshot import restore
@@ -42,6 +43,7 @@ from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
 from perdure.ports.executor import Answered, Framed
 from perdure.ports.frame import Frame
+from perdure.ports.store import Position
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.testing.clock import VirtualClock
@@ -88,14 +90,18 @@ class Shadow:
         self._workflows: Workflows[Workflow] = Workflows(workflows)
         self._before = len(database.journal)
         self._begun = dict(database.snapshots)  # of a restored database: what is not in the journal
-        self._states = {id: self._state(id) for id, head in database.heads.items() if head.status not in TERMINAL}
+        self._read = self._before  # up to where the journal was looked through for what is asked outside
+        self._states: dict[int, Any] = {}
+        self._asked: list[tuple[int, bytes, Effect]] = []  # what is open now: nobody performs it here
+        for id, instance in self._living():
+            self._states[id] = self._state(instance)
+            self._asked += [(id, intent.id, intent.effect) for intent in instance.open.values()]
+        self._answers = Answers(receipts, self._recorded() if recorded else ())
         self._clock = VirtualClock(random.Random(0))  # dice that decide nothing but ids
         self._clock.jump(now - self._clock.now())
-        known = dict(self._recorded()) if recorded else {}
-        names = ("inline", "thread", "process", EXECUTOR)
-        executors = [ShadowExecutor(name, receipts, known) for name in names]
+        executors = [ShadowExecutor(name, self._answers) for name in ("inline", "thread", "process", EXECUTOR)]
         self._shard = Shard(
-            MemoryStore(database), self._clock, executors, self._workflows, owner="shadow", listener=Silence()
+            ShadowStore(database), self._clock, executors, self._workflows, owner="shadow", listener=Silence()
         )
 
     def run(self, before: Manifest, after: Manifest, mode: str, horizon: int) -> ShadowReport:
@@ -103,6 +109,7 @@ class Shadow:
         self._shard.open(_raised)
         self._settle()
         failures = [*self._apply_failures(), *self._without_code()]
+        self._answer(self._asked)
         for id, head in list(self._database.heads.items()):
             if self._shard.kernel.router.manifest.outdated(head.workflow, head.version) and head.status not in TERMINAL:
                 self._shard.offer(id, Migrated())
@@ -128,8 +135,27 @@ class Shadow:
         self._database.inbox_places = len(self._database.inbox)
 
     def _settle(self) -> None:
-        while not self._enough and self._clock.step(self._clock.steady):
-            pass
+        going_on = True
+        while going_on:
+            while not self._enough and self._clock.step(self._clock.steady):
+                pass
+            going_on = not self._enough and self._answer(self._asked_outside())
+
+    def _answer(self, asked: Iterable[tuple[int, bytes, Effect]]) -> bool:
+        """Tell cells the answers that are known to what no executor of this run is asked for; False: there are none."""
+        answered = [(id, intent, receipt) for id, intent, effect in asked if (receipt := self._answers.to(effect))]
+        for id, intent, receipt in answered:
+            self._shard.offer(id, Received(intent, receipt))
+        return bool(answered)
+
+    def _asked_outside(self) -> Iterable[tuple[int, bytes, Effect]]:
+        """The effects that cells have asked for outside since the last look."""
+        rows, self._read = self._database.journal[self._read :], len(self._database.journal)
+        for row in rows:
+            decision = decode_entry(*row, NoLocations()).decision
+            for intent, effect in zip(decision.ids, decision.open, strict=False):
+                if type(effect) is Wait:
+                    yield row[1], intent, effect
 
     @property
     def _enough(self) -> bool:
@@ -144,13 +170,13 @@ class Shadow:
             times.append(self._clock.steady + order[coming][0] - now)
         return min((when for when in times if when is not None), default=None)
 
-    def _recorded(self) -> Iterable[tuple[bytes, Receipt]]:
-        """The answers that there were, by the parameters of the effect."""
-        asked: dict[bytes, bytes] = {}
+    def _recorded(self) -> Iterable[tuple[Effect, Receipt]]:
+        """The effects that there were, and their answers."""
+        asked: dict[bytes, Effect] = {}
         for _, entry in self._journal():
             for id, effect in zip(entry.decision.ids, entry.decision.open, strict=False):
-                if isinstance(effect, Call | Wait) and effect.params is not None:
-                    asked[id] = effect.params
+                if _named(effect):
+                    asked[id] = effect
             if isinstance(entry.event, Received) and entry.event.intent in asked:
                 yield asked.pop(entry.event.intent), entry.event.receipt
 
@@ -209,10 +235,8 @@ class Shadow:
 
     def _open(self) -> dict[str, int]:
         counts: Counter[str] = Counter()
-        for head in self._database.heads.values():
-            if head.status not in TERMINAL:
-                instance = self._folded(head)
-                counts.update(found for intent in instance.open.values() if (found := _named(intent.effect)))
+        for _, instance in self._living():
+            counts.update(found for intent in instance.open.values() if (found := _named(intent.effect)))
         return dict(counts)
 
     def _changed_states(self) -> list[dict[str, Any]]:
@@ -221,47 +245,76 @@ class Shadow:
             if not isinstance(self._workflows.of(head.workflow, head.version), Definition):
                 continue
             then = self._states.get(id)
-            now = self._state(id) if head.status not in TERMINAL else None
+            now = self._state(self._folded(head)) if head.status not in TERMINAL else None
             if then != now:
                 changed.append({"cell": head.workflow, "key": head.key, "before": then, "after": now})
         return changed
+
+    def _living(self) -> Iterable[tuple[int, Instance]]:
+        for id, head in self._database.heads.items():
+            if head.status not in TERMINAL:
+                yield id, self._folded(head)
 
     def _folded(self, head: HeadRow) -> Instance:
         record = MemoryStore(self._database)._record(head)
         return fold(Address(head.workflow, head.key), record.snapshot, record.rows)
 
-    def _state(self, id: int) -> Any:
+    def _state(self, instance: Instance) -> Any:
         """Of a cell, as JSON data; what cannot be rebuilt has none."""
-        head = self._database.heads[id]
-        definition = self._workflows.exactly(head.workflow, head.version)
+        definition = self._workflows.exactly(instance.address.workflow, instance.definition)
         if not isinstance(definition, Definition):
             return None
         try:
-            machine = rebuild(self._folded(head), definition)
+            machine = rebuild(instance, definition)
         except PerdureError:
             return None
         assert isinstance(machine, CellMachine)
         return definition.state.to_json(decode(machine.state)) if machine.state else None
 
 
+class Answers:
+    """What the caller has said, by the name of the effect; else what was answered before, for the same parameters."""
+
+    def __init__(self, receipts: Mapping[str, Receipt], recorded: Iterable[tuple[Effect, Receipt]]) -> None:
+        self._receipts = receipts
+        self._recorded = {_key(effect): receipt for effect, receipt in recorded}
+
+    def to(self, effect: Effect) -> Receipt | None:
+        """None: it stays open. Whoever is asked outside answers in the own name."""
+        name = _named(effect)
+        if not name:
+            return None
+        receipt = self._receipts.get(name) or self._recorded.get(_key(effect))
+        outside = outside_of(effect)
+        if receipt is None or outside is None or receipt.by is not None:
+            return receipt
+        return msgspec.structs.replace(receipt, by=Answerer(outside.executor))
+
+
+class ShadowStore(MemoryStore):
+    """The copy. What is being performed goes on elsewhere: it is not begun again, and not given up as lost either."""
+
+    def position(self, done: Callable[[Position | Exception], None]) -> None:
+        def found(position: Position | Exception) -> None:
+            done(position if isinstance(position, Exception) else msgspec.structs.replace(position, running=()))
+
+        super().position(found)
+
+
 class ShadowExecutor:
-    """Performs nothing. Answers what the caller has said, or what was answered before."""
+    """Performs nothing. Gives the answers that are known."""
 
     slots = None
 
-    def __init__(self, name: str, receipts: Mapping[str, Receipt], recorded: Mapping[bytes, Receipt]) -> None:
+    def __init__(self, name: str, answers: Answers) -> None:
         self.name = name
-        self._receipts = receipts
-        self._recorded = recorded
+        self._answers = answers
 
     def listen(self, framed: Framed) -> None:
         pass
 
     def start(self, publication: Publication, answered: Answered) -> None:
-        params = publication.effect.params
-        if params is None:
-            return
-        receipt = self._receipts.get(decode(params)["effect"]) or self._recorded.get(params)
+        receipt = self._answers.to(publication.effect)
         if receipt is not None:
             answered(publication.intent, receipt)
 
@@ -300,6 +353,12 @@ def _named(effect: Any) -> str:
     if isinstance(effect, Call | Wait) and effect.params is not None:
         return str(decode(effect.params)["effect"])
     return ""
+
+
+def _key(effect: Any) -> bytes:
+    """What an effect was asked with: its name and its parameters, not who asked, or when."""
+    asked = decode(effect.params)
+    return encode([asked["effect"], asked["params"]])
 
 
 def _asked(address: Address, effect: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import pytest
 
 import perdure
 from perdure import CellContext, Next, ReceiptOf, Rejected
+from perdure.cells.bind import Bound
 from perdure.cells.effects import Alarm, BlobGet, BlobPut, Publish, Spawn
 from perdure.codec import encode
 from perdure.errors import NotStuck, ReceiptRefused, UnknownIntent
@@ -384,15 +385,40 @@ def points_2(state: Score | None, event: Placed | Dropped | ReceiptOf[Charge]) -
     return Next(Score(before.sum + event.cents, before.since), effects=[Charge(event.cents)])
 
 
+def only_small(old: Sum) -> Score:
+    if old.cents > 200:
+        raise OverflowError("too much to be carried over")
+    return scored(old)
+
+
+@perdure.cell("c/points@3", key="id", effects=[Charge], migrate=only_small)
+def points_3(state: Score | None, event: Placed | Dropped | ReceiptOf[Charge]) -> Next:
+    return points_2.function(state, event)  # type: ignore[no-any-return]
+
+
+def of_either(old: Sum | Score) -> Score:
+    return scored(old) if isinstance(old, Sum) else Score(old.sum, f"twice {old.since}")
+
+
+@perdure.cell("c/points@4", key="id", effects=[Charge], migrate=of_either)
+def points_4(state: Score | None, event: Placed | Dropped | ReceiptOf[Charge]) -> Next:
+    return points_2.function(state, event)  # type: ignore[no-any-return]
+
+
 FIRST, THEN = perdure.manifest(points), perdure.manifest(points_2)
-FIRST.earlier += THEN.cells
+FRAIL, MENDED = perdure.manifest(points_3), perdure.manifest(points_4)
+FIRST.earlier += [*THEN.cells, *FRAIL.cells, *MENDED.cells]
 
 
-def apply(world: World, mode: str, id: str) -> None:
+def apply(world: World, mode: str, id: str, bound: Bound = THEN) -> None:
     stage = world._stage
     while stage.database.inbox:  # what comes before it shall be heard before it
         stage.pass_until(stage.next_at())
-    body = encode({"manifest": THEN.manifest.bytes, "mode": mode})
+    apply_now(world, mode, id, bound)
+
+
+def apply_now(world: World, mode: str, id: str, bound: Bound) -> None:
+    body = encode({"manifest": bound.manifest.bytes, "mode": mode})
     at_once(world._door.put(WORLD, Message(f"{RULES}apply", body, id)))
 
 
@@ -414,6 +440,24 @@ def migrate(world: World) -> None:
     world.run()
     world.send(Placed("a", 4), id="a2")
     world.send(Placed("c", 8), id="c1")
+    world.run()
+
+
+def mended(world: World) -> None:
+    """One cannot go over. It goes over to the next definition, with all that waited, and so do the others."""
+    world.send(Placed("a", 1), id="a1")
+    world.send(Placed("b", 150), id="b1")
+    world.run()
+    apply(world, "migrate", "apply", FRAIL)
+    world.send(Placed("a", 2), id="a2")
+    world.send(Placed("b", 4), id="b2")
+    world.run()
+    assert world.handle("c/points", "b").status == "stuck"
+    apply_now(world, "migrate", "apply again", MENDED)
+    world.advance(0.1)
+    with suppress(NotStuck):  # the word that it goes on was lost
+        world.handle("c/points", "b").retry()
+    world.send(Placed("a", 8), id="a3")
     world.run()
 
 
@@ -496,6 +540,12 @@ SCENES = [
             "c/points/b": Score(1002, "migrated at 2"),
             "c/points/c": Score(1008, "new"),
         },
+    ),
+    Scene(
+        mended,
+        [FIRST],
+        {"c/points/a": Score(2111, "twice migrated at 101"), "c/points/b": Score(1254, "migrated at 250")},
+        ["c/points"],
     ),
     Scene(strict, [FIRST], {"c/points/a": Score(1002, "new")}),
     Scene(

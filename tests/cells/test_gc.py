@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from perdure.cells.index import CellIndex
 from perdure.cells.snapshot import name_of, reached
 from perdure.errors import CallerError
 from perdure.snapshots import Snapshots, StoredBlobs, in_thread
-from tests.cells.test_snapshots import kind, opened, url  # noqa: F401  # fixtures
+from tests.cells.test_snapshots import kind, opened, put_while_stuck, url  # noqa: F401  # fixtures
 from tests.cells.worlds import Closed, Keep, Put, busy, settled
 
 
@@ -63,6 +64,27 @@ async def test_a_blob_that_an_effect_has_put_stays_as_long_as_its_entry(url: str
 
         kept = {await engine.queries.blob(row.digest) for row in await engine.queries.blobs()}
         assert {b"early", b"late"} <= kept and b"nobody needs this" not in kept
+
+
+@pytest.mark.parametrize("grace", [-1, float("nan"), float("inf")])
+async def test_a_grace_period_that_is_none_is_refused(grace: float) -> None:
+    async with opened(":memory:") as engine:
+        with pytest.raises(CallerError, match=f"a grace period is 0 to .* seconds, found {grace}"):
+            await Snapshots(engine).collect(grace=grace)
+
+
+@pytest.mark.parametrize("where", ["inbox", "inbox of a snapshot"])
+async def test_a_blob_stays_whose_receipt_waits_for_a_stuck_cell(url: str, where: str) -> None:  # noqa: F811
+    async with opened(url) as engine:
+        await put_while_stuck(engine, b"heard of later")
+        if where == "inbox of a snapshot":
+            await Snapshots(engine).take()
+            await engine.handle("test/account", "a").cancel()  # the event that waits is gone
+            await settled(engine)
+
+        await Snapshots(engine).collect(grace=0, dry_run=False)
+
+        assert await engine.queries.blob(sha256(b"heard of later").digest()) == b"heard of later"
 
 
 async def test_the_newest_snapshot_and_the_base_of_a_restored_database_are_never_given_up(tmp_path: Path) -> None:

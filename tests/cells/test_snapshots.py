@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,13 @@ import pytest
 
 import perdure
 from perdure.app import _registered
+from perdure.cells.replay import WorldReplay, value_workflows
+from perdure.cells.world import PROPOSALS
 from perdure.codec import decode
 from perdure.errors import CallerError, Corrupt, NotEmpty, UnknownSnapshot
 from perdure.kernel.events import Address
-from perdure.snapshots import Snapshots
+from perdure.kernel.manifest import WORLD
+from perdure.snapshots import Snapshots, StoredBlobs, in_thread
 from perdure.stores.answers import now
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
@@ -114,6 +119,8 @@ async def test_a_world_goes_on_from_a_snapshot_and_its_tail_as_from_its_first_en
         taken = await snapshots.take()
         await busy(engine, 50)
         await engine.handle("side", "s-1").send("go-1")
+        await engine.send(Wait("a-1", 0))  # an alarm that is set and goes off
+        proposal = await perdure.Governance(engine).propose(perdure.manifest(account))
         await settled(engine)
         store = empty_store(kind, tmp_path)
 
@@ -126,6 +133,10 @@ async def test_a_world_goes_on_from_a_snapshot_and_its_tail_as_from_its_first_en
             assert again.hash == whole.hash
             assert (await copy.verify()).difference is None
             assert await store.check() == []
+        world = await store.head(WORLD)
+        answers = [await each.published(world.id, PROPOSALS) for each in (store, engine.queries)]
+        assert answers[0] == answers[1] and decode(answers[0] or b"")[0]["proposal"] == proposal.number
+        assert now(store.census).work == 1, "the alarm of a-3"
         store.close()
 
 
@@ -155,6 +166,53 @@ async def test_the_engine_of_a_restored_database_goes_on_with_every_instance(tmp
     assert verified.difference is None and verified.begin > 0
 
 
+async def test_a_flow_that_was_rewound_is_replayed_with_its_world(url: str) -> None:
+    numbers = iter([1, 2])
+
+    async def make() -> int:
+        return next(numbers)
+
+    @perdure.flow
+    async def again(ctx: perdure.Context) -> int:
+        number = await ctx.step("make", make)
+        await ctx.receive(f"go-{number}")
+        return number
+
+    async with opened(url, [*CELLS, again]) as engine:
+        snapshots = Snapshots(engine)
+        flow = await engine.start(again, key="f-1")
+        await settled(engine)
+        before = await snapshots.take()
+        await flow.rewind("make")
+        await flow.send("go-2")
+        assert await flow.result() == 2
+        await settled(engine)
+
+        taken = await snapshots.take()
+
+        assert (await snapshots.take(full=True)).hash == taken.hash
+        for since in (None, before.hash):
+            assert (await snapshots.verify(since)).difference is None
+
+
+async def test_a_replay_that_lets_go_of_instances_comes_to_the_same(url: str) -> None:
+    async with opened(url) as engine:
+        await everything(engine)
+        await busy(engine, 50)
+        taken = await Snapshots(engine).take()
+        blobs, rows = StoredBlobs(engine.queries), await engine.queries.journal(0, 10_000)
+
+        def replayed() -> tuple[bytes, int]:
+            replay, most = WorldReplay(blobs, value_workflows(_registered(CELLS)[0]), lives_max=3), 0
+            for row in rows:
+                replay.take(row)
+                most = max(most, len(replay._lives))
+            return replay.snapshot().hash, most
+
+        hash, most = await in_thread(replayed)
+        assert f"sha256:{hash.hex()}" == taken.hash and most <= 3
+
+
 async def test_without_its_tail_a_world_is_as_it_was_at_the_snapshot(kind: str, url: str, tmp_path: Path) -> None:
     async with opened(url) as engine:
         snapshots = Snapshots(engine)
@@ -171,6 +229,33 @@ async def test_without_its_tail_a_world_is_as_it_was_at_the_snapshot(kind: str, 
         store.close()
 
 
+@pytest.mark.parametrize("tail", [True, False])
+async def test_blobs_are_restored_that_entries_of_the_tail_or_waiting_events_name(
+    kind: str, url: str, tmp_path: Path, tail: bool
+) -> None:
+    async with opened(url) as engine:
+        snapshots = Snapshots(engine)
+        await engine.send(Keep("b", b"before"))
+        await put_while_stuck(engine, b"heard of later")
+        taken = await snapshots.take()
+        await engine.send(Keep("b", b"after"))
+        await settled(engine)
+        store = empty_store(kind, tmp_path)
+
+        await snapshots.restore_into(store, taken.hash, tail=tail)
+
+        there = [await store.blob(sha256(body).digest()) for body in (b"before", b"heard of later", b"after")]
+        assert there == [b"before", b"heard of later", b"after" if tail else None]
+        store.close()
+
+
+async def put_while_stuck(engine: perdure.Engine, data: bytes) -> None:
+    """A cell asks for a blob to be put, and is stuck when it is: the receipt waits in its inbox."""
+    await asyncio.gather(engine.send(Keep("a", data)), engine.send(Spoil("a")))
+    await settled(engine)
+    assert len(await engine.queries.undelivered()) == 1
+
+
 async def test_what_waits_in_a_mailbox_is_restored(tmp_path: Path) -> None:
     async with opened(str(tmp_path / "world.db")) as engine:
         await engine.send(Put("a", 1))
@@ -184,7 +269,7 @@ async def test_what_waits_in_a_mailbox_is_restored(tmp_path: Path) -> None:
         assert restored.inbox == 1
 
 
-@pytest.mark.parametrize("part", ["record", "root", "state", "instance"])
+@pytest.mark.parametrize("part", ["record", "root", "state", "instance", "governance", "inbox"])
 async def test_a_snapshot_of_which_a_part_is_missing_or_damaged_is_refused_by_its_hash(
     kind: str, url: str, tmp_path: Path, part: str
 ) -> None:
@@ -197,6 +282,8 @@ async def test_a_snapshot_of_which_a_part_is_missing_or_damaged_is_refused_by_it
             "record": bytes.fromhex(taken.hash[7:]),
             "root": record["cells"]["test/account"],
             "instance": record["instances"],
+            "governance": record["governance"],
+            "inbox": (await engine.queries.world_snapshots())[-1].inbox,
             "state": (decode(await engine.queries.blob(record["cells"]["test/total"]) or b""))["leaf"][0][1],
         }[part]
         assert await engine.queries.delete_blobs([victim], 2**62) == 1

@@ -66,6 +66,23 @@ def test_cells_show_is_the_state_now_or_at_an_entry(shop):
     assert json.loads(shop.perdure("cells", "show", "com.acme/total").stdout) == {"cents": 5}
 
 
+def test_cells_show_waits_until_the_journal_has_an_entry(shop):
+    import shop as code
+
+    async def order_more():
+        async with perdure.open(shop.db, workflows=[code.order, code.total], handlers=[code.charge]) as engine:
+            await engine.send(code.OrderCreated("o-4", 7000))
+
+    words = ("cells", "show", "com.acme/order", "o-4", "--at-least", "12", "--json")
+    reader = shop.process(*words, stderr="waiting", PERDURE_DB=shop.db)
+    eventually(lambda: "the journal ends with entry 10, and no engine runs" in shop.said("waiting"))
+    asyncio.run(order_more())
+    exit_code, out = shop.ended(reader)
+
+    assert (exit_code, json.loads(out)["id"], json.loads(out)["entry"]) == (0, "com.acme/order/o-4", 12)
+    assert shop.json("cells", "show", "com.acme/order", "o-1", "--at-least", "3")["entry"] > 3
+
+
 def test_cells_show_says_what_there_is_not(shop):
     assert (
         "there is no cell com.acme/order/o-1 at entry 2"

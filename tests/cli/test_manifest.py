@@ -1,10 +1,13 @@
 """The commands that change a manifest, asked of an engine that runs in this process, from processes of their own."""
 
 import asyncio
+import importlib
+import json
 
 import pytest
 
 import perdure
+from perdure.cells.author import Cell
 
 SHOP = """
 import perdure
@@ -47,13 +50,15 @@ def running(world, monkeypatch):
     monkeypatch.syspath_prepend(world.directory)
     import till_2 as code  # type: ignore[import-not-found]
 
-    async def main(test):
-        async with perdure.open(world.db, workflows=[code.order, code.order_2]) as engine:
+    async def main(test, more):
+        others = [cell for name in more for cell in vars(importlib.import_module(name)).values()]
+        cells = {id(cell): cell for cell in [code.order, code.order_2, *others] if isinstance(cell, Cell)}
+        async with perdure.open(world.db, workflows=list(cells.values())) as engine:
             await perdure.Governance(engine).apply(perdure.manifest(code.order))
             await engine.send(code.Placed("o-1", 5))
             return await test(engine, code)
 
-    return lambda test: asyncio.run(main(test))
+    return lambda test, *more: asyncio.run(main(test, more))
 
 
 async def typed(world, *words, exit=0):
@@ -76,6 +81,68 @@ def test_a_proposal_goes_its_way(world, running):
         assert await engine.state(code.order_2, "o-1") == code.Priced(6, "EUR")
 
     running(test)
+
+
+BAKER = """
+import perdure
+from perdure import Next, ReceiptOf
+from perdure.cells.effects import Alarm
+
+
+class Asked(perdure.Record, name="baker/Asked@1"):
+    bread: str
+
+
+class Bake(perdure.Effect, name="baker/bake@1", outside="oven"):
+    loaves: int
+
+    class Receipt(perdure.Record):
+        loaves: int
+
+
+class Bread(perdure.Record, name="baker/Bread@1"):
+    told: str
+
+
+@perdure.cell("baker/bread@1", key="bread", effects=[Bake, Alarm])
+def bread(state: Bread | None, event: Asked | ReceiptOf[Bake] | ReceiptOf[Alarm]) -> Next:
+    if isinstance(event, Asked):
+        return Next(Bread("asked"), effects=[Bake(1)])
+    if isinstance(event.params, Bake):
+        assert event.value.loaves > 0, "nothing came out of the oven"
+        return Next(Bread("baked"), effects=[Alarm(after=60_000_000_000)])
+    return Next(Bread("stale"))
+"""
+
+
+def test_a_shadow_run_is_told_answers_and_a_horizon_and_fails_with_an_exit_code(world, monkeypatch):
+    (world.directory / "baker.py").write_text(BAKER)
+    monkeypatch.syspath_prepend(world.directory)
+    import baker as code  # type: ignore[import-not-found]
+
+    async def shadow(*options, exit=0):
+        words = ("manifest", "shadow", "baker", *options, "--json")
+        exit_code, out, errors = await asyncio.to_thread(world.call, *words, PERDURE_DB=world.db)
+        assert exit_code == exit, errors
+        return [state["after"] for state in json.loads(out)["states"]] if exit < 2 else errors
+
+    async def main():
+        async with perdure.open(world.db, workflows=[code.bread]) as engine:
+            await engine.send(code.Asked("rye"))
+            ok = '{"baker/bake@1": {"loaves": 2}}'
+            assert await shadow() == []
+            assert await shadow("--receipts", ok) == [{"told": "stale"}]
+            assert await shadow("--receipts", ok, "--horizon", "59") == [{"told": "baked"}]
+            await shadow("--receipts", ok.replace("2", "0"), exit=1)
+            assert "receipts are given by effect" in await shadow("--receipts", "[1]", exit=2)
+            assert "a horizon is 0 to" in await shadow("--horizon", "nan", exit=2)
+
+            (asked,) = await engine.open_effects()
+            await engine.answer(asked.intent, executor="oven", ok={"loaves": 1})
+            await engine.send(code.Asked("oat"))
+            assert await shadow("--recorded", "--horizon", "0") == [{"told": "baked"}]
+
+    asyncio.run(main())
 
 
 def test_a_proposal_is_rejected_with_its_reason(world, running):
@@ -149,3 +216,34 @@ def test_debug_opens_the_migration_of_a_cell(world, running):
     assert "p old\nOrder(cents=5)" in migrated.stdout and 'state {"cents": 5, "currency": "EUR"}' in migrated.stdout
     assert 'State before: {"cents": 5, "currency": "EUR"}' in after.stdout
     assert all("The code does what it did." in each.stdout for each in (migrated, after))
+
+
+def test_a_cell_that_cannot_go_over_is_explained_and_goes_over_to_another_definition(world, running):
+    (world.directory / "till_3.py").write_text(
+        "from till_2 import *\n"
+        "def only_even(old: Order) -> Priced:\n"
+        "    assert old.cents % 2 == 0\n"
+        "    return in_euros(old)\n"
+        '@perdure.cell("shop/order@3", key="order", effects=[], migrate=only_even)\n'
+        "def order_3(state: Priced | None, event: Placed) -> Next:\n"
+        "    return Next(state)\n"
+    )
+
+    async def story(engine, code):
+        await typed(world, "apply", "till_3:order_3", "--mode", "migrate")
+        await typed(world, "migrate")
+        while (await engine.handle("shop/order", "o-1").status()) != "stuck":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        why = await asyncio.to_thread(world.perdure, "why", "o-1")
+        refused = await typed(world, "apply", "till_2:order_2", exit=4)
+        await typed(world, "apply", "till_2:order_2", "--mode", "migrate")
+        assert await typed(world, "migrate") == "1 cells were told to go over\n"
+        await engine.send(code.Placed("o-1", 1))
+        return why.stdout, refused, await engine.state(code.order_2, "o-1")
+
+    why, refused, state = running(story, "till_3")
+
+    assert "It is stuck at entry 2 (migrated)" in why and "AssertionError" in why
+    assert "mend its migrate function" in why and "perdure manifest migrate" in why and "--mode migrate" in why
+    assert "1 cells of shop/order are left" in refused
+    assert (state.cents, state.currency) == (6, "EUR")

@@ -272,7 +272,7 @@ class Cell:
         return found
 
     def _state(self, parameter: str, hint: Any) -> Shape:
-        arms = _members(hint)
+        arms = members(hint)
         if type(None) not in arms or len(arms) != 2:
             found = "no annotation" if hint is None else str(hint)
             raise BadDefinition(
@@ -284,9 +284,9 @@ class Cell:
         events: dict[str, type[Record]] = {}
         receipts: set[type[Effect]] = set()
         rejected = False
-        for arm in _members(hint):
+        for arm in members(hint):
             if typing.get_origin(arm) is ReceiptOf:
-                receipts.update(_members(typing.get_args(arm)[0]))
+                receipts.update(members(typing.get_args(arm)[0]))
             elif arm is Rejected:
                 rejected = True
             elif isinstance(arm, type) and issubclass(arm, Record) and arm.__perdure_name__:
@@ -377,7 +377,7 @@ def cell(
     name: `namespace/name@version`. effects: the only ones that it may emit; required, may be empty. key: the field of
     its events that holds the key, as a dotted path; or a dict from event class to path; None: there is one cell.
     annotations: the type of what it may return for people beside its state. migrate: a function that turns a state of
-    the definition before this one into a state of this one, for `mode="migrate"`.
+    the definition before this one into a state of this one, for `mode="migrate"`; annotated with several, of each.
     """
     parsed = parse_name(name, "$.name")
     if parsed.reserved:
@@ -482,7 +482,7 @@ def impl_of(function: Callable[..., Any]) -> str:
     return f"{module}:{function.__qualname__}"
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def members(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return typing.get_args(hint)
     return (hint,)

@@ -26,7 +26,7 @@ from perdure.kernel.routing import Router
 from perdure.kernel.routing import Subscription as KernelSubscription
 
 from . import system
-from .author import Cell, Datum, define, named, receipt_shape, where
+from .author import Cell, Datum, define, members, named, receipt_shape, where
 from .check import check
 from .compare import contrasts
 from .machine import CellMachine
@@ -143,10 +143,12 @@ class Definition:
 
     def migrated(self, address: str, machine: Machine) -> CellMachine:
         """The machine of this definition with what a machine of an earlier one holds."""
+        assert isinstance(machine, CellMachine)
+        if machine.definition.version == self.version:  # it could not go away from here, and now it need not
+            return machine.moved_to(self, machine.state)
         if self._migrate is None:
             raise BadManifest("no-migration", f"$.cells[{self.cell.name!r}]", "it has no migrate function")
-        assert isinstance(machine, CellMachine)
-        state = called(self._migrate, _argument(self._migrate, machine.state))
+        state = called(self._migrate, _argument(self._migrate, machine))
         return machine.moved_to(self, self.state.encode(state))
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
@@ -337,14 +339,21 @@ def called(function: Callable[..., Any], *arguments: Any) -> Any:
         raise BadDecision(function.__qualname__, text) from error
 
 
-def _argument(migrate: Callable[..., Any], state: bytes) -> Any:
-    """The old state as the function takes it: by its annotation, or as plain data."""
+def _argument(migrate: Callable[..., Any], machine: CellMachine) -> Any:
+    """The old state as the function takes it: by the annotation with its schema, or as plain data."""
     hints = [hint for name, hint in typing.get_type_hints(migrate).items() if name != "return"]
-    plain = decode(state)
+    plain = decode(machine.state)
     if not hints:
         return plain
-    shape = shape_of(hints[0])
-    return shape.build(shape.plain(plain))
+    shapes = [shape_of(hint) for hint in members(hints[0])]
+    cell = machine.definition.cell
+    for shape in shapes:
+        if shape.schema == cell.state:
+            return shape.build(shape.plain(plain))
+    taken = " or ".join(shape.name or str(shape.schema) for shape in shapes)
+    there = machine.definition.state.name or str(cell.state)
+    text = f"the state is of {there}, and {where(migrate)} takes {taken}"
+    raise BadDecision(cell.name, f"{text}; annotate its parameter with all that it is to take, joined by |")
 
 
 def _agreed(manifest: Manifest, name: str) -> Any:

@@ -88,6 +88,10 @@ class CellMachine:
             self._keep(kept.state)
 
     @property
+    def definition(self) -> Definition:
+        return self._definition
+
+    @property
     def state(self) -> bytes:
         """Canonical bytes; empty: there is no cell."""
         return self._state

@@ -25,8 +25,9 @@ from perdure.errors import Corrupt, PerdureError
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow
 from perdure.kernel.effects import Call
 from perdure.kernel.entry import Entry as JournalEntry
-from perdure.kernel.events import Received
+from perdure.kernel.events import Event, Received
 from perdure.kernel.instance import Instance
+from perdure.kernel.rows import offer_of
 from perdure.kernel.snapshot import restore, write
 
 from .effects import BLOB_GET
@@ -185,16 +186,25 @@ def read_inbox(body: bytes) -> list[InboxRow]:
 
 def named_blobs(entry: JournalEntry) -> Iterator[bytes]:
     """The blobs that an entry refers to: one that was put, by the receipt of that; one that is asked for."""
-    event = entry.event
-    if type(event) is Received and event.receipt.status == "ok" and event.receipt.value:
-        match _plain(event.receipt.value):
-            case {"hash": str(hash), "size": int(), **rest} if not rest:
-                yield from _digest_in(hash)
+    yield from _blobs_of(entry.event)
     for effect in entry.decision.open:
         if type(effect) is Call and effect.params is not None:
             match _plain(effect.params):
                 case {"effect": effect_name, "params": {"hash": str(hash)}} if effect_name == BLOB_GET:
                     yield from _digest_in(hash)
+
+
+def blobs_in_inbox(rows: Iterable[InboxRow]) -> Iterator[bytes]:
+    """The same for events that wait: a cell that is stuck hears later that its blob was put."""
+    for row in rows:
+        yield from _blobs_of(offer_of(row).event)
+
+
+def _blobs_of(event: Event) -> Iterator[bytes]:
+    if type(event) is Received and event.receipt.status == "ok" and event.receipt.value:
+        match _plain(event.receipt.value):
+            case {"hash": str(hash), "size": int(), **rest} if not rest:
+                yield from _digest_in(hash)
 
 
 def _plain(body: bytes) -> Any:

@@ -170,11 +170,13 @@ class WorldMachine:
         mode = body.get("mode", "pinned")
         if body.get("counted", self._manifest.hash) != self._manifest.hash:
             raise Refusal("applied-meanwhile", "somebody else put a manifest into force at the same time: ask again")
-        self._check_counts(mode, body.get("counts") or {})
+        counts = body.get("counts") or {}
+        self._check_counts(mode, counts)
         if "manifest" in body:
-            return self._enforce(read_manifest(body["manifest"]), mode), {"hash": self._manifest.hash, "mode": mode}
+            publish = self._enforce(read_manifest(body["manifest"]), mode, counts.get("left"))
+            return publish, {"hash": self._manifest.hash, "mode": mode}
         proposal, manifest = self._proposals.approved(self._manifest, body)
-        publish = self._enforce(manifest, mode)
+        publish = self._enforce(manifest, mode, counts.get("left"))
         proposal.status, proposal.mode = "applied", mode
         return publish, _told(proposal)
 
@@ -182,7 +184,7 @@ class WorldMachine:
         """What the engine counted at this very place of the journal, before anything else could happen."""
         if mode not in ("strict", "pinned", "migrate"):
             raise Refusal("unknown-mode", f'a manifest is applied "strict", "pinned" or "migrate", not {mode!r}')
-        if counts.get("unmigrated"):
+        if counts.get("unmigrated"):  # counted by an engine that knew no way to go on from there
             text = f"an earlier migration is not finished: {counts['unmigrated']} cells are left"
             mend = (
                 "`perdure manifest migrate` finishes it; what is stuck must be mended and retried, or cancelled, first"
@@ -193,26 +195,46 @@ class WorldMachine:
             told = ", ".join(f"{name}: {count}" for name, count in sorted(busy.items()))
             raise Refusal("blocked", f"the world is not empty: {told}; strict changes only an empty world")
 
-    def _enforce(self, manifest: Manifest, mode: str) -> tuple[tuple[str, bytes], ...]:
-        """From the next entry on this manifest is in force."""
+    def _enforce(
+        self, manifest: Manifest, mode: str, left: dict[str, int] | None = None
+    ) -> tuple[tuple[str, bytes], ...]:
+        """From the next entry on this manifest is in force. `left`: how many cells are to go over still, of which."""
         force = in_force(manifest)
-        if mode == "migrate":
-            force = msgspec.structs.replace(force, migrating=self._migrating(manifest, force))
+        self._refuse_to_strand(force, mode, left or {})
+        under_way = self._in_force.migrating if left is not None else {}
+        force = msgspec.structs.replace(force, migrating=self._migrating(manifest, force, mode, under_way))
         self._manifest, self._in_force, self._forms = manifest, force, {}
         self._router.enforce(force)
         return ((MANIFEST, force.encode()), (DEFINITIONS, manifest.bytes))
 
-    def _migrating(self, manifest: Manifest, force: InForce) -> dict[str, tuple[str, ...]]:
-        """Each cell whose definition changed goes over, by the function that the new definition names."""
+    def _refuse_to_strand(self, force: InForce, mode: str, left: dict[str, int]) -> None:
+        """Cells that are still to go over must be able to: to the same definition, or to the one that replaces it."""
+        for workflow, count in sorted(left.items()):
+            version = force.versions.get(workflow)
+            if version == self._in_force.versions[workflow] or (version is not None and mode == "migrate"):
+                continue
+            text = f"an earlier migration is not finished: {count} cells of {workflow} are left"
+            mend = "`perdure manifest migrate` lets them go over"
+            other = f"applied in mode migrate, a manifest with another {workflow} takes them over to that"
+            raise Refusal("migrating", f"{text}; {mend}; {other}")
+
+    def _migrating(
+        self, manifest: Manifest, force: InForce, mode: str, under_way: dict[str, tuple[str, ...]]
+    ) -> dict[str, tuple[str, ...]]:
+        """Which cells go over from here on: those that still have to and, to migrate, those whose definition changed.
+
+        They go over by the function that the new definition names, also those that could not by another one before.
+        """
         migrating: dict[str, tuple[str, ...]] = {}
         by_workflow = {parse_name(name).workflow: cell for name, cell in manifest.cells.items()}
         for workflow, version in force.versions.items():
-            before = self._in_force.versions.get(workflow)
-            if before is None or before == version:
-                continue
-            if not by_workflow[workflow].migrate:
-                raise Refusal("no-migration", f"{by_workflow[workflow].name} changed and has no migrate function")
-            migrating[workflow] = (before,)
+            before, earlier = self._in_force.versions.get(workflow), under_way.get(workflow, ())
+            if before == version and earlier:
+                migrating[workflow] = earlier
+            elif mode == "migrate" and before is not None and before != version:
+                if not by_workflow[workflow].migrate:
+                    raise Refusal("no-migration", f"{by_workflow[workflow].name} changed and has no migrate function")
+                migrating[workflow] = tuple([each for each in dict.fromkeys((*earlier, before)) if each != version])
         return migrating
 
     def _told(self) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call
+from perdure.kernel.events import Migrated
 from perdure.kernel.manifest import WORLD
 from perdure.kernel.status import Status
 from perdure.runtime.history import Waiting
@@ -65,6 +66,13 @@ class CellReasons(Reasons):
             advice = stuck.error.message.strip().partition("\n")[2] or "put the old reducer back"
             see = f"see where the reducer decides otherwise: {look}"
             return [see, *advice.splitlines(), f"with that code in the engine: {retry}"]
+        if type(self._look.state.kept) is Migrated:
+            migrate, apply = self._console.command("manifest", "migrate"), "perdure manifest apply N --mode migrate"
+            return [
+                f"see where that comes from: {look}",
+                f"mend its migrate function, and with that code in the engine: {migrate}",
+                f"or put a definition into force that it can go over to ({apply}), and then: {migrate}",
+            ]
         return [
             f"see where that comes from: {look}",
             f"{kept}: mend the reducer, and with that code in the engine: {retry}",

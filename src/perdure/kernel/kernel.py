@@ -78,7 +78,7 @@ ROUND: Final = 64
 applied. One by one would do, but the code of all four does not fit into the caches of a processor: it takes longer by
 a third."""
 
-FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound})
+FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated})
 """What a stuck instance takes; everything else waits."""
 
 
@@ -279,6 +279,8 @@ class Kernel:
                 return Taken(instance, offer, event, event)
         if type(event) is Message and (instance.id == 0 or instance.ended):
             event = self._made_by(instance, event)
+        elif type(event) is Retried and type(instance.kept) is Migrated:
+            event = Migrated()  # to what is in force now: that may be another definition than it could not go over to
         answer = refusal(instance, event, self.workflows, manifest, heard=offer.ticket is not None)
         if answer is not None:
             self._note(instance, event, answer)

@@ -90,3 +90,13 @@ class Patterns:
             return f"{before}{compact[1]}{after}"
         numbers = compact[1:]
         return parts[0] + "".join(f"{n}{part}" for n, part in zip(numbers, parts[1:], strict=True))
+
+
+class NoLocations(Patterns):
+    """For entries that are read without those before them: where their effects are does not matter."""
+
+    def text(self, compact: Compact | list[int]) -> str:
+        return ""
+
+    def learn(self, texts: Iterable[str]) -> None:
+        pass

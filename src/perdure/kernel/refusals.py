@@ -109,12 +109,19 @@ def _control_refusal(instance: Instance, event: Event, manifest: Manifest) -> An
             return Refused("refused", f"{instance.address} stopped at an event, not at an effect: retry or cancel")
         case Settled(location=at) if instance.stuck is not None and instance.stuck.location != at:
             return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
-        case Migrated() if instance.ended or not manifest.outdated(instance.address.workflow, instance.definition):
+        case Migrated() if not _goes_over(instance, manifest):
             return STALE
         case _ if instance.ended:
             return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}")
         case _:
             return None
+
+
+def _goes_over(instance: Instance, manifest: Manifest) -> bool:
+    """Whether an instance is to go over now. A stuck one has an event that comes first, unless it is stuck at that."""
+    if instance.stuck is not None:
+        return type(instance.kept) is Migrated
+    return not instance.ended and manifest.outdated(instance.address.workflow, instance.definition)
 
 
 def _not_for_cells(instance: Instance, event: Event, manifest: Manifest) -> str:

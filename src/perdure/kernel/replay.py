@@ -106,7 +106,7 @@ def deliveries(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Event]]:
             continue
         if type(event) is Retried and kept is not None:
             event, kept = kept, None
-        elif type(event) is Rewound:  # what was kept is gone with the rest
+        elif type(event) is Rewound or type(event) is Migrated:  # what was kept is gone with the rest
             kept = None
         if type(event) not in KERNEL_ONLY:
             yield entry, event

@@ -28,7 +28,7 @@ from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
-from perdure.kernel.machine import Workflow
+from perdure.kernel.machine import Governed, Workflow
 from perdure.kernel.mailbox import Answer, Offer
 from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
 from perdure.kernel.outside import Verify, unsigned
@@ -803,19 +803,26 @@ class Shard:
     def _counted(self, event: Event, census: Census, own: int) -> Event:
         assert type(event) is Message
         manifest = self.kernel.router.manifest
-        governed = [row for row in census.instances if row[0] in manifest.versions]
-        outdated = [row for row in governed if manifest.outdated(row[0], row[1])]
+        governed = [row for row in census.instances if self._may_be_governed(row[0], row[1])]
+        left: Counter[str] = Counter()
+        for workflow, version, _, count in governed:
+            left[workflow] += count if manifest.outdated(workflow, version) else 0
         counts = {
             "instances": sum(count for *_, count in governed),
             "intents": census.work + len(self.running),
             "queued": census.inbox - own + sum(1 for _ in self.kernel.undelivered()) + self._not_durable(),
-            "unmigrated": sum(count for *_, count in outdated),
+            "left": dict(+left),
         }
         try:
             body = {**decode(event.body), "counts": counts, "counted": manifest.hash}
         except (PerdureError, TypeError):
             return event  # the world will say what is wrong with it
         return msgspec.structs.replace(event, body=encode(body))
+
+    def _may_be_governed(self, workflow: str, version: str) -> bool:
+        """Also what an earlier manifest made, and the one in force does not name: it lives on, with or without code."""
+        known = self.kernel.workflows.of(workflow, version)
+        return workflow != WORLD.workflow and (known is None or isinstance(known, Governed))
 
     def _not_durable(self) -> int:
         """Entries that the store does not know yet."""

@@ -44,6 +44,11 @@ class StoredBlobs:
                 if body is not None:
                     self.remember(digest, body)
 
+    async def there(self, digests: Iterable[bytes]) -> list[bytes]:
+        """Those of them that there are, as bodies."""
+        found = [await self._queries.blob(digest) for digest in digests]
+        return [body for body in found if body is not None]
+
     def put(self, body: bytes) -> bytes:
         digest = sha256(body).digest()
         if digest not in self._fresh:

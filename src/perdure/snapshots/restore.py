@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 from perdure.cells.index import CellIndex
-from perdure.cells.snapshot import Kept, WorldSnapshot, found, read_kept
+from perdure.cells.snapshot import Kept, WorldSnapshot, blobs_in_inbox, found, named_blobs, read_kept
 from perdure.codec import decode
 from perdure.errors import Corrupt
 from perdure.kernel.apply import apply
@@ -77,13 +78,16 @@ class Restoring:
     async def tail(self, rows: Iterable[JournalRow]) -> None:
         """Rows that follow, with all that they change in other tables."""
         batch = Batch()
+        named: set[bytes] = set()
         for row in rows:
             instance, reader = self._live.get(row.instance) or await self._load(row)
             entry = decode_entry(row.seq, row.instance, row.at, row.body, reader)
             self._index(instance, entry, batch)
             batch.journal.append(row)
             batch.size += len(row.body)
+            named.update(named_blobs(entry))
         self.entries += len(batch.journal)
+        await self._copy_blobs(named)
         await self._commit(batch)
 
     async def _load(self, row: JournalRow) -> tuple[Instance, Patterns]:
@@ -116,10 +120,15 @@ class Restoring:
         if instance.status is not before or type(entry.event) in NEW_HEAD:
             batch.heads[instance.id] = head_row(instance, entry.at)
 
-    async def fill_inbox(self, rows: Iterable[InboxRow]) -> None:
+    async def fill_inbox(self, rows: Collection[InboxRow]) -> None:
+        await self._copy_blobs(set(blobs_in_inbox(rows)))
         batch = Batch()
         batch.inbox_added = {row.id: row for row in rows}
         await self._commit(batch)
+
+    async def _copy_blobs(self, named: set[bytes]) -> None:
+        """Blobs that entries and events name. What is not there was not there before, either."""
+        await self._store.put_blobs(await self._blobs.there(named), time.time_ns())
 
     async def _commit(self, batch: Batch) -> None:
         store: Store = self._store

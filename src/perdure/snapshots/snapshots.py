@@ -27,6 +27,7 @@ from perdure.cells.replay import Parted, WorldReplay, value_workflows
 from perdure.cells.snapshot import (
     GENESIS,
     WorldSnapshot,
+    blobs_in_inbox,
     found,
     name_of,
     named_blobs,
@@ -38,7 +39,7 @@ from perdure.cells.snapshot import (
 from perdure.errors import CallerError, Corrupt, NotEmpty, StoreFailed, UnknownSnapshot
 from perdure.kernel.batch import InboxRow, JournalRow
 from perdure.kernel.entry import decode as decode_entry
-from perdure.kernel.location import Patterns
+from perdure.kernel.location import NoLocations
 from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter, Queries, WorldSnapshotRow
@@ -52,6 +53,7 @@ from .verify import Check, Verified
 
 FLUSH_BYTES: Final = 16 * 1024 * 1024
 GRACE: Final = timedelta(hours=1)
+GRACE_MAX: Final = 1_000_000_000  # seconds: some thirty years
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -222,6 +224,8 @@ class Snapshots:
         if keep is not None and keep < 1:
             raise CallerError(f"keep={keep}: the newest snapshot is always kept")
         seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
+        if not 0 <= seconds <= GRACE_MAX:
+            raise CallerError(f"a grace period is 0 to {GRACE_MAX:,} seconds, found {seconds}")
         before = time.time_ns() - round(seconds * 1e9)
         listed = [row async for row in self._blobs()]  # first: what is put from now on is not in it
         rows = await self._queries.world_snapshots()
@@ -247,6 +251,11 @@ class Snapshots:
         blobs = StoredBlobs(self._queries)
         needed = await in_thread(lambda: set(reached(blobs, [row.hash for row in retained])))
         needed |= {row.inbox for row in retained}
+        needed |= set(
+            blobs_in_inbox(await self._queries.undelivered())
+        )  # before the journal, in which they may be next
+        for inbox in {row.inbox for row in retained}:
+            needed |= set(blobs_in_inbox(read_inbox(await in_thread(found, blobs, inbox, "inbox"))))
         seq = retained[-1].seq if retained else 0  # what earlier entries name is in the snapshot
         async for rows in pages(self._queries, seq):
             for row in rows:
@@ -283,16 +292,6 @@ class Snapshots:
         every: dict[tuple[str, str], Workflow] = {(each.name, each.version): each for each in self._workflows}
         every |= {(each.name, each.version): each for each in value_workflows(self._workflows)}
         return Workflows(every.values())
-
-
-class NoLocations(Patterns):
-    """For entries that are read without those before them: where their effects are does not matter."""
-
-    def text(self, compact: Any) -> str:
-        return ""
-
-    def learn(self, patterns: Iterable[str]) -> None:
-        pass
 
 
 def take_all(replay: WorldReplay, rows: Iterable[JournalRow]) -> None:

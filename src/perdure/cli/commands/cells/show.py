@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 @click.argument("cell")
 @click.argument("key", required=False, default="")
 @click.option("--at", type=click.IntRange(0), metavar="N", help="As it was at this entry of the journal.")
+@click.option("--at-least", type=click.IntRange(0), metavar="N", help="Wait until the journal has this entry.")
 @click.option("--against", metavar="MODULE|FILE", help="The code: a module with the cells, or a manifest file.")
-def command(console: Console, cell: str, key: str, at: int | None, against: str | None) -> None:
+def command(
+    console: Console, cell: str, key: str, *, at: int | None, at_least: int | None, against: str | None
+) -> None:
     """The state is not stored but made by the reducer from its events, so the code is needed. Without --against it is
     what the manifest in force names, imported from the current directory. A cell without keys needs no KEY.
     """
@@ -48,9 +51,16 @@ def command(console: Console, cell: str, key: str, at: int | None, against: str 
     async def read() -> tuple[Any, int, str]:
         async with connect(console.db, workflows=[bound]) as client:
             height = await client.queries.height()
+            if at_least is not None and at_least > height:
+                if await client.queries.owner() is None:
+                    console.note(
+                        f"the journal ends with entry {height}, and no engine runs on {console.db} now: it waits"
+                    )
+                height = at_least
             behind = await _behind(console, client.queries, Address(name, key)) if at is None else ""
             try:
-                return await client.state(name, key, at=at), height if at is None else at, behind
+                state = await client.state(name, key, at=at, at_least=at_least)
+                return state, height if at is None else at, behind
             except UnknownVersion as error:
                 text = f"{behind}, and read" if behind else f"{name}/{key} is read"
                 needed = f"{text} with the code of its own version: name it, --against MODULE"

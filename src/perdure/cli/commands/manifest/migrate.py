@@ -11,6 +11,8 @@ from ...rules import ask
 
 @define("manifest migrate")
 def command(console: Console) -> None:
-    """After `perdure manifest apply --mode migrate`, which lets each cell go over when it is next used."""
+    """After `perdure manifest apply --mode migrate`, which lets each cell go over when it is next used. Cells that
+    could not go over, and are stuck at that, try again.
+    """
     count = ask(console, Governance.migrate)
     console.answer({"migrated": count}, f"{count} cells were told to go over")
