@@ -1,5 +1,6 @@
 """`perdure db upgrade` and `perdure doctor` on both kinds of databases."""
 
+from perdure.stores.postgres.schema import VERSION
 from tests.postgres import Server, changed
 
 
@@ -12,8 +13,8 @@ def test_a_postgresql_database_is_made_once(world, postgres_server: Server):
     other = world.perdure("db", "upgrade", url, "--shards", "8")
     doctor = world.perdure("doctor", "--db", url)
 
-    assert first.exit_code == 0 and first.stdout.endswith("was made: schema 2, 4 shards\n")
-    assert '"before": 2, "schema": 2, "shards": 4' in again.stdout
+    assert first.exit_code == 0 and first.stdout.endswith(f"was made: schema {VERSION}, 4 shards\n")
+    assert f'"before": {VERSION}, "schema": {VERSION}, "shards": 4' in again.stdout
     assert other.exit_code == 2 and "has 4 shards, and not 8" in other.stderr
     assert "shards              4" in doctor.stdout and "engine              nobody" in doctor.stdout
     postgres_server.execute("DROP SCHEMA made CASCADE")
