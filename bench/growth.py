@@ -28,7 +28,7 @@ FLAT: Final = Bar("<=", 1.2)
 """Over each factor of ten."""
 
 PAGES: Final = Bar(
-    "<=", 1.2, why="pages that many do not share are written and read one by one: PROFILE.md, What grows"
+    "<=", 1.2, why="pages that many do not share are read and written one by one: PROFILE.md, What grows"
 )
 
 QUIET: Final = 0.03
@@ -157,6 +157,10 @@ class Meter:
         found[f"{self.kind}_growth"] = max(self._grown(*pair) for pair in pairwise(sizes))
         found[f"{self.kind}_whole"] = self._grown(sizes[0], sizes[-1])
         return found
+
+    def cost(self, size: int) -> float:
+        """Of one event, engine and server together."""
+        return statistics.median(_together(each[size]) for each in self._rounds)
 
     def _grown(self, smaller: int, larger: int) -> float:
         return statistics.median(_together(each[larger]) / _together(each[smaller]) for each in self._rounds)

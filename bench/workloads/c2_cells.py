@@ -82,7 +82,8 @@ async def take_turns(urls: dict[int, str], store: Store) -> Measures:
             for size, each in opened.items():
                 state = await each.state(counter, "new0")
                 verify(state == Total(1, 1), f"a new cell among {size} has {state}")
-    return {name: value for meter in (asleep, hot, fresh) for name, value in meter.measures.items()}
+    measures = {name: value for meter in (asleep, hot, fresh) for name, value in meter.measures.items()}
+    return measures | {"waking": asleep.cost(SIZES[-1]) / hot.cost(SIZES[0])}
 
 
 async def _rounds(meter: Meter, opened: dict[int, perdure.Engine], keys: Callable[[int], list[str]]) -> None:
@@ -129,6 +130,7 @@ def _workload(name: str, store: Store) -> Workload:
             Figure(f"to a new cell: {most} against {least}", "fresh_whole", "x", bar=FLAT),
             Figure(f"to one in use: {most} against {least}", "hot_whole", "x", bar=PAGES),
             Figure(f"to one asleep: {most} against {least}", "asleep_whole", "x", bar=PAGES),
+            Figure(f"to one asleep among {most}, against one in use among {least} (not in turns)", "waking", "x"),
             Figure(f"opening a world of {most}", "open_last", "s", bar=Bar("<", 2)),
             Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),
             Figure(f"memory after {USED:,} events, with {most}", "rss_used_last", "MB"),
