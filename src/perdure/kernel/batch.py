@@ -171,9 +171,9 @@ class Batch:
 
     def divide_snapshots(self) -> tuple[dict[int, bytes], list[SnapshotRow]]:
         """Those that are kept beside their entries, by the number of the entry; and the others."""
-        written = {row.seq for row in self.journal}
         beside: dict[int, bytes] = {}
         apart: list[SnapshotRow] = []
+        written = {row.seq for row in self.journal} if self.snapshots else set()
         for row in self.snapshots.values():
             if row.seq in written and len(row.body) <= BESIDE_MAX:
                 beside[row.seq] = row.body

@@ -206,7 +206,7 @@ class SqliteStore(SqliteQueries):
         connection = self._connection
         executemany = connection.executemany
         self._check_epoch()
-        beside, apart = batch.divide_snapshots() if batch.snapshots else ({}, [])
+        beside, apart = batch.divide_snapshots()
         if batch.journal:
             rows = batch.journal
             if batch.size > large_bodies.SIZE_MIN:

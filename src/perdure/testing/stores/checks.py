@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from perdure.codec import seal
 from perdure.errors import Corrupt
-from perdure.kernel.batch import Batch
+from perdure.kernel.batch import Batch, SnapshotRow
 from perdure.kernel.events import Address, CancelAsked, Message, Started
 from perdure.kernel.mailbox import Offer
 from perdure.kernel.replay import fold
@@ -13,9 +14,9 @@ from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter
 from perdure.stores.rebuild import rebuild
 
-from .harness import BIG, Harness, MemoryHarness, OneStore, Waiting, ask, commit, everything
+from .harness import BIG, Harness, MemoryHarness, OneStore, Waiting, ask, commit, everything, flipped
 from .puppets import Player
-from .rows import batch
+from .rows import batch, entry, head
 from .stories import STORIES, perform
 
 
@@ -32,6 +33,16 @@ class Checks(OneStore):
         with pytest.raises(Corrupt):
             fold(Address("puppet", "a"), None, ask(player.store.history(1)))
         player.store.close()
+
+    @pytest.mark.parametrize("size", [10, 2000])
+    def test_a_damaged_snapshot_is_found_wherever_it_stands(self, harness: Harness, store: Waiting, size: int) -> None:
+        whole, damaged = seal(b"x" * size), flipped(seal(b"x" * size))
+        rows = [entry(1, 1), entry(2, 2)]
+        snapshots = [SnapshotRow(1, 1, whole), SnapshotRow(2, 2, damaged)]
+        commit(harness, store, batch(journal=rows, heads=[head(1), head(2)], snapshots=snapshots))
+
+        (problem,) = [problem for problem in ask(store.check()) if "snapshot" in problem]
+        assert "2" in problem
 
     def test_check_finds_an_index_that_lies(self, harness: Harness) -> None:
         player = Player(harness)
