@@ -131,6 +131,7 @@ class Kernel:
         self._verify = verify
         self._ready: deque[Instance] = deque()
         self._caused: list[Offer] = []
+        self._in_hand: Offer | None = None  # it is being taken; still set when that raised
         self._salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
         self._shard = shard
         self._shards = shards
@@ -179,7 +180,9 @@ class Kernel:
 
     def undelivered(self) -> Iterator[Offer]:
         """Offers that are in memory only or not yet recorded."""
-        return self.memory.undelivered(self._ready)
+        if self._in_hand is not None:
+            yield self._in_hand
+        yield from self.memory.undelivered(self._ready)
 
     def instances(self) -> Mapping[int, Instance]:
         """Those in memory, by id."""
@@ -217,7 +220,8 @@ class Kernel:
         room = BYTES_MAX - batch.size
         for _ in range(min(ROUND, len(self._ready), ENTRIES_MAX - len(batch.journal))):
             instance = self._ready.popleft()
-            taken = self._take(instance, instance.mailbox.popleft(), batch) if instance.mailbox else None
+            self._in_hand = instance.mailbox.popleft() if instance.mailbox else None
+            taken = None if self._in_hand is None else self._take(instance, self._in_hand, batch)
             if taken is None or taken.instance is not instance:
                 self._done(instance)
             if taken is None:
@@ -226,6 +230,7 @@ class Kernel:
             room -= _size(taken.event)
             if room <= 0 or (type(taken.event) is Message and _may_rule(taken)):
                 break  # beside what may change the rules nothing is decided
+        self._in_hand = None
         return round
 
     def _done(self, instance: Instance) -> None:

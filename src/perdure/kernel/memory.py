@@ -88,12 +88,12 @@ class Memory:
         self._absent.setdefault(ref, []).append(offer)
 
     def adopt(self, ref: Ref, record: Loaded | None) -> Instance:
-        """Take in what the store knows of `ref`; what waited for it is in its mailbox."""
+        """Take in what the store knows of `ref`; what waited for it is in its mailbox. Raises if it cannot be read."""
         self.wanted.pop(ref, None)
-        offers = self._absent.pop(ref, [])
         instance = self.find(ref)
         if instance is None:
             instance = self.enter(ref, record)
+        offers = self._absent.pop(ref, [])
         if instance.id:
             offers += self._absent.pop(instance.id, [])
         if self._by_address.get(instance.address) is instance:
@@ -101,6 +101,10 @@ class Memory:
         offers.sort(key=_by_arrival)
         instance.mailbox.extend(offers)
         return instance
+
+    def give_up(self, ref: Ref) -> list[Offer]:
+        """What waited for an instance that cannot be read."""
+        return self._absent.pop(ref, [])
 
     def enter(self, ref: Ref, record: Loaded | None) -> Instance:
         """What the store knows of `ref`, or one that is not started yet."""

@@ -458,8 +458,12 @@ class Shard:
         if self._closed or self._away:
             return
         with collector.Paused():
-            with self._enclosure:
-                self._build()
+            try:
+                with self._enclosure:
+                    self._build()
+            except Exception as error:  # how far it came nobody knows: what is in memory is worth nothing
+                self._crash(error)
+                raise
             if self._building.early:
                 self._begin_early()
             if self._committing is None:
@@ -635,7 +639,12 @@ class Shard:
                 self._to_recover.append(ref)
             self._schedule()
             return
-        self.kernel.adopt(ref, record)
+        try:
+            self.kernel.adopt(ref, record)
+        except (PerdureError, msgspec.MsgspecError) as error:  # its rows are damaged, or newer: that is its own affair
+            log.error("%s cannot be read: %s", ref, error)
+            for offer in self.kernel.memory.give_up(ref):  # what is in the inbox, or caused here, waits there
+                _hear(offer.ticket, error)
         if ref in self._recovering and isinstance(ref, int):
             self._recovering.discard(ref)
             self._suspects.add(self.kernel.recover(ref, self.running.keys() | self._receipts.keys()))
