@@ -115,7 +115,7 @@ class Instance:
         self.snapshot_size = 0
         self.tail_size = 0
         self.weight = 0  # bytes of state that its machine holds, if that is a value
-        self.woken = False  # by a message that made it or, later, by being loaded; and has not left its state since
+        self.woken = False  # made by a message, loaded, and has not left its state since
 
     @property
     def ended(self) -> bool:

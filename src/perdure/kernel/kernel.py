@@ -376,7 +376,6 @@ class Kernel:
         workflow = self.workflows.of(event.workflow, event.version)
         assert workflow is not None, "a start of an unknown workflow is refused"
         generation = before.generation + 1
-        instance.woken = event.first is not None
         event = msgspec.structs.replace(event, generation=generation, version=workflow.version, reuse="")
         if event.forked is not None:
             instance.version = event.forked.after  # it goes on counting where its past ends

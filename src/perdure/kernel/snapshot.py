@@ -56,8 +56,8 @@ _encoder = msgspec.msgpack.Encoder()
 def due(instance: Instance) -> bool:
     """The tail has outgrown the last snapshot: doubling keeps the cost per entry constant on average.
 
-    Or it was made or woken by this entry, and will soon sleep. Then it leaves its state at once: beside the entry,
-    which is written anyway, a small state costs less than in a row of its own, on a page that no other event shares.
+    Or it was woken for this entry, and will soon sleep again. Then it leaves its state at once: beside the entry, which
+    is written anyway, a small state costs less than in a row of its own, on a page that no other event shares.
     """
     if instance.woken and max(instance.weight, instance.snapshot_size) <= BESIDE_MAX and not instance.mailbox:
         return True
