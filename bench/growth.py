@@ -3,19 +3,21 @@
 What an event costs is processor time: of this process, and on PostgreSQL of the server, too. A machine is not as quick
 in every minute, so one process opens all sizes and measures them in turns: growth is what the turns of one round say of
 each other, and of all rounds the median. A turn ends when nothing is written any more, and is long enough to have its
-share of checkpoints.
+share of checkpoints. Before each round the databases are read through, so that the operating system has them in memory:
+else what grows is how often a disk is asked, which is a property of the machine and of what it did before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -98,9 +100,33 @@ async def engines(
         }
 
 
-def in_turn(sizes: Iterable[int], round: int) -> list[int]:
-    """The sizes; every other round begins with the last: none is always the first after a pause."""
-    return list(sizes)[:: -1 if round % 2 else 1]
+async def rounds(count: int, sizes: Iterable[int], places: Sequence[Path]) -> AsyncIterator[list[int]]:
+    """For each round the sizes in the order of their turns: every other one begins with the last, so that none is
+    always the first after a pause. What is in `places` is in memory by then."""
+    for number in range(count):
+        await asyncio.to_thread(_read_through, places)
+        yield list(sizes)[:: -1 if number % 2 else 1]
+
+
+def _read_through(places: Sequence[Path]) -> None:
+    for path in _files(places):
+        with suppress(OSError), path.open("rb", buffering=0) as file:  # one that is gone, or that we may not read
+            while file.read(1 << 20):
+                pass
+
+
+def out_of_memory(places: Sequence[Path]) -> bool:
+    """The opposite: the operating system forgets what it has read of them. False where it cannot be told."""
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    for path in _files(places):
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return True
+
+
+def _files(places: Sequence[Path]) -> list[Path]:
+    return [path for place in places for path in place.rglob("*") if path.is_file()]
 
 
 class Meter:
@@ -175,15 +201,27 @@ def _together(costs: Measures) -> float:
     return costs["engine"] + costs.get("server", 0.0)
 
 
+async def places_of(urls: Mapping[int, str], server: Any) -> list[Path]:
+    """Where the files of the databases are. Of a server on another machine nothing is found: it has its own memory."""
+    if server is None:
+        return [Path(url).parent for url in urls.values()]
+    return [Path(await server.fetchval("SHOW data_directory"), "base")]
+
+
 @asynccontextmanager
 async def beside(store: Store) -> AsyncIterator[Any]:
-    """A connection to the server, to ask for its processor time; None where there is no server."""
+    """A connection to the server, to ask for its processor time; None where there is no server.
+
+    What the server would do by itself in the minutes after so many rows came in, it has done by then: else it counts
+    for whoever has a turn meanwhile.
+    """
     if store == "sqlite":
         yield None
         return
     from bench import server
 
     async with server.connection() as opened:
+        await opened.execute("VACUUM (ANALYZE)")
         yield opened
 
 

@@ -18,7 +18,21 @@ from pathlib import Path
 from typing import Final
 
 import perdure
-from bench.growth import FLAT, PAGES, Meter, along, beside, databases, engines, in_process, in_turn, insist, points
+from bench.growth import (
+    FLAT,
+    PAGES,
+    Meter,
+    along,
+    beside,
+    databases,
+    engines,
+    in_process,
+    insist,
+    out_of_memory,
+    places_of,
+    points,
+    rounds,
+)
 from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory, verify
 from bench.workloads.c1_cells import Added, Total, counter
 
@@ -65,33 +79,51 @@ async def look(url: str) -> Measures:
 
 async def take_turns(urls: dict[int, str], store: Store) -> Measures:
     async with beside(store) as server:
+        places = await places_of(urls, server)
         async with engines(urls, [counter], cache=1) as opened:
             asleep = Meter("asleep", opened, server)
-            await _rounds(asleep, opened, Chosen().some)
+            chosen = Chosen()
+            await _rounds(asleep, opened, places, chosen.some)
             for size, each in opened.items():
                 rebuilt = each.counts["rebuilt"]
                 sent = ROUNDS * PARTS * AT_ONCE
                 verify(rebuilt >= 0.98 * sent, f"of {sent} that should have slept among {size}, {rebuilt} did")
+            cold = await _from_disk(opened, places, chosen) if store == "sqlite" else {}
         async with engines(urls, [counter]) as opened:
             hot, fresh = Meter("hot", opened, server), Meter("fresh", opened, server)
             used = {size: Chosen().some(size) for size in urls}
             for size in urls:
                 await send(opened[size], used[size])
-            await _rounds(hot, opened, used.__getitem__)
-            await _rounds(fresh, opened, Chosen().new)
+            await _rounds(hot, opened, places, used.__getitem__)
+            await _rounds(fresh, opened, places, Chosen().new)
             for size, each in opened.items():
                 state = await each.state(counter, "new0")
                 verify(state == Total(1, 1), f"a new cell among {size} has {state}")
     measures = {name: value for meter in (asleep, hot, fresh) for name, value in meter.measures.items()}
-    return measures | {"waking": asleep.cost(SIZES[-1]) / hot.cost(SIZES[0])}
+    return measures | cold | {"waking": asleep.cost(SIZES[-1]) / hot.cost(SIZES[0])}
 
 
-async def _rounds(meter: Meter, opened: dict[int, perdure.Engine], keys: Callable[[int], list[str]]) -> None:
-    for number in range(ROUNDS):
-        for size in in_turn(opened, number):
+async def _rounds(
+    meter: Meter, opened: dict[int, perdure.Engine], places: list[Path], keys: Callable[[int], list[str]]
+) -> None:
+    async for turns in rounds(ROUNDS, opened, places):
+        for size in turns:
             for _ in range(PARTS):
                 await meter.time(size, AT_ONCE, send(opened[size], keys(size)))
         meter.end_round()
+
+
+async def _from_disk(opened: dict[int, perdure.Engine], places: list[Path], chosen: Chosen) -> Measures:
+    """The same to cells asleep, the least and the most, when nothing of their files is in the system's memory."""
+    ends = {size: opened[size] for size in (SIZES[0], SIZES[-1])}
+    cold = Meter("cold", ends)
+    for _ in range(ROUNDS):
+        for size, engine in ends.items():
+            if not out_of_memory(places):
+                return {}
+            await cold.time(size, AT_ONCE, send(engine, chosen.some(size)))
+        cold.end_round()
+    return {"cold": cold.measures["cold_whole"]}
 
 
 class Chosen:
@@ -120,6 +152,7 @@ async def send(opened: perdure.Engine, keys: list[str]) -> None:
 def _workload(name: str, store: Store) -> Workload:
     least, most = f"{SIZES[0]:,}", f"{SIZES[-1]:,}"
     server = (Figure("the same, server", "asleep_server", "µs"),) if store == "postgres" else ()
+    from_disk = (Figure("the same, when the file is on the disk only", "cold", "x"),) if store == "sqlite" else ()
     return Workload(
         name,
         f"an event among {least} cells and among {most}, growth over each 10 x",
@@ -130,6 +163,7 @@ def _workload(name: str, store: Store) -> Workload:
             Figure(f"to a new cell: {most} against {least}", "fresh_whole", "x", bar=FLAT),
             Figure(f"to one in use: {most} against {least}", "hot_whole", "x", bar=PAGES),
             Figure(f"to one asleep: {most} against {least}", "asleep_whole", "x", bar=PAGES),
+            *from_disk,
             Figure(f"to one asleep among {most}, against one in use among {least} (not in turns)", "waking", "x"),
             Figure(f"opening a world of {most}", "open_last", "s", bar=Bar("<", 2)),
             Figure(f"memory after that, with {most}", "rss_last", "MB", bar=Bar("<", 1e9)),

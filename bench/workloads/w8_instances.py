@@ -19,7 +19,20 @@ from pathlib import Path
 from typing import Final
 
 import perdure
-from bench.growth import FLAT, PAGES, Meter, along, beside, databases, engines, in_process, in_turn, insist, points
+from bench.growth import (
+    FLAT,
+    PAGES,
+    Meter,
+    along,
+    beside,
+    databases,
+    engines,
+    in_process,
+    insist,
+    places_of,
+    points,
+    rounds,
+)
 from bench.measure import Bar, Curve, Figure, Measures, Store, Workload, memory, verify
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -75,10 +88,11 @@ async def look(url: str) -> Measures:
 async def take_turns(urls: dict[int, str], store: Store) -> Measures:
     worlds = {size: World(size) for size in urls}
     async with beside(store) as server:
+        places = await places_of(urls, server)
         async with engines(urls, [waiter], cache=1) as opened:
             asleep, alone = Meter("asleep", opened, server), Meter("alone", opened, server)
-            for number in range(ROUNDS):
-                for size in in_turn(urls, number):
+            async for turns in rounds(ROUNDS, urls, places):
+                for size in turns:
                     await _wake(asleep, alone, worlds[size], opened[size])
                 asleep.end_round()
                 alone.end_round()
@@ -89,8 +103,8 @@ async def take_turns(urls: dict[int, str], store: Store) -> Measures:
                 verify(len(await each.instances(status="waiting", limit=1)) == 1, "nobody waits")
         async with engines(urls, [waiter]) as opened:
             new, awake = Meter("new", opened, server), Meter("awake", opened, server)
-            for number in range(ROUNDS):
-                for size in in_turn(urls, number):
+            async for turns in rounds(ROUNDS, urls, places):
+                for size in turns:
                     for _ in range(PARTS):
                         keys = worlds[size].new(AT_ONCE)
                         await new.time(size, AT_ONCE, _start(opened[size], keys))

@@ -209,7 +209,7 @@ async def test_strict_is_blocked_with_all_counters_while_anything_lives(stage):
 
         text = await refused(rules.apply(SECOND_, mode="strict"), "blocked")
 
-        assert "instances: 2, intents: 1; strict" in text
+        assert "instances: 2, intents: 1, queued: 0; strict" in text
         assert (await rules.manifest()).hash == FIRST.manifest.hash
 
 
@@ -249,7 +249,7 @@ async def test_strict_counts_cells_that_the_manifest_in_force_does_not_name(stag
         await live.send(Placed("a", 1))
         await rules.apply(perdure.manifest(beside))
 
-        assert "instances: 1;" in await refused(rules.apply(FIRST, mode="strict"), "blocked")
+        assert "instances: 1, intents: 0, queued: 0;" in await refused(rules.apply(FIRST, mode="strict"), "blocked")
         await live.engine.handle("g/sum", "a").cancel()
         await live.rest()
         await rules.apply(FIRST, mode="strict")

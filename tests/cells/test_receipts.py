@@ -3,13 +3,15 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 import perdure
 from perdure import Next, ReceiptOf
 from perdure.cells.effects import Spawn
 from perdure.cells.machine import CellMachine
-from perdure.codec import encode
+from perdure.codec import decode, encode
 from perdure.kernel.events import Received
+from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
 from perdure.testing import World
 from tests.cells.shop import Book, Charge, Dropped, Order, Placed, book, order
@@ -82,6 +84,36 @@ def strict(state: Order | None, event: Two | ReceiptOf[Charge]) -> Next:
     if isinstance(event, Two):
         return Next(Order("asked"), effects=[Charge("a", 1), Charge("b", 2)])
     return Next(Order("answered"))
+
+
+@perdure.cell("com.acme/keeper@1", key="id", effects=[Charge])
+def keeper(state: Order | None, event: Two | ReceiptOf[Charge] | perdure.Rejected) -> Next:
+    match event:
+        case Two():
+            return Next(Order("asked"), effects=[Charge("a", 1)])
+        case perdure.Rejected():
+            return Next(Order(f"{event.code}: {event.message}"))
+        case _:
+            return Next(Order("answered"))
+
+
+async def test_what_was_delivered_is_what_is_journaled_also_when_a_later_version_has_other_words(stage):
+    async with stage.open(keeper) as live:
+        await live.send(Two("t"))
+        await live.answer(keeper, "t", {"auth": 7})
+        asked, answered = await live.entries(keeper, "t")
+        said = (await live.state(keeper, "t")).status
+
+    assert answered.decision.noted == (said.replace(": ", " ", 1),)
+    assert said.startswith("SchemaMismatch: ")
+    for words, heard in {("SchemaMismatch", "no such form"): "SchemaMismatch: no such form", (): said}.items():
+        (definition,) = perdure.manifest(keeper).cells
+        machine = CellMachine(definition, "t", None)
+        machine.deliver(asked.event, Moment(asked.at, b"seed", 1, None, None, asked.seq))
+        then = replace(answered.decision, noted=(" ".join(words),) if words else ())
+        now = machine.deliver(answered.event, Moment(answered.at, b"seed", 2, then, None, answered.seq))
+        assert decode(machine.state)["status"] == heard
+        assert now.noted == then.noted
 
 
 @pytest.mark.parametrize("payload", MALFORMED.values(), ids=MALFORMED)

@@ -5,7 +5,9 @@ import pytest
 import perdure
 from perdure import Next, ReceiptOf
 from perdure.cells.effects import Alarm
-from perdure.codec import decode
+from perdure.cells.world import WorldWorkflow
+from perdure.codec import decode, encode
+from perdure.kernel.decision import Decision, Fact, Reply
 from perdure.kernel.events import Address
 from perdure.kernel.manifest import WORLD
 from perdure.kernel.replay import fold, rebuild
@@ -122,6 +124,24 @@ async def test_a_changed_reducer_is_a_divergence(disk, change):
         changed[:] = [""]
         await live.engine.handle("com.acme/fickle", "o-1").retry()
         assert await live.state(fickle, "o-1") == Order("same")
+
+
+def test_other_words_for_a_refusal_of_the_world_are_no_divergence():
+    def answered(code: str, text: str) -> Decision:
+        return Decision(respond=(("m-1", encode({"refused": code, "text": text})),))
+
+    def refused(text: str, value: bytes | None = None) -> Decision:
+        return Decision(reply=Reply(text, value))
+
+    differs = WorldWorkflow().differs
+    assert not differs(answered("blocked", "the world is not empty"), answered("blocked", "somebody is there"))
+    assert not differs(refused("no such event"), refused("unknown event"))
+
+    assert differs(answered("blocked", "no"), answered("migrating", "no"))
+    assert differs(answered("blocked", "no"), Decision(respond=(("m-1", encode({"proposal": 1})),)))
+    assert differs(refused("no such event"), refused(""))
+    assert differs(refused("no such event"), Decision(announce=(Fact("com.acme/Placed@1", b""),)))
+    assert differs(refused("no", b"1"), refused("no", b"2"))
 
 
 def test_an_exported_history_of_a_cell_is_replayed(tmp_path):

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 import perdure
 from perdure import Context, OutcomeUnknown, StepTimeout
@@ -23,7 +24,8 @@ from perdure.kernel.receipt import Receipt
 from perdure.kernel.rows import inbox_row
 from perdure.kernel.workflows import Workflows
 from perdure.ports.executor import Executor
-from perdure.ports.jobs import CLAIM
+from perdure.ports.frame import Frame
+from perdure.ports.jobs import CLAIM, Claim
 from perdure.ports.store import Queries
 from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
@@ -358,6 +360,52 @@ async def test_progress_of_a_worker_s_step_is_seen_at_the_engine() -> None:
             gates["tells"].set()
         assert [(frame.done, frame.total, frame.note) for frame in frames] == [(1, 2, "half")]
         assert await handle.result(5) == "told"
+
+
+async def test_frames_of_workers_are_judged_as_others_are_and_by_their_claims() -> None:
+    place = Place()
+    async with place.engine() as client:
+        handle = await client.start(telling)
+        jobs = MemoryJobs(place.database)
+        await until(lambda: bool(place.database.jobs))
+        [first] = jobs.claim_now("first", ["work"], [f"{__name__}:tells"], 5)
+        [awake] = place.shard.kernel.instances().values()
+        plain = Frame(str(awake.address), "tell", 1, 1, "progress")
+        stray = Claim(first.job._replace(intent=b"nobody"), "first", 1)
+
+        async def tell(claim: Claim, ordinal: int, done: float, **other: Any) -> None:
+            await jobs.tell([(claim, replace(plain, ordinal=ordinal, done=done, **other))])
+
+        async def seen() -> list[float]:
+            return [frame.done for frame in await handle.progress()]
+
+        await tell(first, 1, 1.0)
+        await tell(first, 1, 1.1)  # a worker that got no answer says it again
+        assert await seen() == [1.0]
+        await tell(first, 3, 3.0)
+        await tell(stray, 4, 4.1)
+        await tell(first, 4, 4.2, instance="telling/other")
+        await tell(first, 4, 4.3, location="another")
+        await tell(first, 4, 4.4, attempt=2)
+        assert await seen() == [3.0]
+        await place.lose()
+        await until(lambda: bool(place.database.unclaimed.get("work")))
+        [second] = jobs.claim_now("second", ["work"], [f"{__name__}:tells"], 5)
+        await tell(second, 1, 1.5)
+        await tell(first, 4, 4.5)  # it has lost its claim, and does not know
+        assert await seen() == [1.5]
+        await handle.cancel()
+        await until(lambda: not place.database.jobs)
+        await tell(second, 2, 2.5)
+        assert await seen() == []
+
+        assert {name: count for name, count in place.shard.counts.items() if name.startswith("frames")} == {
+            "frames_heard": 3,
+            "frames_repeated": 1,
+            "frames_missing": 1,
+            "frames_unknown": 2,
+            "frames_mismatched": 4,
+        }
 
 
 KEY = Key.hmac("k1", b"k" * 32)

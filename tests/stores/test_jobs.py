@@ -227,7 +227,7 @@ def test_a_refused_receipt_leaves_the_job_to_be_delivered_again(tell: Callable[[
 
 def test_frames_of_workers_reach_who_listens_if_they_are_small(tell: Callable[[Told], None]) -> None:
     async def story(place: Place) -> None:
-        heard: asyncio.Queue[tuple[int, bytes, Frame]] = asyncio.Queue()
+        heard: asyncio.Queue[tuple[int, bytes, int, Frame]] = asyncio.Queue()
         place.store.listen(lambda *told: heard.put_nowait(told))
         jobs = place.workers()
         jobs.listen(lambda: None)
@@ -241,6 +241,6 @@ def test_frames_of_workers_reach_who_listens_if_they_are_small(tell: Callable[[T
 
         await jobs.tell([(claim, frame)])
 
-        assert await asyncio.wait_for(heard.get(), 10) == (1, b"a", frame)
+        assert await asyncio.wait_for(heard.get(), 10) == (1, b"a", 1, frame)
 
     tell(story)

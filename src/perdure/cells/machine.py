@@ -178,18 +178,25 @@ class CellMachine:
     def _rejected(self, intent: bytes, asked: Asked, receipt: Receipt, error: PerdureError, moment: Moment) -> Decision:
         """The payload is no receipt of this effect. The intent is settled all the same: nobody will answer it again."""
         payload = receipt.value or NOTHING
+        code, message = type(error).__name__, str(error)
+        then = moment.recorded  # a later version may have other words for it: those of that day were delivered
         if not self._definition.takes_rejected:
-            text = f"the receipt of {asked.effect} cannot be read: {error}"
-            return Decision(outcome=Outcome(Status.FAILED, error=Failure(type(error).__name__, text, retry=False)))
+            failure = Failure(code, f"the receipt of {asked.effect} cannot be read: {message}", retry=False)
+            if then is not None and then.outcome is not None:
+                failure = then.outcome.error or failure
+            return Decision(outcome=Outcome(Status.FAILED, error=failure))
+        noted = (f"{code} {message}",) if then is None else then.noted
+        if noted:
+            code, _, message = noted[0].partition(" ")
         rejected = Rejected(
-            code=type(error).__name__,
-            message=str(error),
+            code=code,
+            message=message,
             effect=asked.effect,
             intent=intent.hex(),
             payload_hash=digest(payload),
             payload_size=len(payload),
         )
-        return self.reduce(rejected, payload, moment, asked.correlation)
+        return msgspec.structs.replace(self.reduce(rejected, payload, moment, asked.correlation), noted=noted)
 
     # ---- what is decided -----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.codec import digest, encode
+from perdure.codec import digest, encode, is_text
 from perdure.codec.schema import Ref, Schema, Unit, from_data, parse_name, properties, schema_hash, to_data
 from perdure.errors import BadDefinition
 
@@ -211,11 +211,6 @@ def effect_options(data: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 def is_timeout(value: Any) -> bool:
     return type(value) is int and value > 0
-
-
-def is_text(value: Any) -> bool:
-    """Whether it can be recorded: half a surrogate pair cannot."""
-    return isinstance(value, str) and value.encode(errors="ignore").decode() == value
 
 
 def _read_cell(name: str, data: Any, path: str) -> CellDef:

@@ -64,7 +64,8 @@ class WorldWorkflow:
         return WorldMachine(snapshot)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
-        return recorded != current
+        """That something was refused counts, and by which code. The words for it may be others in another version."""
+        return recorded != current and _without_words(recorded) != _without_words(current)
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
         return Explanation()
@@ -190,9 +191,9 @@ class WorldMachine:
                 "`perdure manifest migrate` finishes it; what is stuck must be mended and retried, or cancelled, first"
             )
             raise Refusal("migrating", f"{text}; {mend}")
-        busy = {name: count for name, count in counts.items() if count and name in ("instances", "intents", "queued")}
-        if mode == "strict" and busy:
-            told = ", ".join(f"{name}: {count}" for name, count in sorted(busy.items()))
+        busy = {name: counts.get(name, 0) for name in ("instances", "intents", "queued")}
+        if mode == "strict" and any(busy.values()):
+            told = ", ".join(f"{name}: {count}" for name, count in busy.items())
             raise Refusal("blocked", f"the world is not empty: {told}; strict changes only an empty world")
 
     def _enforce(
@@ -243,6 +244,13 @@ class WorldMachine:
 
 def _refused(message: Message, code: str, text: str) -> Decision:
     return Decision(respond=((message.id, encode({"refused": code, "text": text})),))
+
+
+def _without_words(decision: Decision) -> Decision:
+    reply = decision.reply and Reply("refused" if decision.reply.refused else "", decision.reply.value)
+    answers = [(id, decode(answer)) for id, answer in decision.respond]
+    codes = tuple([(id, encode(answer | {"text": ""} if "refused" in answer else answer)) for id, answer in answers])
+    return msgspec.structs.replace(decision, reply=reply, respond=codes)
 
 
 def _told(proposal: KeptProposal) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from perdure.codec.body import seal, unseal
 from perdure.codec.convert import from_json, from_plain, to_plain
 from perdure.codec.signature import Signature
 from perdure.codec.strict import decode_strict
-from perdure.codec.values import decode, digest, encode
+from perdure.codec.values import decode, digest, encode, is_text
 
 __all__ = [
     "Signature",
@@ -14,6 +14,7 @@ __all__ = [
     "encode",
     "from_json",
     "from_plain",
+    "is_text",
     "seal",
     "to_plain",
     "unseal",

@@ -96,6 +96,11 @@ def digest(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
+def is_text(value: object) -> bool:
+    """Whether it is text that has bytes: half a surrogate pair has none."""
+    return isinstance(value, str) and value.encode(errors="ignore").decode() == value
+
+
 # ---- writing: one function per shape of value --------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from perdure.codec import decode, encode, to_plain
+from perdure.codec import decode, encode, is_text, to_plain
 from perdure.errors import BadCall, TooLarge
 from perdure.ports.executor import Framed
 from perdure.ports.frame import Frame
@@ -23,7 +23,7 @@ NUMBER_MAX: Final = 2**63
 def progress(done: float, total: float | None = None, note: str = "") -> None:
     """Say how far the running step is. Seen live by whoever looks; never recorded. `NotInStep` outside of steps."""
     about = step_info()
-    if not (_is_number(done) and (total is None or _is_number(total)) and _is_text(note)):
+    if not (_is_number(done) and (total is None or _is_number(total)) and is_text(note)):
         raise BadCall(
             f"progress(done, total=None, note='') takes numbers and a text, found {(done, total, note)!a:.200}"
         )
@@ -45,11 +45,6 @@ def emit(chunk: object) -> None:
 def _is_number(value: object) -> bool:
     """Whether it can be counted with: what is not finite cannot."""
     return isinstance(value, int | float) and -NUMBER_MAX < value < NUMBER_MAX
-
-
-def _is_text(value: object) -> bool:
-    """Whether it can be shown: half a surrogate pair cannot."""
-    return isinstance(value, str) and value.encode(errors="ignore").decode() == value
 
 
 class LoopOutlet:

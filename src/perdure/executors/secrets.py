@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.codec import digest
+from perdure.codec import digest, is_text
 from perdure.errors import BadCall, PerdureError, SecretChanged, SecretMissing
 from perdure.ports.secrets import Secret, Secrets
 
@@ -87,7 +87,7 @@ class _Injection:
             raise SecretMissing(name, f"its source raised {type(error).__name__}, which may quote it") from None
         if not isinstance(value, str):
             raise SecretMissing(name, f"its source gave {type(value).__name__}, which is no text")
-        if value.encode(errors="ignore").decode() != value:
+        if not is_text(value):
             raise SecretMissing(name, "it is no valid Unicode")
         return _present(name, value, "")
 

@@ -1,5 +1,6 @@
 """Frames: what a step says while it runs. They are seen live or not at all: nothing is recorded, nothing needs them."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -23,3 +24,7 @@ class Frame(msgspec.Struct, frozen=True):
     total: float | None = None
     note: str = ""
     chunk: Any = None
+
+
+FramedByWorker = Callable[[int, bytes, int, Frame], None]
+"""Hears a frame of a call that is with a worker: its instance, its intent, which claim of the job it is, the frame."""

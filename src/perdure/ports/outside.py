@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.codec import encode, to_plain
+from perdure.codec import encode, is_text, to_plain
 from perdure.codec.record import Record, shape_of
 from perdure.errors import BadCall
 from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
@@ -73,12 +73,8 @@ def _is_signature(given: Any) -> bool:
         return False
     texts: list[Any] = [given.algorithm, given.key]
     value: Any = given.value
-    fit = all(isinstance(text, str) and len(text) <= SIGNATURE_MAX and _is_unicode(text) for text in texts)
+    fit = all(is_text(text) and len(text) <= SIGNATURE_MAX for text in texts)
     return fit and isinstance(value, bytes) and len(value) <= SIGNATURE_MAX
-
-
-def _is_unicode(text: str) -> bool:
-    return text.encode(errors="ignore").decode() == text
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, WorkflowR
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Loaded, Record
 
-from .frame import Frame
+from .frame import FramedByWorker
 
 Place = tuple[int, bytes]
 """Where work stands in the order in which it is due: its time, then its intent."""
@@ -181,8 +181,8 @@ class Store(Protocol):
         """
         ...
 
-    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
-        """Who hears the frames of workers: called with an instance, an intent and a frame. Some may be lost."""
+    def listen(self, framed: FramedByWorker) -> None:
+        """Who hears the frames of workers. Some may be lost."""
         ...
 
     def close(self) -> None:

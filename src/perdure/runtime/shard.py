@@ -24,7 +24,7 @@ from perdure.codec import decode, encode
 from perdure.errors import EngineClosed, Fenced, LeaseLost, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.effects import Call
+from perdure.kernel.effects import Call, attempt_of
 from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
@@ -51,6 +51,9 @@ POLL: Final = 25_000_000
 
 LIGHT_WAIT: Final = 50_000_000
 """How long the results of ephemeral calls may wait for something that is worth a commit."""
+
+TOLD_MAX: Final = 10_000
+"""Calls with workers that are kept in mind because they said something, also after their end: a frame may be late."""
 
 TIMERS_WAITING_MAX: Final = 10_000
 """While so many instances are being loaded, timers wait in their rows: after a long pause a million may be due."""
@@ -121,6 +124,16 @@ class Running(msgspec.Struct, eq=False):
     frames: int = 0  # the ordinal of the last frame
 
 
+class Told(msgspec.Struct, eq=False):
+    """What is known of a call that is with a worker: only what it says."""
+
+    instance: int
+    claim: int  # which claim of the job
+    progress: Frame | None = None
+    frames: int = 0
+    ended: bool = False
+
+
 class Shard:
     """`enclosure` is entered around all the deliveries of a turn: what machines of some dialect need around them.
 
@@ -161,7 +174,7 @@ class Shard:
         self.counts: Counter[str] = Counter()
         self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
-        self._progress: dict[bytes, tuple[int, Frame]] = {}  # the newest of each job that is with a worker
+        self._told: dict[bytes, Told] = {}  # by jobs that are with workers
         self._receipts: dict[bytes, Offer] = {}  # answered by an executor, not yet durable
         self._recovering: set[Ref] = set()
         self._away = True  # memory is not there: not yet, or not any more
@@ -419,32 +432,49 @@ class Shard:
         ):
             self.counts["frames_mismatched"] += 1
             return
-        if frame.ordinal <= running.frames:
+        self._hear(running, frame)
+
+    def _framed_by_worker(self, instance: int, intent: bytes, claim: int, frame: Frame) -> None:
+        """The same of a worker's call. While its instance sleeps, what it was asked for is the worker's word."""
+        told = self._told.get(intent)
+        awake = self.kernel.instances().get(instance)
+        open = None if awake is None else awake.open.get(intent)
+        if (told is not None and told.ended) or (awake is not None and open is None):
+            self.counts["frames_unknown"] += 1
+            return
+        if awake is not None and open is not None:
+            asked = str(awake.address), open.effect.location, attempt_of(open.effect)
+            if (frame.instance, frame.location, frame.attempt) != asked:
+                self.counts["frames_mismatched"] += 1
+                return
+        if told is None or told.claim < claim:
+            if len(self._told) >= TOLD_MAX:
+                del self._told[next(iter(self._told))]
+            told = self._told[intent] = Told(instance, claim)
+        elif told.claim > claim:  # its claim is lost: the job is with another one
+            self.counts["frames_mismatched"] += 1
+            return
+        self._hear(told, frame)
+
+    def _hear(self, call: Running | Told, frame: Frame) -> None:
+        if frame.ordinal <= call.frames:
             self.counts["frames_repeated"] += 1
             return
         self.counts["frames_heard"] += 1
-        if frame.ordinal > running.frames + 1:
-            self.counts["frames_missing"] += frame.ordinal - running.frames - 1
-        running.frames = frame.ordinal
+        if frame.ordinal > call.frames + 1:
+            self.counts["frames_missing"] += frame.ordinal - call.frames - 1
+        call.frames = frame.ordinal
         if frame.kind == "progress":
-            running.progress = frame
+            call.progress = frame
         try:
-            self._listener.framed(running.instance, frame)
+            self._listener.framed(call.instance, frame)
         except Exception:  # it would be raised in the step, which has no part in it
             log.exception("a listener failed at a frame of %s at %s", frame.instance, frame.location)
 
-    def _framed_by_worker(self, instance: int, intent: bytes, frame: Frame) -> None:
-        """The same of a worker's call. Of its frames some may be missing; those of a claim that was lost may come."""
-        self.counts["frames_of_workers"] += 1
-        if frame.kind == "progress":
-            self._progress[intent] = instance, frame
-        self._listener.framed(instance, frame)
-
     def progress(self, instance: int) -> list[Frame]:
         """The newest progress of each call of an instance that is running."""
-        running = (each for each in self.running.values() if each.instance == instance)
-        here = [each.progress for each in running if each.progress is not None]
-        return here + [frame for whose, frame in self._progress.values() if whose == instance]
+        calls: list[Running | Told] = [*self.running.values(), *self._told.values()]
+        return [each.progress for each in calls if each.instance == instance and each.progress is not None]
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -557,9 +587,11 @@ class Shard:
             self._stop_call(intent)
         for publication in batch.publications.values():
             self._start_call(publication)
-        if self._progress:
+        if self._told:
             for intent in batch.jobs_closed:
-                self._progress.pop(intent, None)
+                told = self._told.get(intent)
+                if told is not None:
+                    told.ended, told.progress = True, None
         if batch.inbox_removed:
             self._inbox_held.difference_update(batch.inbox_removed)
         if batch.work_opened or batch.work_closed:

@@ -28,7 +28,7 @@ from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
 from perdure.kernel.status import FINAL, TERMINAL, Status
-from perdure.ports.frame import Frame
+from perdure.ports.frame import Frame, FramedByWorker
 from perdure.ports.jobs import CLAIM, Claim
 from perdure.ports.store import (
     BlobRow,
@@ -74,7 +74,7 @@ class MemoryDatabase:
         self.claims: dict[bytes, _Claimed] = {}  # of jobs that were claimed at least once
         self.unclaimed: dict[str, dict[bytes, None]] = {}  # by queue, oldest first
         self.hints: list[Callable[[], None]] = []  # of workers
-        self.listeners: list[Callable[[int, bytes, Frame], None]] = []  # of engines, to the frames of workers
+        self.listeners: list[FramedByWorker] = []  # of engines, to the frames of workers
         self.inbox: dict[bytes, tuple[int, InboxRow]] = {}  # with its place in the order of arrival
         self.inbox_places = 0
         self.snapshots: dict[int, SnapshotRow] = {}
@@ -218,7 +218,7 @@ class MemoryStore:
         lost = (intent for intent, claimed in database.claims.items() if claimed.state == "lost")
         done([(database.jobs[intent].instance, intent) for intent in islice(lost, limit)])
 
-    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+    def listen(self, framed: FramedByWorker) -> None:
         self.database.listeners.append(framed)
 
     # ---- one transaction -----------------------------------------------------------------------------------
@@ -470,7 +470,7 @@ class MemoryJobs:
     async def tell(self, frames: Sequence[tuple[Claim, Frame]]) -> None:
         for claim, frame in frames:
             for framed in list(self._database.listeners):
-                framed(claim.job.instance, claim.job.intent, frame)
+                framed(claim.job.instance, claim.job.intent, claim.taken, frame)
 
     def listen(self, hint: Callable[[], None]) -> None:
         self._database.hints.append(hint)

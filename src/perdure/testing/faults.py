@@ -18,7 +18,7 @@ from perdure.errors import Fenced, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Loaded
-from perdure.ports.frame import Frame
+from perdure.ports.frame import FramedByWorker
 from perdure.ports.store import Census, Lease, Place, Position, Store
 
 from .clock import Life, VirtualClock
@@ -250,7 +250,7 @@ class FaultyStore:
         if not self._unreadable(done):
             self._inner.lost(limit, self._perhaps_late(done))
 
-    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+    def listen(self, framed: FramedByWorker) -> None:
         self._inner.listen(framed)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from perdure.errors import StoreError
 from perdure.kernel.placement import place
-from perdure.ports.frame import Frame
+from perdure.ports.frame import FramedByWorker
 from perdure.ports.leases import Standing
 
 from . import schema
@@ -61,7 +61,7 @@ class PostgresDatabase:
         self._speaking = False
         self._listener: Listener | None = None
         self._heard: list[Callable[[str], None]] = []
-        self.frames: dict[int, Callable[[int, bytes, Frame], None]] = {}  # by shard, who hears those of workers
+        self.frames: dict[int, FramedByWorker] = {}  # by shard, who hears those of workers
 
     @classmethod
     async def open(cls, url: str, schema: str | None = None, *, lease: float = LEASE_SECONDS) -> "PostgresDatabase":
@@ -186,10 +186,10 @@ class PostgresDatabase:
                 heard(word)
 
     def _hear_frame(self, payload: str) -> None:
-        instance, intent, frame = heard_frame(payload)
+        instance, intent, claim, frame = heard_frame(payload)
         framed = self.frames.get(place(instance, self.shards))
         if framed is not None:
-            framed(instance, intent, frame)
+            framed(instance, intent, claim, frame)
 
     def _hear_anything(self) -> None:
         """What was said before this process listened, or while it did not."""

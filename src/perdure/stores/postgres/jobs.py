@@ -27,7 +27,7 @@ FRAME_MAX: Final = 7000
 
 LASTS: Final = CLAIM / 1e9
 
-_decoder = msgspec.msgpack.Decoder(tuple[int, bytes, Frame])
+_decoder = msgspec.msgpack.Decoder(tuple[int, bytes, int, Frame])
 
 
 class PostgresJobs:
@@ -61,7 +61,7 @@ class PostgresJobs:
 
     async def tell(self, frames: Sequence[tuple[Claim, Frame]]) -> None:
         for claim, frame in frames:
-            packed = msgspec.msgpack.encode((claim.job.instance, claim.job.intent, frame))
+            packed = msgspec.msgpack.encode((claim.job.instance, claim.job.intent, claim.taken, frame))
             word = FRAME + base64.b64encode(packed).decode()
             if len(word) <= FRAME_MAX:
                 await self._database.notify(word)
@@ -74,7 +74,7 @@ class PostgresJobs:
         return found
 
 
-def heard_frame(word: str) -> tuple[int, bytes, Frame]:
+def heard_frame(word: str) -> tuple[int, bytes, int, Frame]:
     return _decoder.decode(base64.b64decode(word.removeprefix(FRAME)))
 
 

@@ -19,7 +19,7 @@ from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import first_seq, place
 from perdure.kernel.rows import Loaded, Record
-from perdure.ports.frame import Frame
+from perdure.ports.frame import FramedByWorker
 from perdure.ports.store import Census, Lease, Place, Position
 
 from . import reads
@@ -326,7 +326,7 @@ class PostgresStore:
 
         self._ask(look(), done)
 
-    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+    def listen(self, framed: FramedByWorker) -> None:
         self._database.frames[self.shard] = framed
 
 

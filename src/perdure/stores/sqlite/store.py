@@ -26,7 +26,7 @@ from perdure.errors import EngineRunning, Fenced
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Loaded
-from perdure.ports.frame import Frame
+from perdure.ports.frame import FramedByWorker
 from perdure.ports.store import Census, Lease, Place, Position
 from perdure.stores.answers import at_once
 
@@ -353,7 +353,7 @@ class SqliteStore(SqliteQueries):
     def lost(self, limit: int, done: Callable[[list[tuple[int, bytes]] | Exception], None]) -> None:
         done([])
 
-    def listen(self, framed: Callable[[int, bytes, Frame], None]) -> None:
+    def listen(self, framed: FramedByWorker) -> None:
         pass  # there are no workers
 
     def _look_into_inbox(self, connection: apsw.Connection, limit: int) -> list[InboxRow]:
