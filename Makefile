@@ -32,7 +32,7 @@ demo: $(READY) ## run the tour in examples/demo.py
 	$(BIN)/python examples/demo.py
 
 test: $(READY) ## run all tests, the museum of seeded bugs included
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 3 --dist worksteal  # some wait more than they work
 
 check: $(READY) ## format, lint, layers, types, tests and a short simulation
 	$(BIN)/ruff format --check .

@@ -28,7 +28,7 @@ from perdure.kernel.events import Started
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
 from perdure.kernel.workflows import Workflows
 from perdure.ports.clock import Clock
-from perdure.ports.executor import Executor
+from perdure.ports.executor import Executor, Handler
 from perdure.ports.secrets import Secrets
 from perdure.ports.store import Queries
 from perdure.runtime.door import Door
@@ -94,14 +94,10 @@ class Performers:
 
     def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
         """An effect of perdure has its own handler, unless somebody gives another one."""
-        blobs, steps = Blobs(queries, clock.now), Steps(_is_step)
-        performed: dict[Any, Any] = {
-            Http: self._requests.perform,
-            BlobPut: blobs.put,
-            BlobGet: blobs.get,
-            Step: steps.perform,
-        }
-        handlers = [*(EffectHandler(effect, function) for effect, function in performed.items()), *self._own]
+        blobs = Blobs(queries, clock.now)
+        performed: dict[Any, Any] = {Http: self._requests.perform, BlobPut: blobs.put, BlobGet: blobs.get}
+        built_in = [EffectHandler(effect, function) for effect, function in performed.items()]
+        handlers: list[Handler] = [*built_in, Steps(effect_name(Step), _is_step), *self._own]
         return EffectsExecutor(handlers, on_loop, in_threads, self._secrets)
 
 

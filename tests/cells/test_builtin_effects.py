@@ -203,10 +203,23 @@ async def test_anything_but_a_decorated_step_is_refused(name: str):
     assert name in found["error"][1]
 
 
-async def test_a_step_with_other_arguments_than_it_takes_is_an_error():
-    found = await stepped(Step(f"{HERE}:add", encode({"a": "text"})))
+@pytest.mark.parametrize(
+    ("arguments", "error"), [({"a": "text"}, "NotConvertible"), ({}, "NotConvertible"), (7, "BadCall")]
+)
+async def test_a_step_with_other_arguments_than_it_takes_is_an_error(arguments: Any, error: str):
+    found = await stepped(Step(f"{HERE}:add", encode(arguments)))
 
-    assert (found["status"], found["error"][0]) == ("error", "NotConvertible")
+    assert (found["status"], found["error"][0]) == ("error", error)
+
+
+async def test_a_module_that_cannot_be_imported_is_an_error_and_the_engine_goes_on(tmp_path: Any, monkeypatch: Any):
+    (tmp_path / "broken_steps.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    found = await stepped(Step("broken_steps:anything", encode({})))
+
+    assert found["error"][0] == "BadCall"
+    assert "'broken_steps:anything' cannot be called: ZeroDivisionError: division by zero" in found["error"][1]
 
 
 async def test_a_step_of_a_script_is_found_without_running_the_script_again(tmp_path: Any):

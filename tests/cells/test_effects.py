@@ -177,6 +177,20 @@ async def test_as_much_as_the_limits_allow_is_allowed(stage):
         assert len((await live.state(book)).paid) == 256
 
 
+@perdure.cell("com.acme/speaker@1", key="id", effects=[Publish])
+def speaker(state: Order | None, event: Go) -> Next:
+    return Next(Order("spoke"), effects=[Publish.of(f"n{n}", n) for n in range(int(event.what))])
+
+
+async def test_what_is_published_counts_as_an_effect(stage):
+    async with stage.open(speaker) as live:
+        await live.send(Go("g", "64"))
+        await live.send(Go("h", "65"))
+
+        assert len((await live.entries(speaker, "g"))[0].decision.publish) == 64
+        assert "65 effects; the limit is 64" in str(await live.engine.handle("com.acme/speaker", "h").error())
+
+
 @pytest.mark.parametrize(
     ("limits", "text"),
     [

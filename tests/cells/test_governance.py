@@ -302,6 +302,28 @@ async def test_an_open_effect_survives_the_migration_of_its_cell(stage):
         assert await live.state(second, "a") == Sum2(71, "Pay")
 
 
+class Noted(perdure.Record, name="g/Noted@1"):
+    hashes: list[str]
+
+
+def note(state: Noted | None, event: Boomed, ctx: CellContext) -> Next:
+    return Next(Noted([*(state.hashes if state else []), ctx.manifest_hash]))
+
+
+async def test_the_hash_in_the_context_is_that_of_the_manifest_a_cell_has_gone_over_to(stage):
+    before = perdure.cell("g/noted@1", key="id", effects=[])(note)
+    after = perdure.cell("g/noted@2", key="id", effects=[], migrate=lambda old: old)(note)
+    one, two = perdure.manifest(before), perdure.manifest(after)
+    async with stage.open(before, after) as live:
+        rules = perdure.Governance(live.engine)
+        await rules.apply(one)
+        await live.send(Boomed("a"))
+        await rules.apply(two, mode="migrate")
+        await live.send(Boomed("a"))
+
+        assert (await live.state(after, "a")).hashes == [one.manifest.hash, two.manifest.hash]
+
+
 async def test_a_cell_that_cannot_be_migrated_is_stuck_and_its_neighbours_are_not(stage):
     async with stage.open(first, second, replay=False) as live:
         rules = perdure.Governance(live.engine)

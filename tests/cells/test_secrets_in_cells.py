@@ -13,7 +13,7 @@ import pytest
 
 import perdure
 from perdure.cells.bind import Bound
-from perdure.cells.effects import Http, Publish, SecretHeader
+from perdure.cells.effects import Http, Publish, SecretHeader, Step
 from perdure.cells.manifest import read
 from tests.cells.desk import Done, Go, answer, heard, say
 from tests.executors.site import Asked, Site
@@ -109,6 +109,63 @@ async def test_a_secret_is_never_in_any_byte_stored(handler: Any, mode: str, tmp
     together = b"".join(stored(tmp_path).values())
     assert b"door-password" in together  # the reference is there
     assert b"<secret door-password>" in together
+
+
+@perdure.step
+def enter(user: str, password: perdure.Secret, *, more: dict[str, perdure.Secret], mode: str = "") -> dict[str, Any]:
+    pins: Any = more
+    assert pins == {"pin": "the pin 1234-5678"}  # at any depth
+    made = performed(Login(user, password, mode))
+    return {"said": made.said, "raw": made.raw, "all": made.all}
+
+
+@perdure.step
+async def enter_later(user: str, password: perdure.Secret, *, more: Any, mode: str = "") -> dict[str, Any]:
+    assert isinstance(more["pin"], dict)  # nothing says that this is a secret
+    pins: Any = {"pin": "the pin 1234-5678"}
+    return enter.function(user, password, more=pins, mode=mode)
+
+
+@perdure.cell("test/gate@1", key="key", effects=[Step, Publish])
+def gate(state: Done | None, event: Go | perdure.ReceiptOf[Step]) -> perdure.Next:
+    if isinstance(event, Go):
+        function = enter if event.data == b"" else enter_later
+        password, pin = perdure.Secret("door-password", prefix="pw "), perdure.Secret("pin", prefix="the pin ")
+        return perdure.Next(Done(1), effects=[Step.of(function, "ann", password, more={"pin": pin}, mode=event.what)])
+    return say(event, event.value and event.value.value)
+
+
+@pytest.mark.parametrize("later", [b"", b"later"], ids=["plain", "async"])
+@pytest.mark.parametrize("mode", ["", "raise"])
+async def test_a_step_gets_the_values_of_its_arguments_and_no_byte_stored_has_them(
+    later: bytes, mode: str, tmp_path: Path, caplog: Any
+):
+    SEEN.clear()
+    caplog.set_level(logging.DEBUG)
+    secrets = {"door-password": VALUE, "pin": "1234-5678"}
+    async with perdure.open(tmp_path / "door.db", workflows=[gate], secrets=secrets) as engine:
+        await engine.send(Go("k", mode, later))
+
+        found = await answer(engine, "test/gate")
+        while_open = stored(tmp_path)
+
+    assert [f"pw {VALUE}"] == SEEN
+    assert "logs in with pw <secret door-password>" in caplog.text
+    if mode:
+        assert found["error"][1].startswith("the password pw <secret door-password> (pw%20<secret door-password>)")
+    else:
+        assert found["value"]["said"] == "ann:pw <secret door-password>"
+    for data in [*while_open.values(), *stored(tmp_path).values(), repr(found).encode(), caplog.text.encode()]:
+        assert found_in(data) == []
+
+
+async def test_a_step_whose_secret_is_missing_is_an_error_and_it_is_not_called():
+    SEEN.clear()
+    async with perdure.open(":memory:", workflows=[gate], secrets={"pin": "1234-5678"}) as engine:
+        await engine.send(Go("k"))
+
+        assert (await answer(engine, "test/gate"))["error"][0] == "SecretMissing"
+    assert SEEN == []
 
 
 async def test_frames_of_a_call_do_not_show_its_secret():

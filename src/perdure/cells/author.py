@@ -192,7 +192,7 @@ class CellContext(msgspec.Struct, frozen=True):
     height: int  # the number of this entry in the journal
     entropy: bytes  # 64 bytes
     event_hash: str
-    manifest_hash: str  # of the manifest that was in force when this cell was made
+    manifest_hash: str  # of the manifest in force when this cell was made, or went over to another definition
     cell: str
     cell_hash: str
     key: str

@@ -141,15 +141,15 @@ class Definition:
     def machine(self, address: str, snapshot: bytes | None) -> Machine:
         return CellMachine(self, address[len(self.name) + 1 :], snapshot)
 
-    def migrated(self, address: str, machine: Machine) -> CellMachine:
+    def migrated(self, address: str, machine: Machine, manifest: str) -> CellMachine:
         """The machine of this definition with what a machine of an earlier one holds."""
         assert isinstance(machine, CellMachine)
         if machine.definition.version == self.version:  # it could not go away from here, and now it need not
-            return machine.moved_to(self, machine.state)
+            return machine.moved_to(self, machine.state, manifest)
         if self._migrate is None:
             raise BadManifest("no-migration", f"$.cells[{self.cell.name!r}]", "it has no migrate function")
         state = called(self._migrate, _argument(self._migrate, machine))
-        return machine.moved_to(self, self.state.encode(state))
+        return machine.moved_to(self, self.state.encode(state), manifest)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current

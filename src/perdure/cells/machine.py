@@ -104,14 +104,14 @@ class CellMachine:
     def size(self) -> int:
         return len(self._state)
 
-    def moved_to(self, definition: Definition, state: bytes) -> CellMachine:
+    def moved_to(self, definition: Definition, state: bytes, manifest: str) -> CellMachine:
         """The same cell under another definition, with the state that its own became."""
         for asked in self._open.values():
             if asked.effect not in definition.effects:
                 text = f"an answer to {asked.effect} is due, and {definition.cell.name} does not declare that effect"
                 raise BadDecision(definition.cell.name, text)
         machine = CellMachine(definition, self._key, None)
-        machine._open, machine._manifest = self._open, self._manifest
+        machine._open, machine._manifest = self._open, manifest or self._manifest
         machine._keep(state)
         return machine
 
@@ -229,6 +229,9 @@ class CellMachine:
         emission = Emission(self, moment, correlation)
         for effect in self._listed("effects", given.effects):
             emission.add(effect)
+        if emission.count > definition.limits.effects and moment.recorded is None:  # the limit of that day held
+            text = f"one decision asked for {emission.count} effects; the limit is {definition.limits.effects}"
+            raise OverflowError(text)
         publish = tuple(emission.publish)
         if given.annotations is not None:
             publish = (*publish, (ANNOTATIONS, definition.annotate(given.annotations)))
@@ -269,7 +272,7 @@ class Emission:
         self._correlation = correlation
         self._definition = machine._definition
         self._moment = moment
-        self._index = 0
+        self.count = 0
         self.open: list[Effect] = []
         self.asked: dict[bytes, Asked] = {}
         self.publish: list[tuple[str, bytes]] = []
@@ -285,13 +288,13 @@ class Emission:
         asked = request.effect
         plain = effect.params.judge(asked.value) if isinstance(asked, Datum) else effect.params.plain(asked)
         self._check_built_in(name, plain)
-        self._index += 1
+        self.count += 1
         if name == system.PUBLISH:
             self.publish.append((plain["name"], plain["value"]))
             return
         params = encode(plain)
         id = self._id(name, effect, params, request.key)
-        location = f"{escape(effect.short)}/~{self._moment.number}#{self._index}"
+        location = f"{escape(effect.short)}/~{self._moment.number}#{self.count}"
         self.open.append(self._effect(location, effect, plain, request))
         self.asked[id] = Asked(name, self._moment.number, params, request.issuer, self._correlation)
 
@@ -325,7 +328,7 @@ class Emission:
                     "effect_hash": effect.hash,
                     "params": params,
                     "idempotency_key": key,
-                    "index": self._index,
+                    "index": self.count,
                     "entry": self._moment.seq,
                 }
             )

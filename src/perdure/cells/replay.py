@@ -378,15 +378,15 @@ class Life:
             self.saved = None
         machine = self.live()
         if type(heard) is Migrated:
-            return self._migrated(machine, heard.version)
+            return self._migrated(machine, heard)
         seed = entry.event.seed if type(entry.event) is Started else self.instance.seed
         return machine.deliver(heard, Moment(entry.at, seed, entry.number, entry.decision, None, entry.seq))
 
-    def _migrated(self, machine: Machine, version: str) -> Decision:
-        self.instance.definition = version  # `apply` will say the same
+    def _migrated(self, machine: Machine, to: Migrated) -> Decision:
+        self.instance.definition = to.version  # `apply` will say the same
         workflow = self._code()
         assert isinstance(workflow, Governed)
-        self.machine = moved = workflow.migrated(str(self.instance.address), machine)
+        self.machine = moved = workflow.migrated(str(self.instance.address), machine, to.manifest)
         return Decision(state=moved.digest, begin=moved.snapshot() or b"")
 
     def _parted(self, entry: JournalEntry, error: Divergence) -> Parted:

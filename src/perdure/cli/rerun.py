@@ -48,7 +48,9 @@ class Delivery:
         assert self.event is not None
         if type(self.event) is Migrated:
             assert isinstance(self.workflow, Governed), "only cells go over"
-            self.machine = migrated = self.workflow.migrated(str(self._before.address), self.machine)
+            self.machine = migrated = self.workflow.migrated(
+                str(self._before.address), self.machine, self.event.manifest
+            )
             return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
         recorded = None if self.raised else self.entry.decision  # what raised did so live, when nothing was recorded
         seed = self.event.seed if type(self.event) is Started else self._before.seed

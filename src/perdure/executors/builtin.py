@@ -9,11 +9,14 @@ import importlib
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from perdure.codec import Signature, decode, encode
-from perdure.errors import BadCall
+from perdure.errors import BadCall, PerdureError
+from perdure.kernel.batch import Publication
+from perdure.ports.executor import Work
 from perdure.ports.store import Queries
 
 
@@ -56,18 +59,26 @@ class Blobs:
 
 
 class Steps:
-    """`is_step` says whether something that was found in a module is a step."""
+    """The handler of the effect of this name. `is_step` says whether something that was found in a module is a step."""
 
-    def __init__(self, is_step: Callable[[Any], bool]) -> None:
+    is_async = False
+
+    def __init__(self, effect: str, is_step: Callable[[Any], bool]) -> None:
+        self.effect = effect
         self._is_step = is_step
 
-    def perform(self, params: Any, call: Any) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        """In a thread. What it gives back is awaited on the loop, if it can be."""
-        function = self._find(params.function)
-        signature = Signature.of(function)
-        args, kwargs = signature.call_args(decode(params.arguments))
-        given = function(*args, **kwargs)
-        return _later(signature, given) if inspect.isawaitable(given) else _result(signature, given)
+    def work(self, params: Any, key: str, publication: Publication) -> Work:
+        """The arguments are converted before the call begins: so a secret among them is seen, and gets its value."""
+        name = params["function"]
+        try:
+            function = self._find(name)
+            signature = Signature.of(function)
+            args, kwargs = signature.call_args(decode(params["arguments"]))
+        except PerdureError:
+            raise
+        except Exception as error:  # of a module, or of a type that checks what it is made of
+            raise BadCall(f"the step {name!a} cannot be called: {type(error).__name__}: {error}") from error
+        return Work(partial(_performed, function, signature), args, kwargs, Any)
 
     def _find(self, name: str) -> Callable[..., Any]:
         """Whoever writes the event may name any function there is: only what its author made a step is run."""
@@ -89,6 +100,14 @@ def _module(name: str) -> Any:
     if Path(getattr(script, "__file__", None) or "__main__").stem == name:
         return script
     return importlib.import_module(name)
+
+
+def _performed(
+    function: Callable[..., Any], signature: Signature, /, *args: Any, **kwargs: Any
+) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+    """In a thread. What it gives back is awaited on the loop, if it can be."""
+    given = function(*args, **kwargs)
+    return _later(signature, given) if inspect.isawaitable(given) else _result(signature, given)
 
 
 def _result(signature: Signature, given: Any) -> dict[str, Any]:

@@ -6,7 +6,8 @@ frames, logs) the values are taken again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from perdure.codec import decode
 from perdure.errors import PerdureError
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.ports.executor import Answered, Executor, Framed, Handler
+from perdure.ports.executor import Answered, Executor, Framed, Handler, Work
 from perdure.ports.frame import Frame
 from perdure.ports.secrets import Secrets
 
@@ -62,13 +63,13 @@ class EffectsExecutor:
             return
         try:
             work = handler.work(asked["params"], asked["key"], publication)
-            args, redaction = inject(work.args, self._secrets)
+            (args, kwargs), redaction = inject((work.args, work.kwargs), self._secrets)
         except PerdureError as error:
             answered(publication.intent, info.error(error))
             return
         if redaction:
             self._redactions[publication.intent] = redaction
-            work = msgspec.structs.replace(work, function=_hiding(work.function, redaction), args=args)
+            work = Work(_hiding(work.function, redaction), args, kwargs, work.returns)
         executor = self._inline if handler.is_async else self._thread
         started = msgspec.structs.replace(publication, work=work)
         executor.start(started, lambda intent, receipt: self._answered(intent, receipt, redaction, answered))
@@ -91,6 +92,11 @@ def _hiding(function: Callable[..., Any], redaction: Redaction) -> Callable[...,
 
     def call(*args: Any, **kwargs: Any) -> Any:
         hide(redaction)
-        return function(*args, **kwargs)
+        given = function(*args, **kwargs)
+        return later(given) if inspect.isawaitable(given) else given
+
+    async def later(given: Awaitable[Any]) -> Any:
+        hide(redaction)  # what is begun in a thread is awaited on the loop, in another context
+        return await given
 
     return call

@@ -20,7 +20,9 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from perdure.codec import decode, encode
+from perdure.codec import decode, decode_strict, encode
+from perdure.codec.values import SELF_DESCRIBED
+from perdure.errors import PerdureError
 from perdure.kernel.receipt import Failure, Receipt
 
 SHORTEST: Final = 6
@@ -58,7 +60,7 @@ class Redaction:
             case str():
                 return self.text(value)
             case bytes():
-                return self.data(value)
+                return self._canonical(value) or self.data(value)
             case dict():
                 return {self.value(name): self.value(item) for name, item in value.items()}
             case list() | tuple():
@@ -92,6 +94,15 @@ class Redaction:
             for name, value in list(vars(record).items()):
                 setattr(record, name, self.value(value))
         return True
+
+    def _canonical(self, data: bytes) -> bytes | None:
+        """Canonical bytes within a value stay canonical: they say how long what they hold is. None: they are not."""
+        if not data.startswith(SELF_DESCRIBED):
+            return None
+        try:
+            return encode(self.value(decode_strict(data)))
+        except PerdureError:
+            return None
 
     def _encoded(self, data: bytes | None) -> bytes | None:
         return None if data is None else encode(self.value(decode(data)))

@@ -312,7 +312,7 @@ class Kernel:
         elif type(event) is Rewound:
             event = keep_open(instance, event)
         elif type(event) is Migrated:
-            event = Migrated(manifest.versions[instance.address.workflow])
+            event = Migrated(manifest.versions[instance.address.workflow], manifest.hash)
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
         if type(heard) is Rewound or (heard is not event and type(heard) is Started and heard.forked is not None):
             # Known before `apply`, because a decision is checked before it is applied.
@@ -409,7 +409,7 @@ class Kernel:
             if type(heard) in KERNEL_ONLY:
                 return NOTHING
             if type(heard) is Migrated:
-                return migrate(instance, machine, heard.version, self.workflows)
+                return migrate(instance, machine, heard, self.workflows)
             seed = event.seed if type(event) is Started else instance.seed
             return machine.deliver(heard, Moment(self.at, seed, instance.version + 1, None, None, seq))
         except Exception as error:

@@ -89,6 +89,9 @@ class Workflow(Protocol):
 class Governed(Workflow, Protocol):
     """A definition that a manifest names: instances of an earlier one may go over to it."""
 
-    def migrated(self, address: str, machine: Machine) -> Migratable:
-        """Its machine, with what a machine of the earlier definition holds. Raises if that cannot be."""
+    def migrated(self, address: str, machine: Machine, manifest: str) -> Migratable:
+        """Its machine, with what a machine of the earlier definition holds. Raises if that cannot be.
+
+        `manifest` is the hash of the one that names this definition; empty in journals of earlier versions.
+        """
         ...

@@ -7,6 +7,7 @@ the instance gets another past, and by another definition when the manifest says
 from perdure.errors import Divergence, UnknownVersion
 
 from .decision import Decision, Stuck
+from .events import Migrated
 from .instance import Instance
 from .machine import Governed, Machine, Workflow
 from .receipt import failure_of
@@ -34,12 +35,12 @@ def make_anew(instance: Instance, workflows: Workflows[Workflow]) -> Machine:
     return machine
 
 
-def migrate(instance: Instance, machine: Machine, version: str, workflows: Workflows[Workflow]) -> Decision:
+def migrate(instance: Instance, machine: Machine, to: Migrated, workflows: Workflows[Workflow]) -> Decision:
     """The machine of another definition, made from what this one holds."""
-    workflow = workflows.exactly(instance.address.workflow, version)
+    workflow = workflows.exactly(instance.address.workflow, to.version)
     if workflow is None or not isinstance(workflow, Governed):
-        raise UnknownVersion(f"{instance.address} goes over to version {version}, which is not registered here")
-    instance.machine = migrated = workflow.migrated(str(instance.address), machine)
+        raise UnknownVersion(f"{instance.address} goes over to version {to.version}, which is not registered here")
+    instance.machine = migrated = workflow.migrated(str(instance.address), machine, to.manifest)
     machine.dispose()
     instance.workflow = workflow
     return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")

@@ -35,6 +35,7 @@ log = logging.getLogger("perdure")
 T = TypeVar("T")
 
 BEAT_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 5.0
 PAUSE_FIRST: Final = 0.01
 PAUSE_MAX: Final = 1.0
 """Between two looks for jobs that found none. A hint of the database ends a pause."""
@@ -113,12 +114,18 @@ class Worker:
         return dict(self.counts)
 
     async def drain(self, seconds: float, hurry: asyncio.Event) -> None:
-        """Claim nothing more; give what runs so long to end, then cut it. `hurry`: not even that."""
+        """Claim nothing more; give what runs so long to end, then cut it. `hurry`: not even that.
+
+        What has ended is told to the database in the time that is left, and in a few seconds at least. One that is away
+        for longer will deliver it again, because the claims run out.
+        """
         self._draining = True
         self._woken.set()
+        until = self._loop.time() + seconds
         await _first(hurry.wait(), self._idle(), seconds=seconds)
         await self._cut()
-        await _first(self._all_answered(), seconds=5.0)  # a database that is away: the claims run out
+        left = 0.0 if hurry.is_set() else until - self._loop.time()
+        await _first(self._all_answered(), seconds=max(left, ANSWER_SECONDS))
         self._done = True
         self._woken.set()
 
