@@ -76,7 +76,7 @@ WORKLOAD = Workload(
     (
         Figure("runs", "runs", "/s"),
         Figure("steps", "steps", "/s"),
-        Figure("steps against the floor", "steps", "x", of="rate", bar=Bar(">=", 3)),
+        Figure("steps against the floor", "steps", "x", of="rate", bar=Bar(">=", 3, why=WHY)),
         Figure("steps of the first thousand of a process", "first", "/s"),
         Figure("processor time per step, starts and results included", "cpu", "µs"),
         Figure("entries per commit", "entries_per_commit"),
