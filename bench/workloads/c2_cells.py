@@ -155,7 +155,7 @@ def _workload(name: str, store: Store) -> Workload:
     from_disk = (Figure("the same, when the file is on the disk only", "cold", "x"),) if store == "sqlite" else ()
     return Workload(
         name,
-        f"an event among {least} cells and among {most}, growth over each 10 x",
+        f"an event among {least} cells and among {most}, files in memory, growth over each 10 x",
         (
             Figure("to a new cell: growth", "fresh_growth", "x", bar=FLAT),
             Figure("to one in use: growth", "hot_growth", "x", bar=PAGES),
