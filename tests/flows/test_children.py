@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure import ChildFailed, Context
-from perdure.testing.workloads import Tally
+from tests.simulation.workloads import Tally
 
 from .conftest import Stage
 from .rig import Rig
