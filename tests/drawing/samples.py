@@ -1,4 +1,4 @@
-"""Pictures to look at: a nested process, a net of 25 steps, a graph of agents.
+"""Pictures to look at: a nested process of 39 nodes, a net of 25 steps, a graph of agents.
 
 `python -m tests.drawing.samples DIRECTORY` writes them in all formats.
 """
@@ -105,7 +105,18 @@ def process() -> Row:
         ),
         Node("join", "close", "close", "all", "not reached"),
     )  # fmt: skip
-    return Row((Node("start", "start", state="done"), checks, approval, order, delivery, after,
+    report = Row((
+        Node("set", "summary", "summary", "state.summary", "not reached"),
+        Guarded(
+            Node("subprocess", "audit", "audit", "audit-trail 3.0.1", "not reached"),
+            (
+                Side("failure", Row((Node("task", "look-into", "audit/on_failure/look-into", "task, role auditor", "not reached"),))),
+                Side("timeout", Row((Node("timer", "later", "audit/on_timeout/later", "1 hour", "not reached"),
+                                     Node("call", "page", "audit/on_timeout/page", "http POST /pager", "not reached")))),
+            ),
+        ),
+    ))  # fmt: skip
+    return Row((Node("start", "start", state="done"), checks, approval, order, delivery, after, report,
                 Node("end", "complete", "complete", state="not reached")))  # fmt: skip
 
 

@@ -91,6 +91,15 @@ def test_an_edge_from_a_node_to_itself_goes_around_it():
     assert len(picture.lines[0].points) == 6
 
 
+def test_lines_that_change_rows_with_each_other_make_a_detour():
+    made = tuple(Node("step", name, name) for name in "uvwxyz")
+
+    picture = lay_out(Graph(made, (Edge("w", "v"), Edge("y", "x"), Edge("y", "v"), Edge("w", "x"))))
+
+    check_apart(picture)
+    assert max(len(line.points) for line in picture.lines) == 6
+
+
 def test_a_chain_is_one_straight_row():
     names = "abcdefgh"
     graph = Graph(tuple(Node("step", n, n) for n in names), tuple(Edge(a, b) for a, b in pairwise(names)))

@@ -344,7 +344,7 @@ class _Shape:
         text = clean(self.node.badge)
         text = text if 7 * len(text) <= room else text[: room // 7 - 1] + "…"
         width = 7 * len(text) + 14
-        x = self.right - 8 - width
+        x = self.right - 8 - width if self.across else max(self.right - 8 - width, self.cx + 8)
         place = f'x="{x}" y="{self.y - 9}" width="{width}" height="18" rx="9"'
         chip = f'<rect class="chip" {place} fill="#fff" stroke="#888"/>'
         return chip + _words("badge", text, (x + width // 2, self.y + 4), 2 * self.width, anchor="middle")
