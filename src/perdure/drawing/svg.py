@@ -360,8 +360,8 @@ class _Shape:
             dots = (self.x + 16 + 13 * number for number in range(self.node.tokens))
             return "".join(f'<circle class="token" cx="{x}" cy="{self.y}" r="6"/>' for x in dots)
         count = str(self.node.tokens)
-        width = text_width(count) + 14
-        pill = f'<rect class="token" x="{self.x + 8}" y="{self.y - 9}" width="{width}" height="18" rx="9"/>'
+        width, bare = text_width(count) + 14, 'fill="none" stroke="#888"'  # the number can be read without a style
+        pill = f'<rect class="token" x="{self.x + 8}" y="{self.y - 9}" width="{width}" height="18" rx="9" {bare}/>'
         return pill + _words("count", count, (self.x + 8 + width // 2, self.y + 4), width, anchor="middle")
 
     def _gate(self) -> str:
