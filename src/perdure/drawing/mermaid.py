@@ -25,7 +25,7 @@ _COLOURS: Final[dict[State, str]] = {
 
 def mermaid(picture: Picture) -> str:
     lines = [f"flowchart {picture.direction}"]
-    _write(picture, lines, None, list(enumerate(picture.nodes)), 0)
+    _write(picture, lines, list(enumerate(picture.nodes)), 0)
     for line in picture.lines:
         arrow = "-.->" if line.dashed else "==>" if line.went else "-->"
         label = f'|"{_text(line.label)}"|' if line.label else ""
@@ -38,7 +38,7 @@ def mermaid(picture: Picture) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write(picture: Picture, lines: list[str], frame: int | None, nodes: list[tuple[int, Placed]], depth: int) -> None:
+def _write(picture: Picture, lines: list[str], nodes: list[tuple[int, Placed]], depth: int) -> None:
     """The nodes directly in a frame, and the frames in it as subgraphs, in the order in which they were drawn."""
     pad = "  " * (depth + 1)
     inner: dict[int, list[tuple[int, Placed]]] = {}
@@ -51,7 +51,7 @@ def _write(picture: Picture, lines: list[str], frame: int | None, nodes: list[tu
         repeat = picture.frames[number].repeat
         status = " · ".join(_text(part) for part in (repeat.title, repeat.state or "", repeat.note) if part)
         lines.append(f'{pad}subgraph f{number}["{status}"]')
-        _write(picture, lines, number, held, depth + 1)
+        _write(picture, lines, held, depth + 1)
         lines.append(f"{pad}end")
 
 
