@@ -495,6 +495,9 @@ class NotAFlow(AuthorError):
 class FlowWarning(UserWarning):
     """The source of a flow has something that a replay would not repeat, or an operation that is not awaited.
 
+    Or a parameter is named like an option of `engine.start`, which a keyword argument then means instead: rename it, or
+    pass it by position. That is told where the flow is defined.
+
     The text has the line and what to write instead. It is given once, when an engine is opened with the flow;
     `perdure check` finds the same without an engine, and `@perdure.flow(strict=True)` makes it an error.
     """

@@ -328,4 +328,4 @@ class Client:
         if row is None or (self._workflows and name not in self._workflows):
             names = {*rows.names(), *self._workflows.names()}
             raise UnknownWorkflow(unknown("workflow", name, names, "register it: perdure.open(url, workflows=[...])"))
-        return Named(name, row.defaults) if isinstance(workflow, str) else workflow
+        return Named(name, row.parameters) if isinstance(workflow, str) else workflow
