@@ -55,6 +55,7 @@ __all__ = [
     "NotConvertible",
     "NotDurable",
     "NotEmpty",
+    "NotEntered",
     "NotInStep",
     "NotInThisProcess",
     "NotInstalled",
@@ -91,6 +92,7 @@ __all__ = [
     "UnknownSnapshot",
     "UnknownVersion",
     "UnknownWorkflow",
+    "WrongLoop",
 ]
 
 
@@ -717,6 +719,23 @@ class KeyInUse(CallerError):
 
 class InstanceEnded(CallerError):
     """The instance has completed, failed or was cancelled, and takes no more messages. Nothing was recorded."""
+
+
+class WrongLoop(CallerError):
+    """An engine, a client or a handle was used on another event loop than the one it was opened on.
+
+    From another thread: `asyncio.run_coroutine_threadsafe(engine.start(...), engine.loop).result()`, or a client of its
+    own loop: `perdure.connect(url)`. Inside a flow: `ctx.child`, `ctx.send`, or a step.
+    """
+
+
+class NotEntered(CallerError, AttributeError):
+    """`perdure.open(...)` or `perdure.connect(...)` was not entered with `async with`.
+
+    Write `async with perdure.open(...) as engine:`. Where the life of the engine is not one block, a
+    `contextlib.AsyncExitStack` enters it: `engine = await stack.enter_async_context(perdure.open(...))`. A script
+    without an event loop uses `perdure.run(...)`.
+    """
 
 
 class NotInThisProcess(CallerError):
