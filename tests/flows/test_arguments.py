@@ -108,13 +108,15 @@ async def test_a_child_by_name_refuses_a_misspelt_argument_and_so_does_its_retry
             await child.result(5)
 
 
-async def test_a_delayed_start_with_a_misspelt_argument_fails_at_once_and_not_after_a_restart(disk: Stage) -> None:
+async def test_a_delayed_start_with_a_misspelt_argument_fails_at_once_and_does_not_run_after_a_restart(
+    disk: Stage,
+) -> None:
     @perdure.flow
     async def parent(ctx: Context) -> str:
-        return str(await ctx.child("transfer", account="a", cent=5))
+        return str(await ctx.child("transfer", account="a", cent=5, delay=3600))
 
     async with disk.open(parent, transfer) as engine:
-        handle = await engine.start(parent, delay=0.01)
+        handle = await engine.start(parent)
         with pytest.raises(InstanceFailed, match="cent"):
             await handle.result(5)
 
