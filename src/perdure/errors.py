@@ -55,6 +55,7 @@ __all__ = [
     "NotConvertible",
     "NotDurable",
     "NotEmpty",
+    "NotEntered",
     "NotInStep",
     "NotInThisProcess",
     "NotInstalled",
@@ -91,6 +92,7 @@ __all__ = [
     "UnknownSnapshot",
     "UnknownVersion",
     "UnknownWorkflow",
+    "WrongLoop",
 ]
 
 
@@ -495,6 +497,9 @@ class NotAFlow(AuthorError):
 class FlowWarning(UserWarning):
     """The source of a flow has something that a replay would not repeat, or an operation that is not awaited.
 
+    Or a parameter is named like an option of `engine.start`, which a keyword argument then means instead: rename it, or
+    pass it by position. That is told where the flow is defined.
+
     The text has the line and what to write instead. It is given once, when an engine is opened with the flow;
     `perdure check` finds the same without an engine, and `@perdure.flow(strict=True)` makes it an error.
     """
@@ -714,6 +719,23 @@ class KeyInUse(CallerError):
 
 class InstanceEnded(CallerError):
     """The instance has completed, failed or was cancelled, and takes no more messages. Nothing was recorded."""
+
+
+class WrongLoop(CallerError):
+    """An engine, a client or a handle was used on another event loop than the one it was opened on.
+
+    From another thread: `asyncio.run_coroutine_threadsafe(engine.start(...), engine.loop).result()`, or a client of its
+    own loop: `perdure.connect(url)`. Inside a flow: `ctx.child`, `ctx.send`, or a step.
+    """
+
+
+class NotEntered(CallerError, AttributeError):
+    """`perdure.open(...)` or `perdure.connect(...)` was not entered with `async with`.
+
+    Write `async with perdure.open(...) as engine:`. Where the life of the engine is not one block, a
+    `contextlib.AsyncExitStack` enters it: `engine = await stack.enter_async_context(perdure.open(...))`. A script
+    without an event loop uses `perdure.run(...)`.
+    """
 
 
 class NotInThisProcess(CallerError):

@@ -206,13 +206,6 @@ async def test_a_client_is_told_which_workflows_there_are(tmp_path: Path) -> Non
             await client.start("until_tolt")
 
 
-async def test_input_that_nobody_could_check_before_fails_the_instance(tmp_path: Path) -> None:
-    async with perdure.open(tmp_path / "a.db", workflows=[one_step]), perdure.connect(tmp_path / "a.db") as client:
-        handle = await client.start("one_step", valeu=3)
-        with pytest.raises(perdure.InstanceFailed, match="NotConvertible"):
-            await handle.result(5)
-
-
 # ---- keys -------------------------------------------------------------------------------------------------------
 
 

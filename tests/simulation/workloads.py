@@ -489,7 +489,7 @@ class Ledger:
     """
 
     version = "1"
-    defaults = b""
+    parameters = b""
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 

@@ -61,7 +61,7 @@ class BoundEffect(msgspec.Struct, frozen=True):
 class Definition:
     """One cell of a manifest: a workflow of the cell dialect."""
 
-    defaults = encode({})
+    parameters = b""
     subscriptions: tuple[KernelSubscription, ...] = ()  # they stand in the manifest
 
     def __init__(self, manifest: Manifest, cell: CellDef, reducer: Any, limits: Limits = LIMITS) -> None:

@@ -47,7 +47,7 @@ class WorldWorkflow:
 
     name = WORLD.workflow
     version = "1"
-    defaults = encode({})
+    parameters = b""
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from math import isnan, nan
@@ -25,7 +26,7 @@ from typing import (
 import msgspec
 
 from perdure.codec import Signature, decode, encode
-from perdure.errors import BadCall, NotAFlow, TooLarge
+from perdure.errors import BadCall, FlowWarning, NotAFlow, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Effect, attempt_of
@@ -247,7 +248,7 @@ class Flow(Generic[P, R]):
         self.on_error = on_error
         self.limits = Limits(bytes=2 * VALUE_MAX)
         self.signature = Signature.of(function, skip_first=True)
-        self.defaults = encode(self.signature.defaults())
+        self.parameters = self.signature.parameters()
         self.loops = _names_loop(function.__code__)
         """Whether instances keep a log: only `ctx.loop` needs one. Found out at the latest when a loop begins."""
         self._warned = False
@@ -380,6 +381,7 @@ def flow(
         called = function.__name__ if name is None else text(name, "the name of a flow")
         if "/" in called:
             raise BadCall(f"the name of a flow has no slash, found {called!r}: an instance is named workflow/key")
+        _warn_of_options(function, called)
         return Flow(
             function,
             called,
@@ -404,6 +406,21 @@ def _check(function: Any) -> None:
         raise NotAFlow(found, where)
     if code is not None and code.co_argcount == 0 and not code.co_flags & inspect.CO_VARARGS:
         raise NotAFlow(f"`async def {function.__name__}()` without a parameter for the context", where)
+
+
+OPTIONS_OF_START = frozenset({"key", "tags", "reuse", "at", "delay", "parent"})
+
+
+def _warn_of_options(function: Any, name: str) -> None:
+    """Warn of parameters that no keyword argument of a start reaches."""
+    code = function.__code__
+    parameters = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    for parameter in [each for each in parameters if each in OPTIONS_OF_START]:
+        text = (
+            f"flow {name} has a parameter {parameter!r}, which is also an option of engine.start: "
+            f"start(..., {parameter}=...) sets the option; rename the parameter, or pass it by position"
+        )
+        warnings.warn_explicit(text, FlowWarning, code.co_filename, code.co_firstlineno, module=function.__module__)
 
 
 def seconds(duration: Duration) -> float:

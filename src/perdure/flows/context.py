@@ -52,6 +52,7 @@ from .author import (
     StepOptions,
     limited,
     nanoseconds,
+    seconds,
     with_options,
 )
 from .change import Removed, pinned
@@ -256,6 +257,16 @@ def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ex
         module = importable(module)
     plain = {"call": f"{module}:{name}", "args": to_plain(list(args)), "kwargs": to_plain(kwargs)}
     return limited(encode(plain), f"the arguments of {name}")
+
+
+def _tags(tags: Any) -> dict[str, str]:
+    if tags is None:
+        return {}
+    if not isinstance(tags, Mapping) or not all(isinstance(each, str) for pair in tags.items() for each in pair):
+        raise BadCall(f"tags are texts by name, found {tags!r}")
+    for name, value in tags.items():
+        text(name + value, "a tag")
+    return dict(tags)
 
 
 RemovedKind = Literal[
@@ -519,15 +530,28 @@ class Context:
     # ---- other instances -----------------------------------------------------------------------------------
 
     async def child(
-        self, workflow: Any, *args: Any, key: str | None = None, detach: bool = False, **kwargs: Any
+        self,
+        workflow: Any,
+        *args: Any,
+        key: str | None = None,
+        detach: bool = False,
+        reuse: Literal["failed", "always"] | None = None,
+        tags: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Run another workflow and wait for its result; `ChildFailed` if it does not complete.
 
         A workflow that is passed itself runs in its own version if that is registered, else in the newest, which is
         also what a name means. The child is cancelled with its parent. `detach=True`: it outlives the parent, and the
-        answer is its key, as soon as it is recorded as started.
+        answer is its key, as soon as it is recorded as started. `reuse`, `tags` and `delay`: as for `engine.start`. A
+        parent that is started again uses the keys of its children again: each has a new generation, too.
         """
         machine = self._machine
+        if reuse not in (None, "failed", "always"):
+            raise BadCall(f'reuse={reuse!r}: a used key is started again if it "failed", or "always"')
+        if delay is not None and not seconds(delay) >= 0:
+            raise BadCall(f"delay={delay!r}: a child is delayed by no time or more")
         if not isinstance(workflow, str):
             if not hasattr(workflow, "encode_input"):
                 raise BadCall(f"ctx.child(workflow, ...): {workflow!r} is not a workflow")
@@ -538,7 +562,8 @@ class Context:
             name, version, value = workflow, "", limited(encode(to_plain(kwargs)), f"the input of {workflow}")
         location = machine.claim(name)
         child_key = f"{machine.family}/{location}" if key is None else text(key, "a key")
-        child = Child(location, name, child_key, value, detach, version)
+        due = 0 if delay is None else min(TIME_MAX, machine.moment.at + nanoseconds(delay))
+        child = Child(location, name, child_key, value, detach, version, reuse or "", _tags(tags), due)
         receipt: Receipt = await machine.answer(machine.open(child))
         if receipt.status != "ok":
             refused = receipt.error is not None and receipt.error.type == "ChildRefused"

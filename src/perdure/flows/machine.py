@@ -211,7 +211,7 @@ class FlowMachine:
             case Message():
                 self.hand_over(Mail(moment.number, event))
             case Started():
-                self._start(event)
+                self._start(event, new=moment.recorded is None or _failed_at_once(moment.recorded))
             case Woken(location=asked):
                 location = self._wake(asked)
             case Settled(location=at, receipt=receipt):
@@ -236,18 +236,24 @@ class FlowMachine:
         self._opened.clear()
         self._withdrawn.clear()
 
-    def _start(self, event: Started) -> None:
+    def _start(self, event: Started, *, new: bool) -> None:
+        """`new`: arguments that the code does not take are refused. In a replay the code may have taken them then.
+
+        A refusal is recorded with this very delivery, however long the start is delayed: a replay finds it there.
+        """
+        due = event.due
         self.key, self.generation = event.key, event.generation
         self.loop.started_at = self.moment.at
         self.loop.salt(event.seed)
         self._identity = Identity(Address(event.workflow, event.key), event.generation)
         try:
-            args, kwargs = self.flow.signature.call_args(decode(event.input))
+            args, kwargs = self.flow.signature.call_args(decode(event.input), strict=new)
             body = self.flow.function(FlowContext(self), *args, **kwargs)
         except CallerError as error:  # started by name, from where nobody could check the input
             body = _raise(error)
-        if event.due > self.moment.at:
-            body = self._later(event.due, body)
+            due = 0 if new else due
+        if due > self.moment.at:
+            body = self._later(due, body)
         self._main = self.loop.spawn(body, Scope("", self.flow.strict_names, self), Context(), self.flow.name)
 
     async def _later(self, due: int, body: Coroutine[Any, Any, Any]) -> Any:
@@ -799,6 +805,8 @@ class FlowMachine:
             if item.way == "again":
                 assert self._reliving is not None
                 self._reliving.late[item.location, item.attempt] = item
+            elif type(item.event) is Started:  # it did something then, so it was not refused
+                self._start(item.event, new=False)
             elif (told := self._as_of_now(item)) is not None:
                 self._happened(told, moment)
         self._release_barriers(moment.number)
@@ -912,6 +920,10 @@ class FlowMachine:
 
 async def _raise(error: Exception) -> Never:
     raise error
+
+
+def _failed_at_once(recorded: Decision) -> bool:
+    return recorded.outcome is not None and recorded.outcome.status is Status.FAILED
 
 
 def _rewound_by(event: Event) -> Rewound | None:

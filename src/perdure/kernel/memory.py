@@ -12,7 +12,7 @@ from typing import Final
 from . import snapshot
 from .batch import Batch, HeadRow, SnapshotRow
 from .effects import Call
-from .events import Address, Ref
+from .events import Address, Parent, Ref
 from .instance import Instance
 from .mailbox import Offer
 from .replay import fold
@@ -246,6 +246,7 @@ def _ended(head: HeadRow) -> Instance:
     """One that has ended for good: of its past nothing is needed."""
     instance = Instance(Address(head.workflow, head.key))
     instance.id, instance.generation, instance.input_hash = head.id, head.generation, head.input_hash
+    instance.parent = Parent(head.parent, b"") if head.parent else None
     instance.status = Status(head.status)
     instance.outcome = decode_outcome(head.outcome) if head.outcome is not None else None
     return instance

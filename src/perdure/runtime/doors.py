@@ -33,7 +33,7 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 
-from .door import refusal
+from .door import Door, refusal
 from .history import read_history
 from .shard import Shard
 from .streams import Streams
@@ -63,13 +63,14 @@ class LocalDoor:
     """Offers events to the shard of this process, and hears of each end. `failed`: who calls hooks."""
 
     def __init__(self, queries: Queries, failed: Callable[[Report], None]) -> None:
+        self.loop = asyncio._get_running_loop()
         self._queries = queries
         self.failed = failed
         self.streams = Streams()
         self._shard_of: Callable[[Ref], Shard | None] = _nowhere
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
         self._watchers: dict[int, list[asyncio.Event]] = {}
-        self._readers: list[asyncio.Event] = []  # of those who wait for an entry of the journal
+        self._readers: list[asyncio.Event] = []  # of those who wait for the next commit, whatever it has
         self._fallen: Exception | None = None
 
     @property
@@ -146,7 +147,7 @@ class LocalDoor:
 
     async def changes(self, instance: int) -> AsyncGenerator[None, None]:
         changed = asyncio.Event()
-        watchers = self._watchers.setdefault(instance, [])
+        watchers = self._watchers.setdefault(instance, []) if instance else self._readers
         watchers.append(changed)
         try:
             while self._fallen is None:
@@ -160,16 +161,7 @@ class LocalDoor:
                 del self._watchers[instance]
 
     async def reached(self, seq: int) -> None:
-        grown = asyncio.Event()
-        self._readers.append(grown)  # before the look: no commit is missed
-        try:
-            while await self.queries.height() < seq:
-                if self._fallen is not None:
-                    raise self._fallen
-                await grown.wait()
-                grown.clear()
-        finally:
-            self._readers.remove(grown)
+        await reached(self, seq)
 
     def committed(self, seq: int) -> None:
         for grown in self._readers:
@@ -278,7 +270,7 @@ class FleetDoor(LocalDoor):
                     return await self._remote.outcome(address, instance, MOVED_SECONDS)
 
     async def changes(self, instance: int) -> AsyncGenerator[None, None]:
-        here = self._shard_of(instance) is not None
+        here = instance != 0 and self._shard_of(instance) is not None
         mine = super().changes(instance) if here else self._remote.changes(instance)
         async with aclosing(mine) as changes:
             async for change in changes:
@@ -314,6 +306,7 @@ class RemoteDoor:
     """Posts events into the inbox table, and looks for outcomes whenever the database has changed."""
 
     def __init__(self, queries: Queries) -> None:
+        self.loop = asyncio._get_running_loop()
         self.queries = queries
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
@@ -333,10 +326,7 @@ class RemoteDoor:
                 await self.queries.change(seen)
 
     async def reached(self, seq: int) -> None:
-        async with aclosing(self.changes(0)) as changes:
-            async for _ in changes:
-                if await self.queries.height() >= seq:
-                    return
+        await reached(self, seq)
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
         try:
@@ -368,6 +358,13 @@ class RemoteDoor:
 
 def _nowhere(ref: Ref) -> Shard | None:
     return None
+
+
+async def reached(door: Door, seq: int) -> None:
+    async with aclosing(door.changes(0)) as changes:
+        async for _ in changes:
+            if await door.queries.height() >= seq:
+                return
 
 
 async def look(queries: Queries, address: Address, instance: int) -> Outcome | None:

@@ -263,7 +263,7 @@ class Shard:
         self._note_workflows(lambda error: self._load(self._reload_failed) if error is None else self._crash(error))
 
     def _note_workflows(self, noted: Callable[[Exception | None], None]) -> None:
-        rows = [WorkflowRow(found.name, found.version, found.defaults) for found in self._workflows]
+        rows = [WorkflowRow(found.name, found.version, found.parameters) for found in self._workflows]
         self._store.register(rows, noted)
 
     def _load(self, loaded: Callable[[Exception | None], None]) -> None:

@@ -398,6 +398,8 @@ class WorldHandle(Generic[R]):
 class WorldDoor:
     """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered."""
 
+    loop = None  # a world needs none
+
     def __init__(self, stage: Stage, queries: Queries | None = None) -> None:
         self._stage = stage
         self.queries: Queries = queries or MemoryStore(stage.database)
