@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from perdure.errors import CallerError, CannotOpen
+from perdure.executors import info
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
@@ -131,6 +132,10 @@ async def open(
                 with collector.seldom():
                     yield engine
             finally:
+                step = info.current.get(None)
+                if step is not None:  # a step closes its own engine: the drain must not wait for it
+                    for shard in running.shards:
+                        shard.leave(step.intent)
                 await running.stop(drain, engine.hurry)
                 await drained(asyncio.ensure_future(hooks.ended()), drain, engine.hurry)
                 running.door.close()
