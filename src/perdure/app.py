@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 from perdure.errors import CallerError, CannotOpen, NotEntered
+from perdure.executors import info
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
@@ -183,6 +184,10 @@ async def open(
                 with collector.seldom():
                     yield engine
             finally:
+                step = info.current.get(None)
+                if step is not None:  # a step closes its own engine: the drain must not wait for it
+                    for shard in running.shards:
+                        shard.leave(step.intent)
                 await running.stop(drain, engine.hurry)
                 await drained(asyncio.ensure_future(hooks.ended()), drain, engine.hurry)
                 running.door.close()

@@ -42,6 +42,7 @@ __all__ = [
     "KeyInUse",
     "KeyMismatch",
     "LeaseLost",
+    "LimitExceeded",
     "ManifestChanged",
     "NewerFormat",
     "NewerSchema",
@@ -399,6 +400,14 @@ class TooLarge(CallerError):
         return f"{self.what} has {self.size:,} bytes, more than the limit of {self.limit:,}; record a reference instead"
 
 
+class LimitExceeded(AuthorError, OverflowError):
+    """One decision is over a limit: too many effects, too many messages, or too many bytes. Nothing of it happened.
+
+    The instance is stuck with its event kept. Ask for less at once (`ctx.map` takes `concurrency=`), record references
+    to large data, or raise the limits of a world of cells (`limits=`). Then retry the instance.
+    """
+
+
 class Corrupt(StoreError):
     """A stored body is damaged: its checksum does not match its content.
 
@@ -501,7 +510,8 @@ class FlowWarning(UserWarning):
     pass it by position. That is told where the flow is defined.
 
     The text has the line and what to write instead. It is given once, when an engine is opened with the flow;
-    `perdure check` finds the same without an engine, and `@perdure.flow(strict=True)` makes it an error.
+    `perdure check` finds the same without an engine, and `@perdure.flow(strict=True)` makes it an error. The body of a
+    `ctx.loop` that takes a state and returns nothing is warned of when it does so.
     """
 
 
@@ -592,7 +602,8 @@ class RollBack(Exception):
     """Raise this in a step or in a flow: no retry; what was done is undone, and the flow fails.
 
     Steps that have an `undo` are undone, the last one first: with `to`, those since that checkpoint, and the flow goes
-    on where it catches this around the checkpoint's block. `ctx.attempt` does not catch it unless it is told to.
+    on where it catches this around the checkpoint's block. A flow that raises this outside of that block is stuck, and
+    nothing is undone. `ctx.attempt` does not catch it unless it is told to.
     """
 
     def __init__(self, message: str = "", to: str | None = None) -> None:
@@ -600,6 +611,7 @@ class RollBack(Exception):
         self.to = to
         self.data = None if to is None else {"to": to}
         self.location = ""  # of the step that raised it
+        self.reached = False  # its checkpoint has undone what was done since
 
 
 # ---- what a flow meets while it runs ------------------------------------------------------------------------------

@@ -430,7 +430,10 @@ async def test_a_subclass_of_rollback_is_one_and_a_namesake_is_none(memory: Stag
         return found
 
     async with memory.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == ["none left here", "failed: RollBack: theirs"]
+        assert await (await engine.start(flow)).result(5) == [
+            "none left here",
+            "failed: tests.flows.test_undo.RollBack: theirs",
+        ]
 
 
 @pytest.mark.parametrize("verb", ["join", "race", "map"])

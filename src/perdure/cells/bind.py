@@ -22,6 +22,7 @@ from perdure.kernel.limits import MEBIBYTE, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.manifest import Manifest as InForce
 from perdure.kernel.manifest import Route
+from perdure.kernel.receipt import is_interrupt
 from perdure.kernel.routing import Router
 from perdure.kernel.routing import Subscription as KernelSubscription
 
@@ -332,9 +333,11 @@ def called(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function of the author returns. Nothing that it raises may end the engine; Ctrl-C still does."""
     try:
         return function(*arguments)
-    except (Exception, KeyboardInterrupt):
+    except Exception:
         raise
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         text = f"{where(function)} raised {type(error).__name__}({error}), which is not an Exception"
         raise BadDecision(function.__qualname__, text) from error
 

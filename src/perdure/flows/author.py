@@ -54,7 +54,7 @@ FailureKind = Literal["fatal", "timeout", "exhausted", "unknown", "child", "join
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """The delay before attempt n + 1 is min(max, base * factor ** n) seconds, from the failure of attempt n.
+    """The delay after the failure of attempt n is min(max, base * factor ** (n - 1)) seconds: `base` after the first.
 
     `jitter` (0 to 1) shortens each delay by up to that share, from recorded entropy.
     """
@@ -73,7 +73,7 @@ class Backoff(msgspec.Struct, frozen=True):
 
     def seconds(self, attempt: int, dice: Callable[[], float]) -> float:
         try:
-            delay = min(self.max, self.base * self.factor**attempt)
+            delay = min(self.max, self.base * self.factor ** (attempt - 1))
         except OverflowError:
             delay = self.max
         return delay * (1 - self.jitter * dice()) if self.jitter else delay
@@ -252,6 +252,7 @@ class Flow(Generic[P, R]):
         self.loops = _names_loop(function.__code__)
         """Whether instances keep a log: only `ctx.loop` needs one. Found out at the latest when a loop begins."""
         self._warned = False
+        self._warnings: dict[str | tuple[str, type[Warning], int], int] = {}  # for Python's own register
 
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
         """Plain call, for unit tests of the body with a context of the caller's own."""
@@ -294,6 +295,12 @@ class Flow(Generic[P, R]):
         from .names import Names
 
         return Names(self.function)
+
+    def warn(self, function: Callable[..., Any], text: str) -> None:
+        """A `FlowWarning` at the line of a function. Once, unless warnings are errors."""
+        code = getattr(function, "__code__", self.function.__code__)
+        where = code.co_filename, code.co_firstlineno
+        warnings.warn_explicit(f"flow {self.name}: {text}", FlowWarning, *where, registry=self._warnings)
 
     def registered(self) -> None:
         """Warn of the findings, once; a strict flow with findings is refused."""

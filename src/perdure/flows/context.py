@@ -38,6 +38,7 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import RESPONSE
 from perdure.ports.executor import Work
 
+from . import copies
 from . import scope as scopes
 from .author import (
     DEFAULT,
@@ -170,7 +171,7 @@ async def _step(  # noqa: PLR0917  # called at every step
     executor = options.executor or ("inline" if is_async(function) else "thread")
     returns = returns_of(function)
     params = _parameters(function, args, kwargs, executor) if executor not in HERE else None
-    work = Work(function, args, kwargs, returns) if params is None else None
+    work = None
     timeout = None if options.timeout is None else nanoseconds(options.timeout)
     errors: tuple[Failure, ...] = ()
     attempt = 1
@@ -179,6 +180,8 @@ async def _step(  # noqa: PLR0917  # called at every step
         allowed = 1 if options.once else max(2, options.retries + 2 - attempt)
         life = 0 if machine.lives is None else machine.lives.of(location)
         call = Call(location, attempt, executor, timeout, allowed, params, options.ephemeral, life)
+        if params is None:
+            work = Work(function, *copies.for_step(args, kwargs), returns)
         operation = machine.open(call, work) if machine.loop.ahead is None else machine.ask(call, work)
         assert operation.future is not None
         if options.once and options.unknown == "stuck":
@@ -243,6 +246,10 @@ def _hooks(machine: FlowMachine, options: StepOptions, undoes: Done | None) -> t
             hooks.append(hook)
     return tuple(hooks)
 
+
+SAME_STATE: Final = (
+    ": the next iteration has the same state; write return Continue(state), or return Break(value) to end"
+)
 
 HERE: Final = frozenset({"inline", "thread"})
 """Executors whose calls stay in this process. Others get the name of a function and recorded arguments."""
@@ -421,11 +428,13 @@ class Context:
         machine, scope = self._machine, scopes.current.get()
         location = machine.claim(name)
         machine.note("checkpoint", location)
+        machine.undos.checkpoints[name] = None
         mark = machine.undos.mark
         try:
             yield
         except RollBack as error:
             if error.to == name:
+                error.reached = True
                 await roll_back(machine, mark, scope.path)
             raise
 
@@ -673,7 +682,9 @@ class Context:
         keep: int = 20,
         prune_every: int = 20,
     ) -> T:
-        """Run `body(ctx, state)` until it returns `Break(value)`. `Continue(state)` or None goes on.
+        """Run `body(ctx, state)` until it returns `Break(value)`; `Continue(state)` goes on with another state.
+
+        Nothing goes on too. Of a body that takes a state that is a `FlowWarning`: its state stays what it was.
 
         Iterations before the last `keep` are forgotten every `prune_every` iterations, so a loop of any
         length is rebuilt from the last few. What one iteration leaves to the next is its state alone: plain
@@ -690,6 +701,7 @@ class Context:
         mark = await machine.resume_loop(location)
         number, value = (mark.number, mark.state) if mark is not None else (0, _state_bytes(name, state))
         entry = turns = 0
+        told = False
         while True:
             if entry != machine.moment.number:
                 entry, turns = machine.moment.number, 0
@@ -711,6 +723,9 @@ class Context:
                 raise BadCall(f"the body of loop {name!r} returned {answer!r}; return Continue, Break or nothing")
             if answer is not None:
                 value = _state_bytes(name, answer.state)
+            elif takes_state and not told:
+                told = True
+                machine.flow.warn(body, f"the body of loop {name!r} returned nothing{SAME_STATE}")
             number += 1
             if number % prune_every == 0:
                 machine.prune(location, keep, number - 1)

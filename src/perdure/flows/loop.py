@@ -32,8 +32,11 @@ TURNS_MAX: Final = 1_000_000
 """Callbacks in one delivery. A flow that needs more spins without waiting for anything."""
 
 
-class Evicted(BaseException):
-    """The machine was dropped while its code stood here. Only code in `finally` blocks can ever see it."""
+class Evicted(GeneratorExit):
+    """The machine was dropped while its code stood here. Only code in `finally` blocks can ever see it.
+
+    Python takes a `GeneratorExit` for the proper end of a generator that is closed, and prints nothing.
+    """
 
 
 class Host(Protocol):

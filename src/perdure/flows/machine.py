@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 import msgspec
 
 from perdure.codec import decode, encode, from_plain
-from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
+from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, RollBack, StepFailed
 from perdure.kernel.decision import NOTHING, Decision, Outcome, Send, Stuck
 from perdure.kernel.difference import Difference
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
@@ -38,7 +38,7 @@ from perdure.kernel.moment import TIME_MAX, Moment, when
 from perdure.kernel.past import Item as PastItem
 from perdure.kernel.past import Past, read, write
 from perdure.kernel.problem import Hook, Problem, ProblemKind, Report
-from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
+from perdure.kernel.receipt import DONE, Failure, Receipt, causes_of, failure_of, is_interrupt
 from perdure.kernel.replay import divergence
 from perdure.kernel.status import Status
 
@@ -336,8 +336,10 @@ class FlowMachine:
     def _run(self) -> None:
         try:
             self.loop.drain(None if self.moment.recording is None else self._go_ahead)
-        except SystemExit as error:
-            raise BadCall(f"the flow raised SystemExit({error.code}): a flow cannot end the process") from error
+        except (KeyboardInterrupt, SystemExit) as error:
+            if is_interrupt(error):
+                raise
+            raise BadCall(f"the flow raised {error!r}: a flow cannot end the process") from error
         assert self._main is not None
         done = self._main.done()
         if done:
@@ -416,6 +418,8 @@ class FlowMachine:
         if main.cancelled():
             return self._failed(BadCall("the flow raised CancelledError, but nobody cancelled it"))
         error = main.exception()
+        if isinstance(error, RollBack):
+            self._refuse_unknown_checkpoint(error)
         if error is not None:
             return self._failed(error)
         if self.loop.refused is not None:
@@ -430,10 +434,20 @@ class FlowMachine:
             return self._failed(unusable)
         return Outcome(Status.COMPLETED, value)
 
+    def _refuse_unknown_checkpoint(self, error: RollBack) -> None:
+        """Undo nothing, rather than everything. Older versions did that, and their journals are replayed so."""
+        if error.to is None or error.reached or self._rollback is not None or self.moment.recorded is not None:
+            return
+        known = ", ".join(map(repr, self.undos.checkpoints)) or "none"
+        raise BadCall(
+            f"RollBack(to={error.to!r}) was raised outside of a checkpoint of that name, so nothing was undone; "
+            f"the flow has come to these checkpoints: {known}"
+        ) from error
+
     def _failed(self, error: BaseException) -> Outcome:
         failure = failure_of(error)
         if isinstance(error, StepFailed):
-            failure = msgspec.structs.replace(failure, causes=error.errors)
+            failure = msgspec.structs.replace(failure, causes=causes_of(error.errors))  # type: ignore[arg-type]
         again = failed_at(error)
         entry, timer = self._fired
         if not again and entry == self.moment.number:

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.errors import BadDecision
+from perdure.errors import BadDecision, LimitExceeded
 
 from . import placement, snapshot
 from .apply import apply
@@ -462,7 +462,7 @@ class Kernel:
             and not decision.begin
         ):
             size = len(body) - _size(event)
-            raise OverflowError(f"one decision of {size} bytes; the limit is {workflow.limits.bytes}")
+            raise LimitExceeded(f"one decision of {size} bytes; the limit is {workflow.limits.bytes}")
         return Written(entry, body, denied)
 
     # ---- apply: the change, and whom it concerns ----------------------------------------------------------------
@@ -616,7 +616,8 @@ def _comes_again(instance: Instance, event: Event) -> bool:
 def _size(event: Event) -> int:
     """The bytes that an event brings with it."""
     if type(event) is Received:
-        return len(event.receipt.value or b"")
+        error = event.receipt.error  # of an older executor: newer ones cut its texts
+        return len(event.receipt.value or b"") + (0 if error is None else len(error.message) + len(error.traceback))
     if type(event) is Message:
         return len(event.body)
     if type(event) is Rewound:

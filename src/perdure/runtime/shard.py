@@ -36,7 +36,7 @@ from perdure.kernel.problem import Report
 from perdure.kernel.receipt import DONE, Failure, Receipt
 from perdure.kernel.rows import Loaded, offer_of
 from perdure.ports.clock import Alarm, Clock
-from perdure.ports.executor import Executor
+from perdure.ports.executor import CUT, Executor
 from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Position, Store
 
@@ -405,6 +405,9 @@ class Shard:
 
     def _answered(self, intent: bytes, receipt: Receipt) -> None:
         """An executor's receipt. It is kept here until it is durable, so that a failed commit cannot lose it."""
+        if receipt is CUT:
+            self.leave(intent)
+            return
         running = self.running.pop(intent, None)
         if running is None or self._closed:
             return
@@ -493,6 +496,9 @@ class Shard:
                     self._build()
             except Exception as error:  # how far it came nobody knows: what is in memory is worth nothing
                 self._crash(error)
+                raise
+            except KeyboardInterrupt:
+                self._crash(EngineClosed("Ctrl-C interrupted the engine; this was not recorded"))
                 raise
             if self._building.early:
                 self._begin_early()
@@ -888,12 +894,22 @@ class Shard:
         What may run once only and had begun is different: nobody knows what it has done.
         """
         for intent, running in list(self.running.items()):
-            self._stop_call(intent)
-            event: Event = Parked(intent)
-            if running.started and running.effect.deliveries_max == 1:
-                failure = Failure("Cut", "the engine was stopped while it ran", retry=False)
-                event = Received(intent, Receipt("unknown", error=failure))
-            self.kernel.offer(Offer(running.instance, event))
+            self.leave(intent)
+            running.executor.stop(intent)
+
+    def leave(self, intent: bytes) -> None:
+        """Park one call, if it runs here, and let it run: it ends with the engine, or Ctrl-C has ended it."""
+        running = self.running.pop(intent, None)
+        if running is None or self._closed:
+            return
+        if running.alarm is not None:
+            running.alarm.cancel()
+        self._suspects.cleared(intent)
+        event: Event = Parked(intent)
+        if running.started and running.effect.deliveries_max == 1:
+            failure = Failure("Cut", "the engine was stopped while it ran", retry=False)
+            event = Received(intent, Receipt("unknown", error=failure))
+        self.kernel.offer(Offer(running.instance, event))
         self._schedule()
 
     def release(self) -> None:
