@@ -46,8 +46,11 @@ class Door(Protocol):
         """Wait until the journal has this entry."""
         ...
 
-    def changes(self, instance: int) -> AsyncGenerator[None, None]:
-        """Yields at once, and again whenever the instance may have published something or ended."""
+    def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
+        """Yields at once, and again whenever the instance may have published something, become stuck or ended.
+
+        `name`: only a value of this name counts; empty: any.
+        """
         ...
 
     @property
