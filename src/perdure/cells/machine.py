@@ -206,6 +206,7 @@ class CellMachine:
         state = definition.state.build(decode(self._state)) if self._state else None
         context = CellContext(
             now=moment.at,
+            logical_now=max(moment.at, moment.logical),
             height=moment.seq,
             entropy=moment.entropy(),
             event_hash=digest(body),

@@ -197,8 +197,11 @@ class FlowMachine:
 
     def _happened(self, event: Event, moment: Moment) -> str:
         """Tell whoever waits. The answer is the location of the operation that the event belongs to."""
-        self.moment = moment  # as `_begin`, without the call: this is done at every step
-        self.loop.now = moment.at
+        self.moment = moment  # as `_begin`, without the calls: this is done at every step
+        loop, now = self.loop, moment.at
+        if now < loop.now:
+            loop.set(now)
+        loop.now = now
         self._opened.clear()
         self._withdrawn.clear()
         location = ""
@@ -232,7 +235,7 @@ class FlowMachine:
 
     def _begin(self, moment: Moment) -> None:
         self.moment = moment
-        self.loop.now = moment.at
+        self.loop.set(moment.at)
         self._opened.clear()
         self._withdrawn.clear()
 
@@ -370,7 +373,8 @@ class FlowMachine:
         if self.log is not None:
             self._remember(self.log, recorded)
             self._event, self._location = event, asked.effect.location
-        self._asked, self.moment, self.loop.now = None, moment, moment.at
+        self._asked, self.moment = None, moment
+        self.loop.set(moment.at)
         awaited.set_result(event.receipt)
         return True
 

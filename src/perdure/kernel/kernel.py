@@ -48,20 +48,20 @@ from .events import (
 )
 from .gate import Deny, Gate
 from .identity import Identity
-from .instance import Instance
+from .instance import Instance, Intent
 from .job import asked
 from .machine import Rebuild, Workflow
 from .machines import make, make_anew, migrate, spoil
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .manifest import NO_MANIFEST, RULES, WORLD, Manifest
 from .memory import Memory
-from .moment import Moment
+from .moment import TIME_MAX, Moment
 from .outside import Verify, audit, objection, unsigned
 from .past import keep_open
 from .receipt import Failure, Receipt
 from .refusals import NOT_HERE, refusal
 from .routing import Router
-from .rows import NEW_HEAD, Loaded, head_row, inbox_row
+from .rows import NEW_HEAD, Loaded, fired, head_row, inbox_row, work_row
 from .slots import Slots
 from .spread import Spread
 from .status import Status
@@ -114,7 +114,8 @@ class Kernel:
         shards: int = 1,
     ) -> None:
         self.seq = seq
-        self.at = at
+        self.at = at  # the journal's time: it never goes back
+        self.clock = at  # what the clock shows: it may be set back, and deadlines count from it
         self.counts: Counter[str] = Counter()
         self.workflows: Workflows[Workflow] = Workflows(workflows)
         self.router = Router()
@@ -196,7 +197,7 @@ class Kernel:
         It ends early when many more are wanted than before. A store that answers at once gives them now, and what is
         on its way to them need not be kept in the inbox until they are here.
         """
-        self.at = max(self.at, now)
+        self.clock, self.at = now, max(self.at, now)
         wanted, enough = self.memory.wanted, len(self.memory.wanted) + ROUND
         while self._ready and not full(batch) and len(wanted) < enough:
             round = self._take_round(batch)
@@ -251,7 +252,7 @@ class Kernel:
                     if self._here(offer.to):
                         self._keep(offer, batch)
                     else:
-                        batch.outbox.append(inbox_row(self._inbox_id(), offer.to, offer.event, self.at))
+                        batch.outbox.append(inbox_row(self._inbox_id(), offer.to, offer.event, self.clock))
             self._caused.clear()
 
     def committed(self, batch: Batch) -> None:
@@ -266,6 +267,8 @@ class Kernel:
     def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
         """An event that is to be recorded; None: there is nothing to record."""
         manifest = self.router.manifest
+        if instance.next_due <= self.clock:
+            offer = self._in_time(instance, offer)
         if manifest.migrating and type(offer.event) is not Migrated:
             offer = self._migration_first(instance, offer)
         event = offer.event
@@ -318,6 +321,38 @@ class Kernel:
             # Known before `apply`, because a decision is checked before it is applied.
             instance.identity = instance.identity.in_life(instance.version + 1)
         return Taken(instance, offer, event, heard)
+
+    def _in_time(self, instance: Instance, offer: Offer) -> Offer:
+        """What comes first: an event, or the deadline of its instance that had passed when the event became durable.
+
+        Messages, answers of children and what came by the inbox have such a time. An event that waits in the mailbox
+        and became durable before the deadline goes before both. The order of the entries keeps what was chosen here.
+        """
+        event = offer.event
+        if instance.stuck is not None or (
+            type(event) is not Message and (type(event) is not Received or not (offer.caused or offer.inbox))
+        ):
+            return offer
+        timed = [(due, intent) for intent in instance.open.values() if (due := due_of(intent.effect)) is not None]
+        due, intent = min(timed, key=_by_due, default=(TIME_MAX, None))
+        instance.next_due = due
+        if intent is None or self._durable_at(offer) < due:
+            return offer
+        row = work_row(instance.id, intent)
+        assert row is not None, "what is due has a row"
+        passed = fired(row)
+        if refusal(instance, passed, self.workflows, self.router.manifest, heard=False) is not None:
+            return offer
+        instance.mailbox.appendleft(offer)
+        for place, other in enumerate(instance.mailbox):
+            if other.at and other.at < due:
+                del instance.mailbox[place]
+                return other
+        return Offer(instance.id, passed)
+
+    def _durable_at(self, offer: Offer) -> int:
+        """When an event became durable; by its entry, if not before. The clock of a sender may be ahead of ours."""
+        return min(offer.at, self.clock) if offer.at else self.clock
 
     def _migration_first(self, instance: Instance, offer: Offer) -> Offer:
         """An instance of an outdated definition goes over to the one in force before anything else happens to it."""
@@ -391,7 +426,7 @@ class Kernel:
         instance, event, heard = taken.instance, taken.event, taken.heard
         if type(event) is Received and instance.machine is not None:  # nearly always
             try:
-                moment = Moment(self.at, instance.seed, instance.version + 1, None, None, seq)
+                moment = Moment(self.clock, instance.seed, instance.version + 1, None, None, seq, self.at)
                 return instance.machine.deliver(event, moment)
             except Exception as error:
                 return spoil(instance, error)
@@ -411,7 +446,7 @@ class Kernel:
             if type(heard) is Migrated:
                 return migrate(instance, machine, heard, self.workflows)
             seed = event.seed if type(event) is Started else instance.seed
-            return machine.deliver(heard, Moment(self.at, seed, instance.version + 1, None, None, seq))
+            return machine.deliver(heard, Moment(self.clock, seed, instance.version + 1, None, None, seq, self.at))
         except Exception as error:
             return spoil(instance, error)
 
@@ -451,7 +486,8 @@ class Kernel:
             if decision.outcome is None:
                 held, denied = self.slots.admit(instance.id, intents, decision.open)
             packed, fresh = pack(decision.open, instance.patterns)
-        entry = Entry(self.seq, instance.id, instance.version + 1, self.at, event, decision, held, fresh, intents)
+        number, behind = instance.version + 1, self.at - self.clock
+        entry = Entry(self.seq, instance.id, number, self.at, event, decision, held, fresh, intents, False, behind)
         body = encode(entry, packed)
         workflow = instance.workflow
         if (
@@ -580,7 +616,8 @@ class Kernel:
     def _keep(self, offer: Offer, batch: Batch) -> None:
         """Write an event beside its cause: it is delivered from the inbox, now or in the next life."""
         offer.inbox = self._inbox_id()
-        batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, self.at)
+        offer.at = self.clock
+        batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, offer.at)
 
     def _inbox_id(self) -> bytes:
         self.counts["kept"] += 1
@@ -599,6 +636,11 @@ _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow
 def full(batch: Batch) -> bool:
     """What is ready has to wait for the next one: `advance` adds nothing to this one."""
     return len(batch.journal) >= ENTRIES_MAX or batch.size >= BYTES_MAX
+
+
+def _by_due(timed: tuple[int, Intent]) -> tuple[int, bytes]:
+    due, intent = timed
+    return due, intent.id
 
 
 def _may_rule(taken: Taken) -> bool:

@@ -53,10 +53,10 @@ class Door(Protocol):
         """Wait until the journal has this entry."""
         ...
 
-    def changes(self, instance: int) -> AsyncGenerator[None, None]:
-        """Yields at once, and again whenever the instance may have published something or ended.
+    def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
+        """Yields at once, and again whenever the instance may have published something, become stuck or ended.
 
-        Of 0: whenever anything was recorded.
+        `name`: only a value of this name counts; empty: any. Of the instance 0: whenever anything was recorded.
         """
         ...
 

@@ -69,14 +69,14 @@ class LocalDoor:
         self.streams = Streams()
         self._shard_of: Callable[[Ref], Shard | None] = _nowhere
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
-        self._watchers: dict[int, list[asyncio.Event]] = {}
+        self._watchers: dict[int, dict[str, list[asyncio.Event]]] = {}  # by instance, and by what they wait for
         self._readers: list[asyncio.Event] = []  # of those who wait for the next commit, whatever it has
         self._fallen: Exception | None = None
 
     @property
     def queries(self) -> Queries:
         if isinstance(self._fallen, EngineClosed):
-            raise self._fallen
+            raise fresh(self._fallen)
         return self._queries
 
     def lead_to(self, shard_of: Callable[[Ref], Shard | None]) -> None:
@@ -85,7 +85,7 @@ class LocalDoor:
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
-            raise self._fallen
+            raise fresh(self._fallen)
         shard = self._shard_of(to)
         assert shard is not None, "a door opens on a shard"
         return await self._offer(shard, to, event, new)
@@ -101,7 +101,7 @@ class LocalDoor:
             if heard.done():
                 return
             if isinstance(answer, Exception):
-                heard.set_exception(answer)
+                heard.set_exception(fresh(answer))
             else:
                 heard.set_result(answer)
 
@@ -138,26 +138,29 @@ class LocalDoor:
                 if outcome is not None:
                     return outcome
             if self._fallen is not None:
-                raise self._fallen
+                raise fresh(self._fallen)
             return await waiter
         finally:
             waiters.remove((instance, waiter))
             if not waiters and self._waiters.get(address) is waiters:
                 del self._waiters[address]
 
-    async def changes(self, instance: int) -> AsyncGenerator[None, None]:
+    async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
         changed = asyncio.Event()
-        watchers = self._watchers.setdefault(instance, []) if instance else self._readers
+        names = self._watchers.setdefault(instance, {}) if instance else {name: self._readers}
+        watchers = names.setdefault(name, [])
         watchers.append(changed)
         try:
             while self._fallen is None:
                 yield
                 await changed.wait()
                 changed.clear()
-            raise self._fallen
+            raise fresh(self._fallen)
         finally:
             watchers.remove(changed)
-            if not watchers and self._watchers.get(instance) is watchers:
+            if not watchers and names.get(name) is watchers:
+                del names[name]
+            if not names and self._watchers.get(instance) is names:
                 del self._watchers[instance]
 
     async def reached(self, seq: int) -> None:
@@ -168,8 +171,9 @@ class LocalDoor:
             grown.set()
 
     def _tell_watchers(self, instance: int) -> None:
-        for changed in self._watchers.get(instance, ()):
-            changed.set()
+        for watchers in self._watchers.get(instance, {}).values():
+            for changed in watchers:
+                changed.set()
 
     def entropy(self) -> bytes:
         return os.urandom(16)
@@ -178,8 +182,10 @@ class LocalDoor:
         shard = self._shard_of(WORLD)
         return "" if shard is None else shard.kernel.router.manifest.hash
 
-    def published(self, instance: int) -> None:
-        self._tell_watchers(instance)
+    def published(self, instance: int, name: str) -> None:
+        names = self._watchers.get(instance, {})
+        for changed in (*names.get(name, ()), *names.get("", ())):
+            changed.set()
 
     def ended(self, instance: int, address: Address, outcome: Outcome) -> None:
         if self._watchers:
@@ -190,6 +196,7 @@ class LocalDoor:
 
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
         log.warning("%s is stuck: %s", address, stuck.error)
+        self._tell_watchers(instance)
         for wanted, waiter in self._waiters.get(address, ()):
             if wanted in (0, instance) and not waiter.done():
                 waiter.set_exception(InstanceStuck(str(address), stuck.error, stuck.location))
@@ -223,7 +230,7 @@ class LocalDoor:
                 if error is None:
                     waiter.set_result(None)
                 else:
-                    waiter.set_exception(error)
+                    waiter.set_exception(fresh(error))
 
     def close(self) -> None:
         self.fallen(EngineClosed("the engine was closed; what it had acknowledged goes on at the next open"))
@@ -241,7 +248,7 @@ class FleetDoor(LocalDoor):
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
-            raise self._fallen
+            raise fresh(self._fallen)
         shard = self._shard_of(to)
         if shard is not None and shard.takes and to not in self._by_inbox:  # nothing overtakes what waits there
             try:
@@ -264,14 +271,14 @@ class FleetDoor(LocalDoor):
                 if outcome is not None:
                     return outcome
             elif self._fallen is not None:
-                raise self._fallen
+                raise fresh(self._fallen)
             else:
                 with suppress(ResultTimeout):
                     return await self._remote.outcome(address, instance, MOVED_SECONDS)
 
-    async def changes(self, instance: int) -> AsyncGenerator[None, None]:
+    async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
         here = instance != 0 and self._shard_of(instance) is not None
-        mine = super().changes(instance) if here else self._remote.changes(instance)
+        mine = super().changes(instance, name) if here else self._remote.changes(instance, name)
         async with aclosing(mine) as changes:
             async for change in changes:
                 yield change
@@ -290,8 +297,8 @@ class FleetDoor(LocalDoor):
         super().stuck(instance, address, stuck)
         self._fleet.hint_others()
 
-    def published(self, instance: int) -> None:
-        super().published(instance)
+    def published(self, instance: int, name: str) -> None:
+        super().published(instance, name)
         self._fleet.hint_others()
 
     def fallen(self, error: Exception) -> None:
@@ -318,7 +325,7 @@ class RemoteDoor:
             raise refusal(Refused(posted.refused, posted.reason))  # type: ignore[arg-type]
         return 0 if isinstance(to, Address) else to
 
-    async def changes(self, instance: int) -> AsyncGenerator[None, None]:
+    async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
         while True:
             seen = await self.queries.changed()
             yield
@@ -354,6 +361,14 @@ class RemoteDoor:
 
     def entropy(self) -> bytes:
         return os.urandom(16)
+
+
+def fresh(error: Exception) -> Exception:
+    """The same error for one more caller: an object that is raised again keeps the tracebacks of all before."""
+    again = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    again.__cause__ = error.__cause__
+    return again
 
 
 def _nowhere(ref: Ref) -> Shard | None:

@@ -198,7 +198,7 @@ class Handle(Speaker, Generic[R]):
     async def _values(self, name: str, until_stuck: bool = False) -> AsyncGenerator[bytes, None]:
         queries, seen = self._door.queries, None
         instance = await self._id_soon()
-        async with aclosing(self._door.changes(instance)) as changes:
+        async with aclosing(self._door.changes(instance, name)) as changes:
             async for _ in changes:
                 head = await queries.head(instance)  # before the value: what is published last is not missed
                 value = await queries.published(instance, name)

@@ -33,8 +33,8 @@ from perdure.kernel.mailbox import Answer, Offer
 from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.problem import Report
-from perdure.kernel.receipt import DONE, Failure, Receipt
-from perdure.kernel.rows import Loaded, offer_of
+from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.rows import Loaded, fired, offer_of
 from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import CUT, Executor
 from perdure.ports.frame import Frame
@@ -51,6 +51,11 @@ POLL: Final = 25_000_000
 
 LIGHT_WAIT: Final = 50_000_000
 """How long the results of ephemeral calls may wait for something that is worth a commit."""
+
+INBOX_AT_ONCE: Final = 1000
+
+AHEAD_MAX: Final = 60_000_000_000
+"""So far the journal's time may be ahead of the clock, in nanoseconds, before people are told."""
 
 TOLD_MAX: Final = 10_000
 """Calls with workers that are kept in mind because they said something, also after their end: a frame may be late."""
@@ -82,8 +87,8 @@ class Listener(Protocol):
 
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None: ...
 
-    def published(self, instance: int) -> None:
-        """The instance has published something."""
+    def published(self, instance: int, name: str) -> None:
+        """The instance has published a value under a name."""
         ...
 
     def failed(self, report: Report) -> None:
@@ -188,6 +193,8 @@ class Shard:
         self._timers = Timers()
         self._asking = False  # what the inbox and the timers have
         self._look_again = False
+        self._inbox_waits = False  # more rows than one look takes
+        self._told_ahead = False
         self._alarm: Alarm | None = None
         self._inbox_held: set[bytes] = set()
         self._scheduled = False
@@ -612,8 +619,8 @@ class Shard:
             self._receipts.pop(intent, None)
         for ticket, answer in batch.answers:
             _hear(ticket, answer)
-        for id, _ in batch.published:
-            self._listener.published(id)
+        for id, name in batch.published:
+            self._listener.published(id, name)
         for id, address, outcome in batch.ended:
             self._listener.ended(id, address, outcome)
         for id, address, stuck in batch.stuck:
@@ -715,7 +722,7 @@ class Shard:
         """Set the alarm for whatever comes first: a timer, or the next look into the inbox."""
         now = self._clock.now()
         when = now + self._poll
-        if len(self.kernel.memory.wanted) < TIMERS_WAITING_MAX:
+        if len(self.kernel.memory.wanted) < TIMERS_WAITING_MAX and not self._inbox_waits:
             when = min(when, self._timers.next())
         if self._alarm is None or when < self._alarm_at:
             self._stop_alarm()
@@ -745,10 +752,14 @@ class Shard:
             self._look_again = True
             return
         self._asking = True
-        self._store.inbox(1000 + len(self._inbox_held), lambda rows: self._found_inbox(life, rows))
+        limit = INBOX_AT_ONCE + len(self._inbox_held)
+        self._store.inbox(limit, lambda rows: self._found_inbox(life, limit, rows))
 
-    def _found_inbox(self, life: int, rows: list[InboxRow] | Exception) -> None:
-        """First the inbox, then the timers: a message that came before a deadline wins over the deadline."""
+    def _found_inbox(self, life: int, limit: int, rows: list[InboxRow] | Exception) -> None:
+        """First the inbox, then the timers: a message that came before a deadline wins over the deadline.
+
+        While the inbox has more rows than were asked for, only those timers fire that were due before the last row.
+        """
         if life != self._life or self._closed:
             return
         if isinstance(rows, Exception):
@@ -764,6 +775,10 @@ class Shard:
                     continue
                 self._admit(offer, own=1)
         now = self._clock.now()
+        self._tell_if_ahead(now)
+        self._inbox_waits = len(rows) >= limit
+        if self._inbox_waits:
+            now = min(now, rows[-1].at)
         if len(self.kernel.memory.wanted) >= TIMERS_WAITING_MAX:
             self._looked()
         elif self._timers.exhausted(now):
@@ -782,7 +797,7 @@ class Shard:
 
     def _fire(self, now: int) -> None:
         for row in self._timers.due(now):
-            self.kernel.offer(Offer(row.instance, _fired(row)))
+            self.kernel.offer(Offer(row.instance, fired(row)))
             self._schedule()
         self._looked()
 
@@ -794,6 +809,16 @@ class Shard:
         self._watch()
         if self._settled or self._idle is not None:
             self._schedule()
+
+    def _tell_if_ahead(self, now: int) -> None:
+        ahead = self.kernel.at - now
+        if ahead > AHEAD_MAX and not self._told_ahead:
+            log.warning(
+                "the journal is %.0f s ahead of the clock: an engine wrote to it while its clock was ahead, or this "
+                "clock is behind. New timers go by the clock; the journal's time stands still until the clock has caught up",
+                ahead / 1e9,
+            )
+        self._told_ahead = ahead > AHEAD_MAX
 
     # ---- workers -------------------------------------------------------------------------------------------------
 
@@ -934,12 +959,6 @@ class Shard:
         if self._idle is not None and not working:
             idle, self._idle = self._idle, None
             idle()
-
-
-def _fired(row: WorkRow) -> Received:
-    if row.kind == "timer":
-        return Received(row.intent, DONE)
-    return Received(row.intent, Receipt("timeout", error=Failure("Timeout", "the deadline has passed")))
 
 
 def _hear(ticket: object, answer: Answer | Exception) -> None:

@@ -145,7 +145,7 @@ class Process:
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
         self.tell(f"says that {address} is stuck: {stuck.error}")
 
-    def published(self, instance: int) -> None:
+    def published(self, instance: int, name: str) -> None:
         self.tell(f"says that instance {instance} has published something")
 
     def committed(self, seq: int) -> None:

@@ -443,7 +443,7 @@ class WorldDoor:
         if height < seq:
             raise CallerError(f"in a world nothing happens while you wait: its journal ends with entry {height}")
 
-    def changes(self, instance: int) -> AsyncGenerator[None, None]:
+    def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
         raise CallerError("in a world nothing changes while you wait: look, advance(...), and look again")
 
     @property

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import sys
+import time
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
@@ -13,12 +14,14 @@ from typing import Any, Final
 import click
 
 from perdure.errors import StoreError
+from perdure.kernel.moment import when
 from perdure.runtime.client import Client
+from perdure.runtime.shard import AHEAD_MAX
 
 from ..console import Console
 from ..console import command as define
 from ..exits import Exit
-from ..text import ago, table
+from ..text import ago, span, table
 
 DISK_FREE_MIN: Final = 256 * 1024 * 1024
 
@@ -63,6 +66,13 @@ async def _database(console: Console, client: Client) -> tuple[dict[str, Any], l
         console.note(f"reading all of {facts['path']} ...")
     numbers: dict[str, Any] = {name: int(text) if text.isdigit() else text for name, text in facts.items()}
     problems = await client.queries.check()
+    ahead = numbers["last_entry_at"] - time.time_ns()
+    numbers["last_entry_at"] = when(numbers["last_entry_at"]) if numbers["last_entry_at"] else None
+    if ahead > AHEAD_MAX:
+        problems.append(
+            f"the journal is {span(ahead / 1e9)} ahead of the clock of this machine: an engine wrote to it while its "
+            "clock was ahead, or this clock is behind; correct the clock that is wrong. New timers go by the clock"
+        )
     if "journal_mode" in facts:
         numbers["disk_free_bytes"] = shutil.disk_usage(os.path.dirname(facts["path"])).free
         problems += _problems_of_file(numbers)

@@ -179,6 +179,7 @@ def facts(connection: apsw.Connection) -> dict[str, str]:
         "synchronous": synchronous[int(connection.pragma("synchronous"))],
         "schema": str(schema.version_of(connection)),
         "size_bytes": str(connection.pragma("page_count") * connection.pragma("page_size")),
+        "last_entry_at": str(next((at for _, at in connection.execute(SQL.last_entry)), 0)),
     }
 
 
