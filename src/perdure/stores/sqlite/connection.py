@@ -15,7 +15,7 @@ import apsw
 
 from perdure.errors import CannotOpen, NewerSchema, NotADatabase, StoreFailed
 
-from . import schema
+from . import files, schema
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a connection waits for the transaction of another process before it gives up."""
@@ -54,6 +54,8 @@ def connect(path: str, *, create: bool) -> tuple[apsw.Connection, Patience]:
     _check_place(path, create)
     if os.path.exists(path):
         recognise(path)
+    else:
+        files.make(path)
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     patience = Patience()
     try:
@@ -148,6 +150,11 @@ def _check_place(path: str, create: bool) -> None:
         raise CannotOpen(f"{path} is a directory; name a file in it")
     elif not stat.S_ISREG(os.stat(path).st_mode):
         raise CannotOpen(f"{path} is not a regular file; name another one")
+    elif os.stat(path).st_nlink > 1:
+        raise CannotOpen(
+            f"{path} has {os.stat(path).st_nlink} names (hard links). Its log belongs to one name, and an engine under "
+            f"another name would not see it: keep one name (`find -samefile {os.path.basename(path)}`), or make a copy"
+        )
     elif not os.access(path, os.R_OK | os.W_OK):
         raise CannotOpen(f"{path} may not be read and written by this user; change its permissions")
     if not os.access(directory, os.W_OK | os.X_OK):

@@ -23,6 +23,7 @@ from perdure.stores.posting import TAKEN, judge
 from . import blobs, reads
 from .check import check_rows
 from .connection import connect
+from .files import OpenFiles
 from .lease import is_locked, lease_path
 from .statements import SQL
 from .writes import read_error, transaction, write_error
@@ -38,14 +39,23 @@ class SqliteQueries:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = os.path.realpath(path)  # two names of one file are one database
         self._connection, self._patience = connect(self.path, create=create)
+        self._files = OpenFiles(self.path)
         self._writing: apsw.Connection | None = None
         self._writing_lock = threading.Lock()
 
     def close(self) -> None:
         with self._writing_lock:
-            if self._writing is not None:
-                self._writing.close()
-        self._connection.close()
+            self._close(self._writing, self._connection)
+
+    def _close(self, *connections: apsw.Connection | None) -> None:
+        """The last connection takes the log with it, by its name: after a replacement that is the log of another
+        database, which stays."""
+        leave_log = self._files.replaced() is not None
+        for connection in connections:
+            if connection is not None:
+                if leave_log:
+                    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.close()
 
     def _reading(self) -> apsw.Connection:
         """The connection that sees all that is durable and nothing else."""
@@ -65,12 +75,15 @@ class SqliteQueries:
         def run() -> T:
             with self._writing_lock:
                 if self._writing is None:
+                    self._files.check()  # else it would write into the new file
                     self._writing, _ = connect(self.path, create=False)
                 try:
                     with transaction(self._writing):
-                        return work(self._writing, *args, **kwargs)
+                        done = work(self._writing, *args, **kwargs)
                 except apsw.Error as error:
                     raise write_error(self.path, error) from error
+            self._files.check()
+            return done
 
         return await asyncio.to_thread(run)
 
@@ -119,6 +132,7 @@ class SqliteQueries:
         return {"path": self.path, **self._ask(reads.facts)}
 
     async def changed(self) -> int:
+        self._files.check()
         return self._ask(reads.data_version)
 
     async def change(self, seen: int) -> None:
