@@ -13,9 +13,10 @@ from typing import Final
 
 import apsw
 
-from perdure.errors import CannotOpen, NewerSchema, NotADatabase, StoreFailed
+from perdure.errors import CannotOpen, FileDamaged, NewerSchema, NotADatabase, StoreError, StoreFailed
 
-from . import files, schema
+from . import files, log, schema
+from .lease import is_locked, lease_path
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a connection waits for the transaction of another process before it gives up."""
@@ -49,8 +50,11 @@ class Patience:
         return now < self._until
 
 
-def connect(path: str, *, create: bool) -> tuple[apsw.Connection, Patience]:
-    """A connection to a perdure database, or (`create`) to a file that can become one."""
+def connect(path: str, *, create: bool, damaged: bool = False) -> tuple[apsw.Connection, Patience]:
+    """A connection to a perdure database, or (`create`) to a file that can become one.
+
+    `damaged`: the log may be so. It then stays as it is when this connection is closed.
+    """
     _check_place(path, create)
     if os.path.exists(path):
         recognise(path)
@@ -73,11 +77,25 @@ def connect(path: str, *, create: bool) -> tuple[apsw.Connection, Patience]:
         # What a statement of many rows would need to be undone by itself goes through here, page by page. On the disk
         # that were two writes for each event to a cell.
         connection.pragma("temp_store", "MEMORY")
+        # A log that turns out to be damaged must outlive this connection.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         version = schema.version_of(connection)
+        if not damaged:
+            if not is_locked(lease_path(path)):  # else an engine has it open: nothing is left to recover
+                _check_log(connection, path)
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except apsw.Error as error:
         raise open_error(path, error) from error
     _check_version(path, version, create)
     return connection, patience
+
+
+def _check_log(connection: apsw.Connection, path: str) -> None:
+    try:
+        log.check(connection, path)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def enter_wal(connection: apsw.Connection, path: str) -> None:
@@ -120,13 +138,17 @@ def read_header(path: str) -> bytes:
         raise open_error(path, error) from error
 
 
-def open_error(path: str, error: apsw.Error) -> CannotOpen | NotADatabase | StoreFailed:
+def damaged_file(path: str, error: apsw.Error) -> FileDamaged:
+    return FileDamaged(f"{path} is damaged ({error}); stop its engine, and restore it from a backup")
+
+
+def open_error(path: str, error: apsw.Error) -> StoreError:
     """What an error of SQLite while opening means, in words."""
     match error:
         case apsw.NotADBError():
             return NotADatabase(f"{path} is not a database; nothing was changed: name another file")
         case apsw.CorruptError():
-            return NotADatabase(f"{path} is damaged ({error}); restore it from a backup")
+            return damaged_file(path, error)
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
             return CannotOpen(f"{path} cannot be opened ({error}); check the permissions of the file and its directory")
         case apsw.ReadOnlyError():
