@@ -9,6 +9,7 @@ on it), and as bytes: without its WAL, a file whose checkpoint was cut looks dam
 import os
 import stat
 import time
+from collections.abc import Callable
 from typing import Final
 
 import apsw
@@ -16,10 +17,14 @@ import apsw
 from perdure.errors import CannotOpen, FileDamaged, NewerSchema, NotADatabase, StoreError, StoreFailed
 
 from . import files, log, schema
+from .files import open_in
 from .lease import is_locked, lease_path
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a connection waits for the transaction of another process before it gives up."""
+
+TELL_SECONDS: Final = 1.0
+"""After so long an engine tells who it waits for."""
 
 MAGIC: Final = b"SQLite format 3\x00"
 HEADER_SIZE: Final = 100
@@ -38,16 +43,22 @@ class Patience:
     def __init__(self) -> None:
         self.waits = True
         self.seconds = PATIENCE_SECONDS
-        self._until = 0.0
+        self.tell: Callable[[], None] | None = None  # that it has waited for `tell_seconds`
+        self.tell_seconds = TELL_SECONDS
+        self._began = 0.0
+        self._told = False
 
     def __call__(self, tries: int) -> bool:
         if not self.waits:
             return False
         now = time.monotonic()
         if tries == 0:
-            self._until = now + self.seconds
+            self._began, self._told = now, False
         time.sleep(0.0002 + 0.0001 * (tries * 7 % 11))  # uneven, so as not to stay in step with the writer
-        return now < self._until
+        if self.tell is not None and not self._told and now >= self._began + self.tell_seconds:
+            self._told = True
+            self.tell()
+        return now < self._began + self.seconds
 
 
 def connect(path: str, *, create: bool, damaged: bool = False) -> tuple[apsw.Connection, Patience]:
@@ -155,7 +166,7 @@ def open_error(path: str, error: apsw.Error) -> StoreError:
             return CannotOpen(f"{path} can only be read; make the file and its directory writable")
         case apsw.BusyError():
             return StoreFailed(
-                f"{path} was locked by another process for {PATIENCE_SECONDS:.0f} s; find it with `lsof`"
+                f"{path} was locked by another process for {PATIENCE_SECONDS:.0f} s; it is open in {open_in(path)}"
             )
         case _:
             return StoreFailed(f"{path}: {error}")

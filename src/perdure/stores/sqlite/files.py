@@ -68,3 +68,17 @@ def _replaced(path: str) -> FileReplaced:
         f"{path} was {what} while it was open; nothing more is written, and what was written last may be lost: put the "
         "file back or restore a backup, then open it again"
     )
+
+
+def open_in(path: str) -> str:
+    """The other processes that have a database open, those that are stopped first. Only Linux tells."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        with suppress(OSError):  # it has ended, or belongs to another user
+            names = {os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
+            if path in names and int(pid) != os.getpid():
+                with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                    name, _, rest = file.read().partition("(")[2].rpartition(")")
+                stopped = rest.split()[0] in "Tt"
+                found.append((not stopped, f"pid {pid} ({ascii(name)[1:-1]}{', stopped' if stopped else ''})"))
+    return ", ".join(text for _, text in sorted(found)) or "no process that can be seen from here (try `lsof`)"

@@ -8,7 +8,8 @@ and waits until the writer lets it in.
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import starmap
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
@@ -16,6 +17,7 @@ import apsw
 
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
+from perdure.kernel.status import Status
 from perdure.ports.store import BlobRow, Filter, JobState, Owner, Posted, Record, WorldSnapshotRow
 from perdure.stores.content import GROUP_ROWS, grouped
 from perdure.stores.posting import TAKEN, judge
@@ -26,7 +28,7 @@ from .connection import connect
 from .files import OpenFiles
 from .lease import is_locked, lease_path
 from .statements import SQL
-from .writes import read_error, transaction, write_error
+from .writes import read_error, write_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,7 +72,8 @@ class SqliteQueries:
     async def _write_beside(
         self, work: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """One short transaction beside those of the engine, durable when it is awaited."""
+        """Short transactions beside those of the engine, durable when they are awaited. A process may be stopped at any
+        moment: what `work` prepares, it prepares before it has the write lock, which the engine waits for."""
 
         def run() -> T:
             with self._writing_lock:
@@ -78,8 +81,7 @@ class SqliteQueries:
                     self._files.check()  # else it would write into the new file
                     self._writing, _ = connect(self.path, create=False)
                 try:
-                    with transaction(self._writing):
-                        done = work(self._writing, *args, **kwargs)
+                    done = work(self._writing, *args, **kwargs)
                 except apsw.Error as error:
                     raise write_error(self.path, error) from error
             self._files.check()
@@ -144,23 +146,24 @@ class SqliteQueries:
         return await self._write_beside(self._post, row, start, reuse)
 
     def _post(self, connection: apsw.Connection, row: InboxRow, start: bytes | None, reuse: str) -> Posted:
-        answer = self._judge(connection, row, start, reuse)
-        if answer is None:
-            connection.execute(SQL.insert_inbox, row)
-        return answer or TAKEN
+        """Judge without a lock, then write if what was seen is still so; else judge again."""
+        while connection.execute(SQL.inbox_by_id, (row.id,)).get is None:
+            seen: int | None = None
 
-    @staticmethod
-    def _judge(connection: apsw.Connection, row: InboxRow, start: bytes | None, reuse: str) -> Posted | None:
-        if connection.execute(SQL.inbox_by_id, (row.id,)).get is not None:
-            return TAKEN
-        return judge(
-            row,
-            start=start,
-            reuse=reuse,
-            head=reads.head(connection, row.instance or Address(row.workflow, row.key)),
-            pending=lambda: starmap(InboxRow, connection.execute(SQL.inbox_by_name, (row.workflow, row.key))),
-            workflows=lambda: reads.workflows(connection),
-        )
+            def pending() -> Iterator[InboxRow]:
+                nonlocal seen
+                seen = connection.execute(SQL.last_posted, (row.workflow, row.key)).get
+                return starmap(InboxRow, connection.execute(SQL.inbox_by_name, (row.workflow, row.key)))
+
+            head = reads.head(connection, row.instance or Address(row.workflow, row.key))
+            workflows = partial(reads.workflows, connection)
+            answer = judge(row, start=start, reuse=reuse, head=head, pending=pending, workflows=workflows)
+            if answer is not None:
+                return answer
+            connection.execute(SQL.post, (*row, seen, _state(head)))
+            if connection.changes():
+                break
+        return TAKEN
 
     # ---- blobs ---------------------------------------------------------------------------------------------
 
@@ -211,3 +214,10 @@ class SqliteQueries:
             return [f"{self.path} is damaged: {error}"]
         finally:
             connection.close()
+
+
+def _state(head: HeadRow | None) -> str:
+    """What a judgement depends on, as in the statement `post`: whether an instance runs or waits is the same to it."""
+    if head is None:
+        return ""
+    return f"{head.id}{'' if head.status in (Status.RUNNING, Status.WAITING) else head.status}"

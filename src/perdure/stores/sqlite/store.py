@@ -12,6 +12,7 @@ is durable. At all other times they use the writing connection, whose cache is w
 not change `data_version`.
 """
 
+import logging
 import os
 import socket
 import time
@@ -33,12 +34,15 @@ from perdure.stores.answers import at_once
 from . import large_bodies, reads, schema
 from .checkpoints import Checkpoints
 from .connection import connect, enter_wal, open_error
+from .files import open_in
 from .lease import FileLock
 from .pace import Pace
 from .queries import SqliteQueries
 from .statements import SQL
 from .writer import Writer
 from .writes import insert, roll_back, transaction, write_error
+
+log = logging.getLogger("perdure")
 
 Done = Callable[[Exception | None], None]
 CallSoon = Callable[..., Any]
@@ -50,6 +54,7 @@ class SqliteStore(SqliteQueries):
     def __init__(self, path: str | os.PathLike[str], *, call_soon_threadsafe: CallSoon | None = None) -> None:
         super().__init__(path, create=True)
         self._call_soon = call_soon_threadsafe
+        self._patience.tell = self._tell_who_writes
         self._lock = FileLock(self.path)
         self._lease: Lease | None = None
         self._pace = Pace()
@@ -65,6 +70,15 @@ class SqliteStore(SqliteQueries):
     def open_client(cls, path: str | os.PathLike[str]) -> SqliteQueries:
         """For other processes: everything but the lease."""
         return SqliteQueries(path)
+
+    def _tell_who_writes(self) -> None:
+        log.warning(
+            "%s: the engine has waited for %g s because another process is writing; it is open in %s. "
+            "A process that was stopped (Ctrl-Z, a debugger) has to go on, or to end",
+            self.path,
+            self._patience.tell_seconds,
+            open_in(self.path),
+        )
 
     # ---- the lease -----------------------------------------------------------------------------------------
 
