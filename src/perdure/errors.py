@@ -32,6 +32,8 @@ __all__ = [
     "EngineRunning",
     "Fatal",
     "Fenced",
+    "FileDamaged",
+    "FileReplaced",
     "FlowRefused",
     "FlowWarning",
     "InstanceCancelled",
@@ -409,9 +411,9 @@ class LimitExceeded(AuthorError, OverflowError):
 
 
 class Corrupt(StoreError):
-    """A stored body is damaged: its checksum does not match its content.
+    """What is stored is damaged: a body does not match its checksum, or rows are missing that others name.
 
-    The disk, the file system or somebody's hand changed it. Restore the database from a backup.
+    The disk, the file system or a program other than perdure changed it. Restore the database from a backup.
     """
 
     def __init__(self, reason: str) -> None:
@@ -420,6 +422,16 @@ class Corrupt(StoreError):
 
     def __str__(self) -> str:
         return f"a stored body is corrupt: {self.reason}; restore the database from a backup"
+
+
+class FileDamaged(Corrupt):
+    """Pages of a database file, or of its log, are damaged. The engine does not open it, or stops.
+
+    Nothing is tried again: each write could damage more. The text says what to do.
+    """
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class NewerFormat(StoreError):
@@ -854,6 +866,13 @@ class LeaseLost(Fenced):
     """This engine may no longer own its shard. Whether the commit that was under way was written is not known here.
 
     Whoever waited for that commit hears a `StoreFailed`; all else was surely not written.
+    """
+
+
+class FileReplaced(Fenced):
+    """The database file was deleted, moved or replaced while it was open. The engine has stopped.
+
+    What was written last stands in a file that has no name any more. Put the file back, or restore a backup.
     """
 
 

@@ -11,6 +11,7 @@ import apsw
 from perdure.errors import Corrupt, StoreFailed
 
 from .connection import PATIENCE_SECONDS
+from .files import open_in
 
 GROUP: Final = 100
 """Rows by one statement. Twelve columns each: far below the 32,766 parameters that SQLite takes."""
@@ -57,7 +58,7 @@ def write_error(path: str, error: apsw.Error) -> StoreFailed:
         case apsw.BusyError():
             return StoreFailed(
                 f"{path} was locked by another process for {PATIENCE_SECONDS:.0f} s; nothing was written: "
-                "find it with `lsof`"
+                f"it is open in {open_in(path)}"
             )
         case apsw.ReadOnlyError():
             return StoreFailed(f"{path} can only be read now; nothing was written: make it writable again")
