@@ -42,15 +42,16 @@ BUILT_IN: Final = frozenset(effect_name(effect) for effect in (Http, BlobPut, Bl
 def gather(workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
     """All that the kernel runs of what was given, and the world that its cells are."""
     given = list(workflows)
-    cells = [workflow for workflow in given if isinstance(workflow, Cell)]
+    loose = [workflow for workflow in given if isinstance(workflow, Cell)]
     worlds = [workflow for workflow in given if isinstance(workflow, Bound)]
-    if cells:
-        worlds.append(manifest(*cells))
+    if loose:
+        worlds.append(manifest(*loose))
     if len(worlds) > 1:
         raise CallerError("a database has one world of cells: put all cells into one manifest, or list them all")
     found = [workflow for workflow in given if not isinstance(workflow, Cell | Bound)]
     for world in worlds:
-        found += [WorldWorkflow(), *world.cells, *world.earlier]
+        cells = [*world.cells, *world.earlier]
+        found += [WorldWorkflow(cells), *cells]
     return found, worlds[0] if worlds else None
 
 
