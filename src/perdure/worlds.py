@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from perdure.errors import BadCall, BadDefinition, BadManifest, CallerError, Man
 from perdure.executors.builtin import Blobs, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.secrets import MappingSecrets
-from perdure.flows.author import StepFunction
+from perdure.flows.author import STEPS
 from perdure.kernel.events import Started
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
 from perdure.kernel.workflows import Workflows
@@ -98,12 +99,17 @@ class Performers:
         blobs = Blobs(queries, clock.now)
         performed: dict[Any, Any] = {Http: self._requests.perform, BlobPut: blobs.put, BlobGet: blobs.get}
         built_in = [EffectHandler(effect, function) for effect, function in performed.items()]
-        handlers: list[Handler] = [*built_in, Steps(effect_name(Step), _is_step), *self._own]
+        handlers: list[Handler] = [*built_in, Steps(effect_name(Step), _step), *self._own]
         return EffectsExecutor(handlers, on_loop, in_threads, self._secrets)
 
 
-def _is_step(found: Any) -> bool:
-    return isinstance(found, StepFunction)
+def _step(place: str) -> Callable[..., Any] | None:
+    """The function of a step by its place. A script that runs is the module that its file would be."""
+    module, _, name = place.partition(":")
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    own = module == Path(script or "__main__").stem
+    found = STEPS.get((module, name)) or (STEPS.get(("__main__", name)) if own else None)
+    return found.function if found is not None else None
 
 
 def _handlers(given: Any) -> list[EffectHandler]:

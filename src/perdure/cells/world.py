@@ -76,8 +76,8 @@ class WorldWorkflow:
 
 
 class WorldMachine:
-    def __init__(self, snapshot: bytes | None, cells: Mapping[tuple[str, str], Definition]) -> None:
-        self._cells = cells
+    def __init__(self, snapshot: bytes | None, cells: Mapping[tuple[str, str], Definition] | None = None) -> None:
+        self._cells = cells or {}
         self._wary: dict[str, list[Definition]] = {}
         self._manifest = Manifest()
         self._in_force = InForce()
