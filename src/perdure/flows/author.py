@@ -203,9 +203,9 @@ STEPS: Final[WeakValueDictionary[tuple[str, str], StepFunction[Any, Any]]] = Wea
 
 
 def _registered(made: StepFunction[P, R]) -> StepFunction[P, R]:
-    place = getattr(made, "__module__", None), getattr(made, "__qualname__", None)
-    if all(place):  # a partial has no name
-        STEPS[place] = made
+    module, name = getattr(made, "__module__", None), getattr(made, "__qualname__", None)
+    if module and name:  # a partial has no name
+        STEPS[module, name] = made
     return made
 
 
