@@ -18,7 +18,6 @@ from perdure.kernel.limits import MEBIBYTE
 from .check import check
 from .manifest import Manifest, read
 
-
 DEPTH_MAX: Final = 256
 """How deep the data of a YAML file may be nested: a schema of 64 types inside each other has not so many levels."""
 
