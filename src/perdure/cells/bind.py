@@ -108,6 +108,10 @@ class Definition:
         value = form.build(form.judge(plain))
         return value if self._typed else Datum(name, value)
 
+    def refuses(self, name: str) -> bool:
+        """Whether the types of the reducer may refuse an event that its schema allows."""
+        return name in self.events and getattr(self.events[name][1], "refuses", False)
+
     def fact(self, event: Any) -> tuple[str, bytes]:
         """The name and the canonical bytes of an event that the reducer emits."""
         return encode_event(event, self._facts, f"the manifest of {self.cell.name}")

@@ -13,6 +13,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Final,
     Generic,
     Literal,
     ParamSpec,
@@ -22,6 +23,7 @@ from typing import (
     cast,
     overload,
 )
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -192,9 +194,20 @@ def step(function: Callable[P, R] | None = None, /, **options: Unpack[Options]) 
     if function is not None:
         if not callable(function):
             raise BadCall(f"@perdure.step stands before a function, or takes options by name; found {function!r}")
-        return StepFunction(function, DEFAULT)
+        return _registered(StepFunction(function, DEFAULT))
     chosen = with_options(DEFAULT, options)
-    return lambda wrapped: StepFunction(wrapped, chosen)
+    return lambda wrapped: _registered(StepFunction(wrapped, chosen))
+
+
+STEPS: Final[WeakValueDictionary[tuple[str, str], StepFunction[Any, Any]]] = WeakValueDictionary()
+"""What `@perdure.step` has made in this process, by module and qualified name."""
+
+
+def _registered(made: StepFunction[P, R]) -> StepFunction[P, R]:
+    module, name = getattr(made, "__module__", None), getattr(made, "__qualname__", None)
+    if module and name:  # a partial has no name
+        STEPS[module, name] = made
+    return made
 
 
 class Continue(msgspec.Struct, Generic[T], frozen=True):
