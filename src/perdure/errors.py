@@ -158,9 +158,10 @@ class ExpressionError(AuthorError):
         self.code = code
 
     def __str__(self) -> str:
-        place = f"{self.path}:" * bool(self.path) + f"{self.line}:{self.column}: " * bool(self.line)
+        place = f"{self.path}:" * bool(self.path) + f"{self.line}:{self.column}:" * bool(self.line)
         found = f"; found {', '.join(self.operands)}" if self.operands else ""
-        return f"{place}{self.text if len(self.text) <= 200 else self.text[:200] + '…'}: {self.reason}{found}"
+        text = self.text if len(self.text) <= 200 else f"{self.text[:200]}…"
+        return f"{place} {text}: {self.reason}{found}".lstrip()
 
 
 # ---- values: what may be recorded, and how (perdure.codec) -----------------------------------------------------
