@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from .budget import DEPTH_MAX, ENTRY, ITEM, SCAN, Failure, Meter
+from .budget import BITS_MAX, DEPTH_MAX, ENTRY, ITEM, SCAN, Failure, Meter
 
 KINDS: Final[dict[type, str]] = {
     type(None): "null",
@@ -173,6 +173,8 @@ def scalar_text(value: Any) -> str:
             if not isfinite(value):
                 raise Failure("a number that is not finite has no text")
             return repr(value)
+        case int() if value.bit_length() > BITS_MAX:
+            raise Failure(f"the number has more than {BITS_MAX:,} bits", "budget")
         case datetime():
             return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
         case date():
@@ -206,14 +208,14 @@ def _write(meter: Meter, value: Any, out: list[str], *, quoted: bool, depth: int
     if depth > DEPTH_MAX:
         raise Failure(f"it has more than {DEPTH_MAX} levels", "budget")
     if isinstance(value, list):
-        meter.spend(len(value))
+        meter.spend(2 * len(value))
         _put(meter, out, "[")
         for index, item in enumerate(value):
             _put(meter, out, ", " if index else "")
             _write(meter, item, out, quoted=True, depth=depth + 1)
         _put(meter, out, "]")
     elif isinstance(value, dict):
-        meter.spend(len(value))
+        meter.spend(2 * len(value))
         _put(meter, out, "{")
         for index, key in enumerate(keys_of(value)):
             _put(meter, out, ", " if index else "")
