@@ -17,6 +17,7 @@ __all__ = [
     "BadCall",
     "BadDecision",
     "BadDefinition",
+    "BadExpression",
     "BadKey",
     "BadManifest",
     "BadRequest",
@@ -30,6 +31,7 @@ __all__ = [
     "Divergence",
     "EngineClosed",
     "EngineRunning",
+    "ExpressionError",
     "Fatal",
     "Fenced",
     "FileDamaged",
@@ -113,6 +115,58 @@ class CallerError(PerdureError):
 
 class StoreError(PerdureError):
     """The database is at fault: what it holds, or its state, needs an operator."""
+
+
+# ---- expressions (perdure.expressions) -------------------------------------------------------------------------
+
+
+class BadExpression(AuthorError):
+    """This is no expression that perdure reads.
+
+    `problems` has every mistake that was found, each with its code, its place and a hint. Nothing was evaluated:
+    correct the expression in the definition.
+    """
+
+    def __init__(self, problems: tuple[Any, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class ExpressionError(AuthorError):
+    """The expression has no value for what is recorded.
+
+    `text` is the expression, `reason` says what went wrong with `operands`. `path`, or `line` and `column`, say where
+    in the definition the failing part stands. `code` is value, guard_type (a guard is a text), not_iterable or budget
+    (it would take more steps or memory than an expression may). Correct the definition, or the data that it reads.
+    """
+
+    def __init__(  # noqa: PLR0917  # an exception's arguments are its facts
+        self,
+        text: str,
+        reason: str,
+        operands: tuple[str, ...] = (),
+        path: str = "",
+        line: int = 0,
+        column: int = 0,
+        code: str = "value",
+    ) -> None:
+        super().__init__(text, reason, operands, path, line, column, code)
+        self.text = text
+        self.reason = reason
+        self.operands = operands
+        self.path = path
+        self.line = line
+        self.column = column
+        self.code = code
+
+    def __str__(self) -> str:
+        place = f"{self.path}:" * bool(self.path) + f"{self.line}:{self.column}:" * bool(self.line)
+        found = f"; found {', '.join(self.operands)}" if self.operands else ""
+        text = self.text if len(self.text) <= 200 else f"{self.text[:200]}…"
+        return f"{place} {text}: {self.reason}{found}".lstrip()
 
 
 # ---- values: what may be recorded, and how (perdure.codec) -----------------------------------------------------
