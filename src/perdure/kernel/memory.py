@@ -9,6 +9,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from perdure.errors import Corrupt
+
 from . import snapshot
 from .batch import Batch, HeadRow, SnapshotRow
 from .effects import Call
@@ -104,6 +106,7 @@ class Memory:
 
     def give_up(self, ref: Ref) -> list[Offer]:
         """What waited for an instance that cannot be read."""
+        self.wanted.pop(ref, None)
         return self._absent.pop(ref, [])
 
     def enter(self, ref: Ref, record: Loaded | None) -> Instance:
@@ -127,6 +130,8 @@ class Memory:
             return _ended(record.head)
         else:
             instance = fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
+            if not instance.version:
+                raise Corrupt(f"there are no entries of {instance.address}")
         instance.woken = instance.made
         for intent in instance.open.values():
             if type(intent.effect) is Call and not intent.held and not self._slots.is_away(intent.effect):

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import msgspec
 
 from perdure.codec import decode, encode
-from perdure.errors import EngineClosed, Fenced, LeaseLost, PerdureError, StoreFailed
+from perdure.errors import Corrupt, EngineClosed, Fenced, LeaseLost, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call, attempt_of
@@ -259,6 +259,9 @@ class Shard:
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once everything that is known by now is recorded: after an open, what others had posted before."""
+        if self._closed:  # nothing will be recorded any more
+            callback()
+            return
         self._settled.append(callback)
         self._schedule()
 
@@ -325,7 +328,7 @@ class Shard:
     def _crash(self, error: Exception) -> None:
         """A failed commit: memory may be ahead of the journal, so it is dropped and loaded again."""
         self._tell_callers(error)
-        if isinstance(error, Fenced):
+        if isinstance(error, Fenced | Corrupt):  # what is damaged stays so: to try again could damage more
             self._fall(error)
             return
         self.counts["crashes"] += 1
@@ -351,7 +354,7 @@ class Shard:
             self._fall(error)
 
     def _fall(self, error: Exception) -> None:
-        """Another owner took over: this one may write nothing any more, and says so to everybody."""
+        """Another owner took over, or the database is damaged: nothing is written any more. Callers hear why."""
         log.error("%s", error)
         self._closed = True
         self._life += 1
@@ -674,7 +677,8 @@ class Shard:
     def _loaded(self, life: int, asked: int, ref: Ref, record: Loaded | Exception | None) -> None:
         if life != self._life:
             return
-        if isinstance(record, Exception):
+        damaged = type(record) is Corrupt  # rows of this instance, not of the file
+        if isinstance(record, Exception) and not damaged:
             self._crash(record)
             return
         self._loading.discard(ref)
@@ -685,6 +689,8 @@ class Shard:
             self._schedule()
             return
         try:
+            if isinstance(record, Exception):
+                raise record
             self.kernel.adopt(ref, record)
         except (PerdureError, msgspec.MsgspecError) as error:  # its rows are damaged, or newer: that is its own affair
             log.error("%s cannot be read: %s", ref, error)
@@ -908,6 +914,9 @@ class Shard:
         What instances tell each other from now on waits in the inbox for the next engine.
         """
         self._closing = self.kernel.closing = True
+        if self._closed:
+            idle()
+            return
         self._stop_alarm()
         self._suspects.clear()
         self._idle = idle

@@ -66,7 +66,7 @@ class SqliteQueries:
     def _ask(self, query: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return query(self._reading(), *args, **kwargs)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise read_error(self.path, error) from error
 
     async def _write_beside(
@@ -210,7 +210,7 @@ class SqliteQueries:
             connection.execute("BEGIN")
             damage = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
             return damage or check_rows(connection)
-        except apsw.CorruptError as error:
+        except (apsw.CorruptError, UnicodeDecodeError) as error:
             return [f"{self.path} is damaged: {error}"]
         finally:
             connection.close()

@@ -23,7 +23,7 @@ from typing import Any
 import apsw
 
 from perdure.codec import seal
-from perdure.errors import EngineRunning, Fenced
+from perdure.errors import EngineRunning, Fenced, PerdureError
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Loaded
@@ -40,7 +40,7 @@ from .pace import Pace
 from .queries import SqliteQueries
 from .statements import SQL
 from .writer import Writer
-from .writes import insert, roll_back, transaction, write_error
+from .writes import insert, read_error, roll_back, transaction, write_error
 
 log = logging.getLogger("perdure")
 
@@ -345,8 +345,14 @@ class SqliteStore(SqliteQueries):
             raise write_error(self.path, error) from error
 
     def load(self, refs: Sequence[Ref], done: Callable[[Ref, Loaded | Exception | None], None]) -> None:
-        with self._one_state():
-            found = self._ask(reads.loaded, refs)
+        found: Sequence[Loaded | Exception | None]
+        try:
+            with self._one_state():
+                found = self._ask(reads.loaded, refs)
+        except apsw.Error as error:
+            found = [read_error(self.path, error)] * len(refs)
+        except PerdureError as error:
+            found = [error] * len(refs)
         for ref, record in zip(refs, found, strict=True):  # only now: `done` may commit, not within a read
             done(ref, record)
 
