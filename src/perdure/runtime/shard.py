@@ -809,7 +809,7 @@ class Shard:
         if ahead > AHEAD_MAX and not self._told_ahead:
             log.warning(
                 "the journal is %.0f s ahead of the clock: an engine wrote to it while its clock was ahead, or this "
-                "clock is behind. New timers go by the clock; the journal's time stands still until the clock has caught up",
+                "clock is behind. New timers go by the clock; the journal's time stands still until it is reached",
                 ahead / 1e9,
             )
         self._told_ahead = ahead > AHEAD_MAX
@@ -887,7 +887,7 @@ class Shard:
 
     def _may_be_governed(self, workflow: str, version: str) -> bool:
         """Also what an earlier manifest made, and the one in force does not name: it lives on, with or without code."""
-        known = self.kernel.workflows.of(workflow, version)
+        known = self.kernel.workflows.of(workflow, version) or self.kernel.workflows.newest(workflow)
         return workflow != WORLD.workflow and (known is None or isinstance(known, Governed))
 
     def _not_durable(self) -> int:
