@@ -746,13 +746,14 @@ class Shard:
             self._look_again = True
             return
         self._asking = True
-        limit = INBOX_AT_ONCE + len(self._inbox_held)
-        self._store.inbox(limit, lambda rows: self._found_inbox(life, limit, rows))
+        now, limit = self._clock.now(), INBOX_AT_ONCE + len(self._inbox_held)
+        self._store.inbox(limit, lambda rows: self._found_inbox(life, now, limit, rows))
 
-    def _found_inbox(self, life: int, limit: int, rows: list[InboxRow] | Exception) -> None:
+    def _found_inbox(self, life: int, now: int, limit: int, rows: list[InboxRow] | Exception) -> None:
         """First the inbox, then the timers: a message that came before a deadline wins over the deadline.
 
-        While the inbox has more rows than were asked for, only those timers fire that were due before the last row.
+        `now` is when the inbox was asked: what was posted since is not among the rows, so no later timer fires. While
+        the inbox has more rows than were asked for, only those timers fire that were due before the last row.
         """
         if life != self._life or self._closed:
             return
@@ -768,7 +769,6 @@ class Shard:
                     log.error("an event in the inbox cannot be read and is left alone: %s", error)
                     continue
                 self._admit(offer, own=1)
-        now = self._clock.now()
         self._tell_if_ahead(now)
         self._inbox_waits = len(rows) >= limit
         if self._inbox_waits:
