@@ -777,7 +777,8 @@ class UnknownWorkflow(CallerError):
 
 
 class UnknownVersion(UnknownWorkflow):
-    """The workflow is registered, but not in the version that the start asks for. Nothing was recorded.
+    """The workflow is registered, but not in the version that the start asks for, or only in versions that are older
+    than that of the instance. Nothing was recorded.
 
     The text lists the versions that are registered. Register the missing one too, or start the workflow by its name:
     that takes the newest version.

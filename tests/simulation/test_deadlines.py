@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 
 import pytest
 
@@ -10,10 +11,13 @@ from perdure import Context, ReceiveTimeout
 from perdure.codec import encode
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.events import Address, Message
+from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import inbox_row
 from perdure.testing.clock import SECOND
+from perdure.testing.faults import Faults
 from perdure.testing.simulation import Request, Simulation
 from tests.entries import entries_of
+from tests.flows.rig import Rig
 
 DAY = 24 * 3600
 
@@ -154,6 +158,38 @@ def test_a_message_of_a_client_whose_clock_is_ahead_does_not_end_a_wait_early():
     world.run()
 
     assert handle.result == "in time"
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_whether_a_message_is_late_does_not_depend_on_crashes_and_slow_reads(flow):
+    for seed in range(40):
+        dice = random.Random(seed)
+        chances = {
+            name: 0.2 for name in ("crash_before", "crash_after", "false_error", "late_read", "late_load", "kill")
+        }
+        world = Simulation([flow], seed=seed, faults=Faults(**chances, cache=dice.choice((0, 4096))))
+        handle = world.start(flow)
+        while not handle.status:
+            world.advance(0.01)
+        (due,) = (row.due for row in world.database.work.values())
+        world.advance((due - world.clock.now()) / SECOND + dice.uniform(-0.05, 0.05))
+        in_time = world.clock.now() < due
+        if handle.outcome is None:
+            post(world, handle.address)
+        world.run()
+
+        assert handle.result == ("in time" if in_time else "late"), seed
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_a_journal_in_which_a_late_message_had_won_is_replayed_as_it_was_recorded(flow):
+    """Engines before this rule recorded it so."""
+    rig = Rig(flow, rebuild="rows")
+    rig.now += 60 * SECOND
+    rig.send("go", "had won")
+
+    assert rig.result == "had won"
+    rebuild(fold(Address(flow.name, "k"), None, rig.rows), flow).dispose()
 
 
 # ---- clocks that are set ---------------------------------------------------------------------------

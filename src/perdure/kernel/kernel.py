@@ -51,7 +51,7 @@ from .identity import Identity
 from .instance import Instance, Intent
 from .job import asked
 from .machine import Rebuild, Workflow
-from .machines import make, make_anew, migrate, spoil
+from .machines import has_other_code, make, make_anew, migrate, spoil
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .manifest import NO_MANIFEST, RULES, WORLD, Manifest
 from .memory import Memory
@@ -152,8 +152,14 @@ class Kernel:
                 self._make_ready(instance)
 
     def adopt(self, ref: Ref, record: Loaded | None) -> None:
-        """Take in what the store knows of `ref`, and deliver what waited for it."""
-        self._make_ready(self.memory.adopt(ref, record))
+        """Take in what the store knows of `ref`, and deliver what waited for it.
+
+        Other code may get on with an instance that is stuck by a divergence: it is retried, once by each version.
+        """
+        instance = self.memory.adopt(ref, record)
+        if instance.stuck is not None and not self.closing and has_other_code(instance, self.workflows):
+            instance.mailbox.appendleft(Offer(instance.id, Retried()))
+        self._make_ready(instance)
 
     def recover(self, instance_id: int, alive: Collection[bytes]) -> list[tuple[int, int, int, bytes]]:
         """The calls that were open when the process died, as (strikes, deliveries, instance, intent).
@@ -300,7 +306,7 @@ class Kernel:
             if instance.stuck is not None and type(event) not in FOR_STUCK:
                 self._shelve(instance, offer, batch)
                 return None
-        elif type(answer) is Refused and answer.code in NOT_HERE and self._leave(offer, batch):
+        elif type(answer) is Refused and answer.code in NOT_HERE and self._leave(offer, answer, batch):
             return None
         offer.taken = True
         if offer.inbox is not None and batch.inbox_added.pop(offer.inbox, None) is None:
@@ -596,10 +602,15 @@ class Kernel:
             offer.ticket = None
         instance.shelf.append(offer)
 
-    def _leave(self, offer: Offer, batch: Batch) -> bool:
-        """An engine without the workflow must not use up what waits for it in the inbox: another may have it."""
-        if offer.ticket is not None or (type(offer.event) is Started and offer.event.parent is not None):
+    def _leave(self, offer: Offer, answer: Refused, batch: Batch) -> bool:
+        """An engine without the workflow must not use up what waits for it in the inbox: another may have it.
+
+        A parent that asks for a child without code hears so, unless its own engine is another one with newer code.
+        """
+        if offer.ticket is not None:
             return False
+        if type(offer.event) is Started and offer.event.parent is not None:
+            return offer.inbox is not None and answer.code == "unknown-version"
         if offer.inbox is None and offer.caused:
             self._keep(offer, batch)
         return offer.inbox is not None

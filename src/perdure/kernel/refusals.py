@@ -42,10 +42,10 @@ def refusal(
 ) -> Answer | None:
     """The answer to an event that is not recorded; None: record it. `heard`: its sender waits for the answer."""
     if type(event) is Started:
-        # A start that was acknowledged before is no longer refused for its version, nor is a fork: it gets the
-        # newest, as any instance does whose version is gone.
+        # A start that was acknowledged before is no longer refused for a version that is gone, nor is a fork: it gets
+        # the newest, as any instance does.
         asked = (heard and event.forked is None) or event.workflow in manifest.versions
-        against = _no_start(event, workflows.refusal(event.workflow, event.version if asked else ""), manifest)
+        against = _no_start(event, workflows.refusal(event.workflow, event.version, exact=asked), manifest)
         return against if instance.id == 0 else _start_of_another(instance, event, against)
     if instance.id == 0:
         if type(event) in OF_AN_INTENT:
@@ -58,7 +58,7 @@ def refusal(
     elif (answer := _control_refusal(instance, event, manifest)) is not None:
         return answer
     workflow = instance.address.workflow
-    unknown = workflows.refusal(workflow, instance.definition if instance.made else "")
+    unknown = workflows.refusal(workflow, instance.definition, exact=instance.made)
     if unknown is None and manifest.outdated(workflow, instance.definition) and not instance.ended:
         unknown = workflows.refusal(workflow, manifest.versions[workflow])
     return unknown

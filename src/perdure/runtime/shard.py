@@ -758,13 +758,14 @@ class Shard:
             self._look_again = True
             return
         self._asking = True
-        limit = INBOX_AT_ONCE + len(self._inbox_held)
-        self._store.inbox(limit, lambda rows: self._found_inbox(life, limit, rows))
+        now, limit = self._clock.now(), INBOX_AT_ONCE + len(self._inbox_held)
+        self._store.inbox(limit, lambda rows: self._found_inbox(life, now, limit, rows))
 
-    def _found_inbox(self, life: int, limit: int, rows: list[InboxRow] | Exception) -> None:
+    def _found_inbox(self, life: int, now: int, limit: int, rows: list[InboxRow] | Exception) -> None:
         """First the inbox, then the timers: a message that came before a deadline wins over the deadline.
 
-        While the inbox has more rows than were asked for, only those timers fire that were due before the last row.
+        `now` is when the inbox was asked: what was posted since is not among the rows, so no later timer fires. While
+        the inbox has more rows than were asked for, only those timers fire that were due before the last row.
         """
         if life != self._life or self._closed:
             return
@@ -780,7 +781,6 @@ class Shard:
                     log.error("an event in the inbox cannot be read and is left alone: %s", error)
                     continue
                 self._admit(offer, own=1)
-        now = self._clock.now()
         self._tell_if_ahead(now)
         self._inbox_waits = len(rows) >= limit
         if self._inbox_waits:
@@ -821,7 +821,7 @@ class Shard:
         if ahead > AHEAD_MAX and not self._told_ahead:
             log.warning(
                 "the journal is %.0f s ahead of the clock: an engine wrote to it while its clock was ahead, or this "
-                "clock is behind. New timers go by the clock; the journal's time stands still until the clock has caught up",
+                "clock is behind. New timers go by the clock; the journal's time stands still until it is reached",
                 ahead / 1e9,
             )
         self._told_ahead = ahead > AHEAD_MAX
@@ -899,7 +899,7 @@ class Shard:
 
     def _may_be_governed(self, workflow: str, version: str) -> bool:
         """Also what an earlier manifest made, and the one in force does not name: it lives on, with or without code."""
-        known = self.kernel.workflows.of(workflow, version)
+        known = self.kernel.workflows.of(workflow, version) or self.kernel.workflows.newest(workflow)
         return workflow != WORLD.workflow and (known is None or isinstance(known, Governed))
 
     def _not_durable(self) -> int:

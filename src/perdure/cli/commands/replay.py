@@ -95,6 +95,8 @@ async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[
             for head in heads:
                 if head.status not in TERMINAL:
                     workflow = workflows.of(name, head.version)
+                    if workflow is None:  # it began with newer code: an engine with this code leaves it alone
+                        continue
                     address = Address(head.workflow, head.key)
                     rows = await queries.history(head.id)
                     found.append({"id": str(address), "divergence": _divergence(address, rows, workflow)})
