@@ -16,6 +16,7 @@ import apsw
 from perdure.errors import CannotOpen, NewerSchema, NotADatabase, StoreFailed
 
 from . import schema
+from .readonly import connect_to_read, may_only_be_read
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a connection waits for the transaction of another process before it gives up."""
@@ -50,19 +51,26 @@ class Patience:
 
 
 def connect(path: str, *, create: bool) -> tuple[apsw.Connection, Patience]:
-    """A connection to a perdure database, or (`create`) to a file that can become one."""
-    _check_place(path, create)
+    """A connection to a perdure database, or (`create`) to a file that can become one.
+
+    Clients read a file that may only be read; what they write there is refused when they write it.
+    """
+    read_only = not create and may_only_be_read(path)
+    if not read_only:
+        _check_place(path, create)
     if os.path.exists(path):
         recognise(path)
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     patience = Patience()
     try:
-        connection = apsw.Connection(path, flags=flags, statementcachesize=200)
+        connection = (
+            connect_to_read(path) if read_only else apsw.Connection(path, flags=flags, statementcachesize=200)
+        )
         connection.set_busy_handler(patience)
         # Plans do not depend on bound values. Without this, SQLite (STAT4) prepares every statement with an
         # ORDER BY again at each execution: 19 µs instead of 6 for a head by name.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        if connection.readonly("main"):
+        if connection.readonly("main") and not read_only:
             connection.close()
             raise CannotOpen(f"{path} can only be read; make the file and its directory writable")
         connection.pragma("synchronous", "FULL")
