@@ -19,6 +19,7 @@ from perdure.errors import CannotOpen, FileDamaged, NewerSchema, NotADatabase, S
 from . import files, log, schema
 from .files import open_in
 from .lease import is_locked, lease_path
+from .readonly import connect_to_read, may_only_be_read
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a connection waits for the transaction of another process before it gives up."""
@@ -64,9 +65,12 @@ class Patience:
 def connect(path: str, *, create: bool, damaged: bool = False) -> tuple[apsw.Connection, Patience]:
     """A connection to a perdure database, or (`create`) to a file that can become one.
 
-    `damaged`: the log may be so. It then stays as it is when this connection is closed.
+    Clients read a file that may only be read; what they write there is refused when they write it. `damaged`: the log
+    may be so. It then stays as it is when this connection is closed.
     """
-    _check_place(path, create)
+    read_only = not create and may_only_be_read(path)
+    if not read_only:
+        _check_place(path, create)
     if os.path.exists(path):
         recognise(path)
     else:
@@ -74,12 +78,14 @@ def connect(path: str, *, create: bool, damaged: bool = False) -> tuple[apsw.Con
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     patience = Patience()
     try:
-        connection = apsw.Connection(path, flags=flags, statementcachesize=200)
+        connection = (
+            connect_to_read(path) if read_only else apsw.Connection(path, flags=flags, statementcachesize=200)
+        )
         connection.set_busy_handler(patience)
         # Plans do not depend on bound values. Without this, SQLite (STAT4) prepares every statement with an
         # ORDER BY again at each execution: 19 µs instead of 6 for a head by name.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        if connection.readonly("main"):
+        if connection.readonly("main") and not read_only:
             connection.close()
             raise CannotOpen(f"{path} can only be read; make the file and its directory writable")
         connection.pragma("synchronous", "FULL")
