@@ -210,7 +210,7 @@ class SqliteQueries:
             connection.execute("BEGIN")
             damage = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
             return damage or check_rows(connection)
-        except (apsw.CorruptError, UnicodeDecodeError) as error:
+        except (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError) as error:
             return [f"{self.path} is damaged: {error}"]
         finally:
             connection.close()
