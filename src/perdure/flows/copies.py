@@ -57,12 +57,15 @@ def _copy(value: Any, memo: dict[int, Any]) -> Any:
         return known
     special = _COPIES.get(kind)
     if special is not None:
-        return special(value, memo)
-    if isinstance(value, _IMMUTABLE):
+        copied = special(value, memo)
+    elif isinstance(value, _IMMUTABLE):
         return value
-    if isinstance(value, tuple) and hasattr(kind, "_make"):
-        return kind._make([_copy(item, memo) for item in value])
-    return _record(value, memo)
+    elif isinstance(value, tuple) and hasattr(kind, "_make"):
+        copied = kind._make([_copy(item, memo) for item in value])
+    else:
+        copied = _record(value, memo)
+    memo[id(value)] = copied
+    return copied
 
 
 def _list(value: list[Any], memo: dict[int, Any]) -> list[Any]:
