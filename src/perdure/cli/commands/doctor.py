@@ -10,15 +10,13 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
 
-import click
-
 from perdure.errors import StoreError
 from perdure.runtime.client import Client
 
 from ..console import Console
 from ..console import command as define
 from ..exits import Exit
-from ..text import ago, table
+from ..text import ago, style, table
 
 DISK_FREE_MIN: Final = 256 * 1024 * 1024
 
@@ -39,7 +37,7 @@ def command(console: Console) -> None:
     document["ok"] = exit is Exit.OK
     console.answer(document, _text(document))
     for problem in document["problems"]:
-        console.note(f"{click.style('problem:', fg='red')} {problem}")
+        console.note(f"{style('problem:', fg='red')} {problem}")
     sys.exit(exit)
 
 
@@ -101,4 +99,4 @@ def _text(document: dict[str, Any]) -> str:
         workflows = ", ".join(f"{each['name']} {each['version']}" for each in database["workflows"])
         rows += [["engine", running], ["workflows", workflows or "none"]]
     rows.append(["problems", str(len(document["problems"])) if document["problems"] else "none"])
-    return table([[click.style(name, bold=True), text] for name, text in rows])
+    return table([[style(name, bold=True), text] for name, text in rows])
