@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -35,10 +34,9 @@ from perdure.ports.store import Queries
 
 from .door import Door, refusal
 from .history import read_history
+from .log import log
 from .shard import Shard
 from .streams import Streams
-
-log = logging.getLogger("perdure")
 
 MOVED_SECONDS: Final = 1.0
 """How long to wait for an instance of another process before asking again whether it has come here."""

@@ -12,7 +12,6 @@ refuse nested tasks).
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -41,10 +40,9 @@ from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Position, Store
 
 from . import collector
+from .log import log
 from .suspects import Suspects
 from .timers import Timers
-
-log = logging.getLogger("perdure")
 
 POLL: Final = 25_000_000
 """How often the inbox is looked at where nobody tells that something came. A look costs microseconds if nothing did."""

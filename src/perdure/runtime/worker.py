@@ -11,7 +11,6 @@ end is not lost: its claims run out, and the owner of the instance decides what 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable
@@ -30,7 +29,7 @@ from perdure.ports.executor import CUT, Executor
 from perdure.ports.frame import Frame
 from perdure.ports.jobs import CLAIM, Claim, Jobs
 
-log = logging.getLogger("perdure")
+from .log import log
 
 T = TypeVar("T")
 

@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
 
-import click
-
 from perdure.errors import StoreError
 from perdure.kernel.moment import when
 from perdure.runtime.client import Client
@@ -21,7 +19,7 @@ from perdure.runtime.shard import AHEAD_MAX
 from ..console import Console
 from ..console import command as define
 from ..exits import Exit
-from ..text import ago, span, table
+from ..text import ago, span, style, table
 
 DISK_FREE_MIN: Final = 256 * 1024 * 1024
 
@@ -42,7 +40,7 @@ def command(console: Console) -> None:
     document["ok"] = exit is Exit.OK
     console.answer(document, _text(document))
     for problem in document["problems"]:
-        console.note(f"{click.style('problem:', fg='red')} {problem}")
+        console.note(f"{style('problem:', fg='red')} {problem}")
     sys.exit(exit)
 
 
@@ -111,4 +109,4 @@ def _text(document: dict[str, Any]) -> str:
         workflows = ", ".join(f"{each['name']} {each['version']}" for each in database["workflows"])
         rows += [["engine", running], ["workflows", workflows or "none"]]
     rows.append(["problems", str(len(document["problems"])) if document["problems"] else "none"])
-    return table([[click.style(name, bold=True), text] for name, text in rows])
+    return table([[style(name, bold=True), text] for name, text in rows])
