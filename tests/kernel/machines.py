@@ -41,7 +41,7 @@ from perdure.kernel.limits import Limits
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Machine
 from perdure.kernel.mailbox import Answer, Offer
-from perdure.kernel.manifest import MANIFEST, WORLD, Manifest, Route, decode_manifest
+from perdure.kernel.rules import IN_FORCE, RULER, Manifest, Route, decode_rules
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
@@ -133,7 +133,7 @@ class ToldMachine:
                 self._add(decision, "publish", (name, encode(value)))
             case ["enforce", versions, routes]:
                 manifest = Manifest("of a test", versions, tuple(Route(*route) for route in routes))
-                self._add(decision, "publish", (MANIFEST, manifest.encode()))
+                self._add(decision, "publish", (IN_FORCE, manifest.encode()))
             case ["ids", *ids]:
                 decision["ids"] = tuple(id.encode() for id in ids)
             case ["state", str(value)]:
@@ -256,7 +256,7 @@ class World:
             seq=last.seq if last else 0,
             at=last.at if last else 0,
             salt=bytes([self.lives]),
-            manifest=decode_manifest(self._published(WORLD, MANIFEST)),
+            manifest=decode_rules(self._published(RULER, IN_FORCE)),
         )
 
     def _published(self, address: Address, name: str) -> bytes | None:

@@ -35,7 +35,7 @@ from perdure.kernel.events import Address, Event, Message, Received, Retried, Se
 from perdure.kernel.instance import Instance
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
-from perdure.kernel.manifest import WORLD
+from perdure.kernel.rules import RULER
 from perdure.kernel.moment import Moment
 from perdure.kernel.outside import Outside, Verify, outside_of, unsigned
 from perdure.kernel.receipt import Failure, Receipt
@@ -1193,7 +1193,7 @@ def _reforms(world: Simulation) -> Expected:
     order = {"manifest": REFORMED.manifest.bytes, "mode": world.dice.choice(("pinned", "migrate", "strict"))}
 
     def apply() -> None:
-        world.request(WORLD, Message("sys/apply", encode(order), "apply"), "apply")
+        world.request(RULER, Message("sys/apply", encode(order), "apply"), "apply")
 
     world.at(world.dice.random() * 0.4, apply)
     world.watched = True

@@ -24,8 +24,8 @@ SEEN_MAX: Final = 4608
 """How many message ids an instance remembers: never fewer than the last so many. Above the maximum the oldest are
 forgotten together, because to find the oldest of a dict costs as much as were deleted before it."""
 
-SEEN_MIN_CELL: Final = 256
-SEEN_MAX_CELL: Final = 320
+SEEN_MIN_MADE: Final = 256
+SEEN_MAX_MADE: Final = 320
 """The same for an instance that was made by a message: there are many of those, and each has messages of its own."""
 
 
@@ -140,8 +140,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
 def _seen(instance: Instance, message: Message) -> None:
     if message.id:
         instance.seen[message.id] = content(message)
-        if len(instance.seen) > SEEN_MAX_CELL:
-            least, most = (SEEN_MIN_CELL, SEEN_MAX_CELL) if instance.made else (SEEN_MIN, SEEN_MAX)
+        if len(instance.seen) > SEEN_MAX_MADE:
+            least, most = (SEEN_MIN_MADE, SEEN_MAX_MADE) if instance.made else (SEEN_MIN, SEEN_MAX)
             if len(instance.seen) > most:
                 for old in list(islice(instance.seen, len(instance.seen) - least)):
                     del instance.seen[old]

@@ -103,13 +103,13 @@ class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
 
 
 class Migrated(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="g"):
-    """The manifest says: go on under another definition. That, and its hash, are filled in when it is taken.
+    """The rules say: go on under another definition. That, and its hash, are filled in when it is taken.
 
     The machine is made anew, by the new definition, from what the old one held; see `Decision.begin`.
     """
 
     version: str = ""
-    manifest: str = ""
+    rules: str = ""
 
 
 class Redelivered(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="d"):

@@ -17,7 +17,7 @@ from perdure.codec import decode, encode
 from .effects import Effect, Wait
 from .events import Address, Message
 from .instance import Intent
-from .manifest import AUDIT
+from .rules import AUDIT
 from .receipt import Receipt
 
 KIND: Final = "outside/"
@@ -88,7 +88,7 @@ def objection(
 
 
 def audit(address: Address, intent: Intent, against: Objection) -> Message:
-    """What the world hears of a receipt that was not admitted."""
+    """What the ruler hears of a receipt that was not admitted."""
     told = {
         "code": against.code,
         "why": against.text,

@@ -42,8 +42,8 @@ class Record(msgspec.Struct, frozen=True):
 
 
 Loaded = Record | SnapshotRow
-"""What an engine needs to go on with an instance. A snapshot of its last entry says all that head and rows would say: a
-cell that sleeps is one row to read."""
+"""What an engine needs to go on with an instance. A snapshot of its last entry says all that head and rows would say: one
+that sleeps is one row to read."""
 
 
 def head_row(instance: Instance, at: int) -> HeadRow:

@@ -17,7 +17,7 @@ from .entry import Entry
 from .events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
 from .instance import Instance, Intent
 from .job import job_row
-from .manifest import MANIFEST, WORLD, decode_manifest
+from .rules import IN_FORCE, RULER, decode_rules
 from .moment import Moment
 from .receipt import Receipt
 from .routing import Router
@@ -75,8 +75,8 @@ class Spread:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         for name, value in decision.publish:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
-            if name == MANIFEST and instance.address == WORLD:
-                self._router.enforce(decode_manifest(value))
+            if name == IN_FORCE and instance.address == RULER:
+                self._router.enforce(decode_rules(value))
         if decision.reports:
             batch.reports += decision.reports
         if instance.parent is not None:

@@ -54,7 +54,7 @@ class Position(msgspec.Struct, frozen=True):
     seq: int
     at: int
     running: tuple[int, ...]
-    manifest: bytes | None = None  # in force, as the world published it
+    rules: bytes | None = None  # in force, as the ruler published them
 
 
 class Census(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from perdure.errors import CallerError, UnknownVersion
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
-from perdure.kernel.manifest import MANIFEST, WORLD, decode_manifest
+from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import Record
 from perdure.kernel.workflows import Workflows
@@ -88,8 +88,8 @@ def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> A
 
 
 def refuse_world(workflow: str) -> None:
-    if workflow == WORLD.workflow:
-        raise CallerError(f"{WORLD} is the world of this database: it takes the events of cells, and lasts as long")
+    if workflow == RULER.workflow:
+        raise CallerError(f"{RULER} is the world of this database: it takes the events of cells, and lasts as long")
 
 
 async def refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
@@ -100,7 +100,7 @@ async def refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
     if "/" not in workflow:
         return
     refuse_world(workflow)
-    world = await queries.head(WORLD)
-    data = None if world is None else await queries.published(world.id, MANIFEST)
-    if workflow in decode_manifest(data).versions:
+    world = await queries.head(RULER)
+    data = None if world is None else await queries.published(world.id, IN_FORCE)
+    if workflow in decode_rules(data).versions:
         raise CallerError(f"{workflow} is a cell: {advice}")

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from perdure.errors import AskTimeout, CallerError, UnknownIntent, UnknownWorkflow
 from perdure.kernel.events import Address, Message, Parent, Received, Started
-from perdure.kernel.manifest import DEFINITIONS, WORLD
+from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import Signature
 from perdure.kernel.status import Status
@@ -261,13 +261,13 @@ class Client(Speaker):
         known = "" if id is None else checked_text(id, "the id of an event")
         together = "" if correlation == "" else checked_text(correlation, "a correlation")
         limited(body, f"event {name!r}")
-        await self._door.put(WORLD, Message(name, body, known, catalog.hash, together))
+        await self._door.put(RULER, Message(name, body, known, catalog.hash, together))
 
     async def _world(self) -> Catalog:
         """What the world of this database takes, by the manifest in force now."""
         if self._catalog is not None and self._catalog[1].hash == self._door.in_force():
             return self._catalog[1]
-        head = await self._door.queries.head(WORLD)
+        head = await self._door.queries.head(RULER)
         data = None if head is None else await self._door.queries.published(head.id, DEFINITIONS)
         if data is None or self._read_catalog is None:
             raise CallerError("this database has no cells: open it with perdure.open(url, workflows=[a cell])")

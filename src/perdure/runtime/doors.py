@@ -25,7 +25,7 @@ from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Ref, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.manifest import WORLD
+from perdure.kernel.rules import RULER
 from perdure.kernel.problem import Report
 from perdure.kernel.rows import decode_outcome, inbox_row
 from perdure.kernel.status import TERMINAL, Status
@@ -177,8 +177,8 @@ class LocalDoor:
         return os.urandom(16)
 
     def in_force(self) -> str:
-        shard = self._shard_of(WORLD)
-        return "" if shard is None else shard.kernel.router.manifest.hash
+        shard = self._shard_of(RULER)
+        return "" if shard is None else shard.kernel.router.rules.hash
 
     def published(self, instance: int, name: str) -> None:
         names = self._watchers.get(instance, {})

@@ -33,7 +33,7 @@ from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, CancelAsked, Message, Ref, Retried, Rewound, Settled, Started, Woken
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import is_sleep
-from perdure.kernel.manifest import WORLD
+from perdure.kernel.rules import RULER
 from perdure.kernel.past import Behind, Point, still_running
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
@@ -147,7 +147,7 @@ class Handle(Speaker, Generic[R]):
 
     async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
         """Send a message; durable when this returns. The same `id` twice is delivered once."""
-        if "/" in self.address.workflow and self.address != WORLD:
+        if "/" in self.address.workflow and self.address != RULER:
             await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
         value = limited(encode(to_plain(body)), f"message {name!r}")
         if id is not None:

@@ -13,7 +13,7 @@ from perdure.errors import ReceiptRefused
 from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Message
 from perdure.kernel.location import Patterns
-from perdure.kernel.manifest import AUDIT, WORLD
+from perdure.kernel.rules import AUDIT, RULER
 from perdure.kernel.status import Status
 from perdure.ports.store import Queries
 
@@ -35,7 +35,7 @@ async def judged(
 
 
 async def _raise_refusal(queries: Queries, intent: bytes, executor: str, since: int) -> None:
-    world = await queries.head(WORLD)
+    world = await queries.head(RULER)
     patterns = Patterns()  # the world opens nothing
     for row in [] if world is None else await queries.history(world.id, since):
         event = decode_entry(row.seq, row.instance, row.at, row.body, patterns).event

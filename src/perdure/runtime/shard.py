@@ -29,7 +29,7 @@ from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Governed, Workflow
 from perdure.kernel.mailbox import Answer, Offer
-from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
+from perdure.kernel.rules import APPLY, RULER, decode_rules
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
@@ -217,7 +217,7 @@ class Shard:
             seq=position.seq,
             at=position.at,
             salt=self._clock.entropy(8),
-            manifest=decode_manifest(position.manifest),
+            manifest=decode_rules(position.rules),
             verify=self._verify,
             shard=self.number,
             shards=self._shards,
@@ -400,7 +400,7 @@ class Shard:
         """Give an offer to the kernel. `own`: how many inbox rows are the event itself."""
         if self._away:
             self._early.append(offer)
-        elif type(offer.event) is Message and offer.event.name == APPLY and offer.to == WORLD:
+        elif type(offer.event) is Message and offer.event.name == APPLY and offer.to == RULER:
             self._admit_counted(offer, own)
         else:
             self.kernel.offer(offer)
@@ -878,7 +878,7 @@ class Shard:
 
     def _counted(self, event: Event, census: Census, own: int) -> Event:
         assert type(event) is Message
-        manifest = self.kernel.router.manifest
+        manifest = self.kernel.router.rules
         governed = [row for row in census.instances if self._may_be_governed(row[0], row[1])]
         left: Counter[str] = Counter()
         for workflow, version, _, count in governed:
@@ -898,7 +898,7 @@ class Shard:
     def _may_be_governed(self, workflow: str, version: str) -> bool:
         """Also what an earlier manifest made, and the one in force does not name: it lives on, with or without code."""
         known = self.kernel.workflows.of(workflow, version) or self.kernel.workflows.newest(workflow)
-        return workflow != WORLD.workflow and (known is None or isinstance(known, Governed))
+        return workflow != RULER.workflow and (known is None or isinstance(known, Governed))
 
     def _not_durable(self) -> int:
         """Entries that the store does not know yet."""

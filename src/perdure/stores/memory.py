@@ -24,7 +24,7 @@ from perdure.codec import unseal
 from perdure.errors import Fenced, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JobRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.manifest import MANIFEST, WORLD
+from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
 from perdure.kernel.status import FINAL, TERMINAL, Status
@@ -152,8 +152,8 @@ class MemoryStore:
         running = {id for id, head in database.heads.items() if head.status in open_calls}
         if not database.workers:
             running.update(job.instance for job in database.jobs.values())
-        world = self._head(WORLD)
-        manifest = None if world is None else database.published.get((world.id, MANIFEST))
+        world = self._head(RULER)
+        manifest = None if world is None else database.published.get((world.id, IN_FORCE))
         done(Position(*self._last(), tuple(sorted(running)), manifest))
 
     def _last(self) -> tuple[int, int]:

@@ -40,7 +40,7 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.manifest import AUDIT, MANIFEST, WORLD, decode_manifest
+from perdure.kernel.rules import AUDIT, IN_FORCE, RULER, decode_rules
 from perdure.kernel.outside import Verify, objection, outside_of, unsigned
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Router
@@ -209,7 +209,7 @@ class Auditor(_Fold):
                     self._audit_message(instance, entry.event.first)
             case Message():
                 self._audit_message(instance, entry.event)
-                if instance.address == WORLD and entry.event.name == AUDIT:
+                if instance.address == RULER and entry.event.name == AUDIT:
                     self._audit_audit(entry)
             case Received():
                 self._audit_receipt(instance, entry.event)
@@ -254,10 +254,10 @@ class Auditor(_Fold):
         """Who is to hear of what this entry announces, by the manifest that is in force at its place in the journal."""
         for fact in entry.decision.announce:
             self._to_hear.update((address, fact.name) for address in self._router.route(fact))
-        if instance.address == WORLD:
+        if instance.address == RULER:
             for name, value in entry.decision.publish:
-                if name == MANIFEST:
-                    self._router.enforce(decode_manifest(value))
+                if name == IN_FORCE:
+                    self._router.enforce(decode_rules(value))
 
     def _audit_delivery(self, instance: Instance, entry: Entry) -> None:
         match entry.event:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from perdure.codec import unseal
 from perdure.kernel.batch import HeadRow, JournalRow, SnapshotRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.manifest import MANIFEST, WORLD
+from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.rows import Record
 from perdure.kernel.status import FINAL
 from perdure.stores.statements import Statements
@@ -63,8 +63,8 @@ async def published(connection: Any, sql: Statements, instance: int, name: str) 
 
 async def manifest(connection: Any, sql: Statements) -> bytes | None:
     """What the world has in force."""
-    world = await head(connection, sql, WORLD)
-    return None if world is None else await published(connection, sql, world.id, MANIFEST)
+    world = await head(connection, sql, RULER)
+    return None if world is None else await published(connection, sql, world.id, IN_FORCE)
 
 
 def storable(address: Address) -> bool:

@@ -11,7 +11,7 @@ from perdure.codec import unseal
 from perdure.errors import Corrupt
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.manifest import MANIFEST, WORLD
+from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
 from perdure.kernel.status import FINAL
@@ -118,8 +118,8 @@ def position(connection: apsw.Connection) -> Position:
     seq, at = connection.execute(SQL.last_entry).fetchone() or (0, 0)
     if type(seq) is not int or type(at) is not int:
         raise Corrupt(f"the last entry has the number {seq!r} and the time {at!r}")
-    world = head(connection, WORLD)
-    manifest = None if world is None else published(connection, world.id, MANIFEST)
+    world = head(connection, RULER)
+    manifest = None if world is None else published(connection, world.id, IN_FORCE)
     return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
 
 

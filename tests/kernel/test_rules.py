@@ -13,7 +13,7 @@ from perdure.kernel.decision import Fact
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started, Woken
 from perdure.kernel.kernel import ROUND
 from perdure.kernel.mailbox import Accepted, Offer, Refused
-from perdure.kernel.manifest import NO_MANIFEST, WORLD, Manifest, Route, decode_manifest, key_text
+from perdure.kernel.rules import NO_RULES, RULER, Manifest, Route, decode_rules, key_text
 from perdure.kernel.receipt import DONE
 from perdure.kernel.replay import rebuild
 from perdure.kernel.routing import Router, Subscription
@@ -85,7 +85,7 @@ def test_the_first_message_to_a_cell_is_one_that_was_routed():
 @pytest.mark.parametrize("event", [CancelAsked("why not"), Rewound(b"", "a"), Woken("")])
 def test_the_world_is_not_cancelled_nor_taken_back(event):
     world = governed()
-    ticket = world.offer(WORLD, event)
+    ticket = world.offer(RULER, event)
     world.run()
 
     assert isinstance(world.answers[ticket], Refused)
@@ -252,7 +252,7 @@ def test_routes_of_workflows_come_before_those_of_the_manifest_in_its_order():
 
 def test_another_manifest_takes_the_place_of_the_one_before():
     world = governed(Told("later"))
-    world.tell(WORLD, ["enforce", {"later": "1"}, [["made", "later", "key"]]], name="sys/apply")
+    world.tell(RULER, ["enforce", {"later": "1"}, [["made", "later", "key"]]], name="sys/apply")
     world.run()
     world.start("a", ["announce", "made", {"key": "x"}])
     ticket = route(world, cell("new"), ["note"])
@@ -268,7 +268,7 @@ def test_the_manifest_in_force_survives_a_restart():
     world.start("a", ["announce", "made", {"key": "x"}])
     world.run()
 
-    assert world.kernel.router.manifest.hash == "of a test"
+    assert world.kernel.router.rules.hash == "of a test"
     assert world.heard("x", "cell") == ["Started"]
 
 
@@ -277,7 +277,7 @@ def test_only_the_world_itself_may_enforce():
     world.start("main", GOVERNED)
     world.run()
 
-    assert world.kernel.router.manifest is NO_MANIFEST
+    assert world.kernel.router.rules is NO_RULES
 
 
 def test_a_rule_is_a_barrier_nothing_is_decided_beside_it():
@@ -287,7 +287,7 @@ def test_a_rule_is_a_barrier_nothing_is_decided_beside_it():
     rule = Message("sys/apply", encode([["enforce", {"cell": "2"}, []]]))
     # New, so that all are at hand.
     new = [Offer(cell(key), Message("m", encode([["note"]]), "", ROUTED), new=True) for key in keys]
-    for offer in [*new[:5], Offer(WORLD, rule), *new[5:]]:
+    for offer in [*new[:5], Offer(RULER, rule), *new[5:]]:
         world.kernel.offer(offer)
     world.run()
 
@@ -300,7 +300,7 @@ def test_a_rule_is_a_barrier_nothing_is_decided_beside_it():
 
 def test_events_for_the_world_that_are_no_rules_hold_nobody_up():
     world = governed()
-    world.tell(WORLD, ["note"], name="placed")
+    world.tell(RULER, ["note"], name="placed")
     for n in range(5):
         route(world, cell(f"k{n}"), ["note"])
     batch = world.build()
@@ -323,7 +323,7 @@ def test_a_governed_instance_stays_on_its_version_when_another_is_in_force():
     world = governed(Told("cell", version="2"))
     route(world, cell(), ["note"])
     world.run()
-    world.tell(WORLD, ["enforce", {"cell": "2"}, []], name="sys/apply")
+    world.tell(RULER, ["enforce", {"cell": "2"}, []], name="sys/apply")
     route(world, cell(), ["note"])
     route(world, cell("new"), ["note"])
     world.run()
@@ -477,5 +477,5 @@ def test_how_a_key_stands_in_a_name(value, text):
 def test_a_manifest_can_be_read_back():
     manifest = Manifest("h", {"cell": "1"}, (Route("made", "cell", "a.b"), Route("made", "other")))
 
-    assert decode_manifest(manifest.encode()) == manifest
-    assert decode_manifest(None) is NO_MANIFEST
+    assert decode_rules(manifest.encode()) == manifest
+    assert decode_rules(None) is NO_RULES
