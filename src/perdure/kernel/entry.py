@@ -54,6 +54,7 @@ class _Body(msgspec.Struct, array_like=True, gc=False):
     ids: tuple[bytes, ...] = ()
     state: bytes = b""
     begin: bytes = b""
+    tags: tuple[tuple[str, str | None], ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -92,7 +93,9 @@ def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
         decision.noted,
     )
     last: tuple[object, ...] = ()
-    if decision.begin:
+    if decision.tags:
+        last = (decision.respond, decision.ids, decision.state, decision.begin, decision.tags)
+    elif decision.begin:
         last = (decision.respond, decision.ids, decision.state, decision.begin)
     elif decision.ids or decision.state:
         last = (decision.respond, decision.ids, decision.state)
@@ -128,6 +131,7 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
         ids=raw.ids,
         state=raw.state,
         begin=raw.begin,
+        tags=raw.tags,
     )
     return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns)
 

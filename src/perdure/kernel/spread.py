@@ -154,7 +154,7 @@ def _is_light(entry: Entry, changed: Changed) -> bool:
     if type(entry.event) is not Received or len(closed) != 1 or len(changed.opened) != 1:
         return False
     decision = entry.decision
-    said = decision.send or decision.announce or decision.publish or decision.respond
+    said = decision.send or decision.announce or decision.publish or decision.respond or decision.tags
     return type(closed[0]) is Call and closed[0].ephemeral and not said
 
 
@@ -167,7 +167,8 @@ def _start_child(instance: Instance, intent: Intent, child: Child, at: int, caus
     parent = Parent(instance.id, intent.id, child.detached)
     seed = Moment(at, instance.seed, instance.version).entropy()[:16] + intent.id
     reuse = "always" if instance.rewound else ""  # the key may be that of a child that was dropped
-    start = Started(child.workflow, child.key, child.input, seed, child.version, parent, reuse=reuse)
+    root = instance.root_of_children
+    start = Started(child.workflow, child.key, child.input, seed, child.version, parent, reuse=reuse, root=root)
     cause(Address(child.workflow, child.key), start)
 
 

@@ -13,7 +13,7 @@ from perdure.errors import Corrupt, StoreFailed
 from .connection import PATIENCE_SECONDS
 
 GROUP: Final = 100
-"""Rows by one statement. Twelve columns each: far below the 32,766 parameters that SQLite takes."""
+"""Rows by one statement. Fifteen columns each: far below the 32,766 parameters that SQLite takes."""
 
 
 @contextmanager
