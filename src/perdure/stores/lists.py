@@ -49,8 +49,10 @@ _tags = msgspec.json.Decoder(dict[str, str])
 
 
 class Segment(NamedTuple):
-    """A part of the index `by`, in the order of places unless it is small. `answers` has the fields of the filter that it
-    needs no conditions for."""
+    """A part of the index `by`, in the order of places unless it is small.
+
+    The index answers the fields `answers` of the filter: they need no conditions.
+    """
 
     by: str
     conditions: Conditions
@@ -225,14 +227,17 @@ def after_prefix(prefix: str) -> str:
     return shorter[:-1] + chr(0xE000 if next == 0xD800 else next)  # between them are no characters
 
 
+TEMPLATES: Final = {"heads": ("list_heads", "list_tagged"), "place": ("list_place", "list_tagged_place")}
+"""The statements of `queries.sql` for a question, without and with a tag."""
+
+
 def sql_of(
     question: Question, statements: Any, placeholder: Callable[[int], str], table: str = "tags"
 ) -> tuple[str, list[Any]]:
     """A question as the statement of a store, and its values; the last one is the limit. `table` has the tags."""
     if question.statement == "workflows":
         return statements.workflow_names, []
-    names = {"heads": ("list_heads", "list_tagged"), "place": ("list_place", "list_tagged_place")}
-    template = getattr(statements, names[question.statement][question.segment.tagged])
+    template = getattr(statements, TEMPLATES[question.statement][question.segment.tagged])
     values: list[Any] = []
     parts: list[str] = []
     for text, given in question.conditions:

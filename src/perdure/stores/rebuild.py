@@ -27,7 +27,6 @@ from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, 
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.job import job_row
 from perdure.kernel.location import Patterns
-from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.rows import (
     Before,
@@ -40,6 +39,7 @@ from perdure.kernel.rows import (
     tag_rows,
     work_row,
 )
+from perdure.kernel.spread import start_of
 from perdure.kernel.status import FINAL
 
 Route = Callable[[Fact], Iterable[Address]]
@@ -275,13 +275,8 @@ class _Fold:
             self._cancels.pop((instance.parent.instance, instance.parent.intent), None)
 
     def _child_wanted(self, instance: Instance, entry: Entry, intent: bytes, effect: Child) -> None:
-        address = Address(effect.workflow, effect.key)
-        seed = Moment(entry.at, instance.seed, entry.number).entropy()[:16] + intent
-        parent = Parent(instance.id, intent, effect.detached)
-        reuse = "always" if instance.rewound else ""
-        root = instance.root_of_children
-        start = Started(effect.workflow, effect.key, effect.input, seed, effect.version, parent, reuse=reuse, root=root)
-        self._starts[instance.id, intent] = address, start
+        start = start_of(effect, instance, intent, entry.at)
+        self._starts[instance.id, intent] = Address(effect.workflow, effect.key), start
 
     def _child_left(self, instance: Instance, event: Event, intent: Intent) -> None:
         """Nobody waits for the child any more: it was answered, or it is withdrawn and cancelled."""

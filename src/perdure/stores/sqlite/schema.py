@@ -14,7 +14,7 @@ import msgspec
 from perdure.kernel.tags import indexed
 
 APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
-VERSION: Final = 9
+VERSION: Final = 10
 """The number of the last file in `migrations/`."""
 
 PAGE_BYTES: Final = 2048
@@ -34,7 +34,7 @@ def migrate(connection: apsw.Connection) -> None:
     try:
         for number in range(version_of(connection) + 1, VERSION + 1):
             connection.execute(migration(number))
-            if number == 9:
+            if number == 10:
                 _fill_tags(connection)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", VERSION)

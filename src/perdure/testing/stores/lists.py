@@ -49,7 +49,8 @@ class Lists(OneStore):
         assert ids(store, before=(30, 4), limit=1) == [3]
 
     def test_heads_are_filtered(self, harness: Harness, store: Waiting) -> None:
-        red, ended = '{"team":"red"}', {"status": "completed", "ended_at": 90}
+        red = '{"team":"red"}'
+        ended: dict[str, Any] = {"status": "completed", "ended_at": 90}
         rows = [
             head(1, tags=red),
             head(2, workflow="other", tags='{"team":"red","x":"\\"1\\""}', **ended),
@@ -86,9 +87,14 @@ class Lists(OneStore):
             over = n + 100 if status in ("completed", "failed", "cancelled") else 0
             tags = [f'"{name}":"{n % few}"' for name, few in (("a", 2), ("b", 7)) if n % 5]
             above = 1 if n % 4 == 0 else 0
-            fields = {"workflow": f"w{n % 3}", "version": str(n % 2), "status": status, "ended_at": over}
-            more = {"tags": "{" + ",".join(tags) + "}", "parent": above, "root": above or n, "started_at": n // 2}
-            rows.append(head(n, f"k{n % 11}{n}", **fields, **more))
+            plain: dict[str, Any] = {"workflow": f"w{n % 3}", "version": str(n % 2), "status": status, "ended_at": over}
+            more: dict[str, Any] = {
+                "tags": "{" + ",".join(tags) + "}",
+                "parent": above,
+                "root": above or n,
+                "started_at": n // 2,
+            }
+            rows.append(head(n, f"k{n % 11}{n}", **plain, **more))
         write(harness, store, rows)
         newest_first = sorted(rows, key=place_of, reverse=True)
         fields: list[dict[str, Any]] = [
