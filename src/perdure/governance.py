@@ -33,7 +33,7 @@ from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULING, RULER, decode_ru
 from perdure.kernel.rules import Rules
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.status import TERMINAL
-from perdure.ports.store import Filter
+from perdure.ports.store import Filter, place_of
 from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client
 from perdure.shadow import Shadow, ShadowReport, receipt_of
@@ -154,9 +154,9 @@ class Governance:
         """
         force, moved = await self._in_force(), 0
         for workflow, versions in force.migrating.items():
-            before = 0
+            before = None
             while heads := await self._client.queries.heads(Filter(workflow=workflow, before=before, limit=PAGE)):
-                before = heads[-1].id
+                before = place_of(heads[-1])
                 for head in heads:
                     if head.version in versions and head.status not in TERMINAL:
                         await self._client._door.put(head.id, Migrated())

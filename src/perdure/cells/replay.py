@@ -26,7 +26,7 @@ from perdure.kernel.machine import Governed, Machine, Workflow
 from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import divergence, fold, rebuild
-from perdure.kernel.rows import NEW_HEAD, head_row, response_name
+from perdure.kernel.rows import before, has_new_head, head_row, response_name
 from perdure.kernel.snapshot import write
 from perdure.kernel.status import FINAL, TERMINAL
 from perdure.kernel.workflows import Workflows
@@ -331,9 +331,9 @@ class Life:
             self.rows.append(row)
             if self.workflow is not None:
                 self._deliver(entry)
-        before = self.instance.status
+        had = before(self.instance)
         apply(self.instance, entry)
-        if self.instance.status is not before or type(entry.event) in NEW_HEAD:
+        if has_new_head(self.instance, entry, had):
             self.head = head_row(self.instance, entry.at)
         self.at = row.at
         if self.kind == "other" and self.instance.ended:

@@ -71,6 +71,7 @@ class Delivery:
         words += [f"send {send.name} to {send.to}" for send in decision.send]
         words += [f"emit {fact.name} {short(decode(fact.body))}" for fact in decision.announce]
         words += [f"publish {name} = {short(decode(value))}" for name, value in decision.publish]
+        words += [f"tag {name} = {short(value)}" for name, value in decision.tags]
         words += [f"respond {short(decode(value))}" for _, value in decision.respond]
         if decision.state:
             known = now is not None and now.state == decision.state

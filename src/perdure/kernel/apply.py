@@ -15,7 +15,19 @@ import msgspec
 from .decision import Decision
 from .effects import Call, Effect
 from .entry import Entry
-from .events import CancelAsked, Message, Migrated, Parked, Received, Redelivered, Released, Retried, Rewound, Started
+from .events import (
+    CancelAsked,
+    Message,
+    Migrated,
+    Parked,
+    Received,
+    Redelivered,
+    Released,
+    Retried,
+    Rewound,
+    Started,
+    Tagged,
+)
 from .instance import Instance, Intent
 from .status import Status, change
 
@@ -48,6 +60,9 @@ def apply(instance: Instance, entry: Entry) -> Changed:
         instance.patterns.learn(entry.patterns)
     if type(event) is Received and decision.stuck is None:  # most entries are receipts
         _close(instance, event.intent, changed)
+    elif type(event) is Tagged:
+        _tag(instance, event.tags.items())
+        return changed
     else:
         _happened(instance, entry, changed)
     if decision.stuck is None or not decision.stuck.kept:
@@ -171,6 +186,7 @@ def _started(instance: Instance, entry: Entry, event: Started) -> None:
     instance.input_hash = input_hash(event.input)
     instance.started_at = entry.at
     instance.parent = event.parent
+    instance.root = event.root or (entry.instance if event.parent is None else event.parent.instance)
     instance.tags = event.tags
     if event.first is not None:
         instance.made = True
@@ -197,6 +213,14 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
             changed.opened.append(intent)
     if decision.publish:
         instance.published.update(decision.publish)
+    if decision.tags:
+        _tag(instance, decision.tags)
+
+
+def _tag(instance: Instance, tags: Iterable[tuple[str, str | None]]) -> None:
+    """The mapping is replaced, not changed: the event of the start may have it, and so may a row."""
+    changed = {**instance.tags, **dict(tags)}
+    instance.tags = {name: value for name, value in changed.items() if value is not None}
 
 
 def _close(instance: Instance, id: bytes, changed: Changed) -> None:

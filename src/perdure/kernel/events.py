@@ -44,6 +44,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     due: int = 0  # the work begins then and not before; 0: at once
     forked: "Rewound | None" = None  # it goes on from what another instance has behind it
     first: "Message | None" = None  # it was made by this message, and has it to answer
+    root: int = 0  # the first of its family; 0: its parent, or itself where it has none
 
 
 class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
@@ -112,6 +113,12 @@ class Migrated(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="g"):
     rules: str = ""
 
 
+class Tagged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="n"):
+    """A person changes tags; None removes one. Nothing else changes, not even the status of a stuck instance."""
+
+    tags: dict[str, str | None]
+
+
 class Redelivered(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="d"):
     """The process died while this intent was being executed: it runs again under the same id.
 
@@ -145,10 +152,11 @@ Event = (
     | Settled
     | Rewound
     | Migrated
+    | Tagged
     | Redelivered
     | Parked
     | Released
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
-KERNEL_ONLY = frozenset({Redelivered, Parked, Released})
+KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
 OF_AN_INTENT = frozenset({Received, Redelivered, Parked, Released})

@@ -45,6 +45,7 @@ from .events import (
     Rewound,
     Settled,
     Started,
+    Tagged,
 )
 from .gate import Deny, Gate
 from .identity import Identity
@@ -61,7 +62,7 @@ from .past import keep_open
 from .receipt import Failure, Receipt
 from .refusals import NOT_HERE, refusal
 from .routing import Router
-from .rows import NEW_HEAD, Loaded, fired, head_row, inbox_row, work_row
+from .rows import Loaded, before, fired, has_new_head, inbox_row, work_row, write_head
 from .slots import Slots
 from .spread import Spread
 from .status import Status
@@ -78,7 +79,7 @@ ROUND: Final = 64
 applied. One by one would do, but the code of all four does not fit into the caches of a processor: it takes longer by
 a third."""
 
-FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated})
+FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated, Tagged})
 """What a stuck instance takes; everything else waits."""
 
 
@@ -445,6 +446,8 @@ class Kernel:
         if type(event) is CancelAsked and instance.kept is not None:
             failure = Failure("Cancelled", event.reason)
             return Decision(outcome=Outcome(Status.CANCELLED, error=failure))
+        if type(event) is Tagged:
+            return NOTHING
         try:
             machine = instance.machine
             if type(heard) is Rewound:
@@ -518,7 +521,7 @@ class Kernel:
     def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
         instance, entry, body = taken.instance, written.entry, written.body
-        before = instance.status
+        had = before(instance)
         changed = apply(instance, entry)
         size = len(body)
         batch.journal.append(_row(JournalRow, (entry.seq, entry.instance, entry.at, body)))
@@ -526,13 +529,12 @@ class Kernel:
         instance.tail_size += size
         if entry.decision.state:
             self.memory.weigh(instance)
-        moved = instance.status is not before
-        if moved or type(entry.event) in NEW_HEAD:
-            batch.heads[instance.id] = head_row(instance, entry.at)
+        if has_new_head(instance, entry, had):
+            write_head(batch, instance, entry, had)
         self._spread.tell(instance, entry, taken.heard, changed, batch, self._cause)
         if written.denied:
             self._tell_denied(instance, written.denied)
-        if moved and before is Status.STUCK:
+        if had[0] is Status.STUCK and instance.status is not Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
         if instance.tail_size > snapshot.SIZE_MIN or instance.made:

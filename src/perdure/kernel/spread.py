@@ -154,7 +154,7 @@ def _is_light(entry: Entry, changed: Changed) -> bool:
     if type(entry.event) is not Received or len(closed) != 1 or len(changed.opened) != 1:
         return False
     decision = entry.decision
-    said = decision.send or decision.announce or decision.publish or decision.respond
+    said = decision.send or decision.announce or decision.publish or decision.respond or decision.tags
     return type(closed[0]) is Call and closed[0].ephemeral and not said
 
 
@@ -169,7 +169,16 @@ def start_of(child: Child, instance: Instance, intent: bytes, at: int) -> Starte
     seed = Moment(at, instance.seed, instance.version).entropy()[:16] + intent
     reuse = "always" if instance.rewound else child.reuse  # the key may be that of a child that was dropped
     return Started(
-        child.workflow, child.key, child.input, seed, child.version, parent, child.tags, reuse, due=child.due
+        child.workflow,
+        child.key,
+        child.input,
+        seed,
+        child.version,
+        parent,
+        child.tags,
+        reuse,
+        due=child.due,
+        root=instance.root_of_children,
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Final, Protocol, runtime_checkable
 
 from perdure.errors import CallerError, UnknownVersion
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import Record
 from perdure.kernel.workflows import Workflows
-from perdure.ports.store import Filter, Queries
+from perdure.ports.store import Filter, Queries, place_of
 
 from .startable import Startable
 
@@ -49,18 +50,28 @@ class Catalog(Protocol):
 
 async def record_at(queries: Queries, address: Address, at: int) -> Record | None:
     """What was known of an instance when the journal ended with an entry: of the generation that there was."""
-    before = at + 1  # the id of an instance is that of its first entry
-    heads = await queries.heads(Filter(address.workflow, key=address.key, before=before, limit=1))
-    if not heads:
+    head = await _generation_at(queries, address, at)
+    if head is None:
         return None
-    record = await queries.record(heads[0].id)
+    record = await queries.record(head.id)
     if record is None or record.snapshot is None or record.snapshot.seq > at:
-        rows = await queries.history(heads[0].id)
-        if not rows or rows[0].seq != heads[0].id:
+        rows = await queries.history(head.id)
+        if not rows or rows[0].seq != head.id:
             text = f"at={at}: this database was restored, and has nothing from then of {address}"
             raise CallerError(f"{text}; ask the one that it was restored from")
-        record = Record(heads[0], None, tuple(rows))
-    return Record(heads[0], record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
+        record = Record(head, None, tuple(rows))
+    return Record(head, record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
+
+
+async def _generation_at(queries: Queries, address: Address, at: int) -> HeadRow | None:
+    """The last generation of a name that had begun by an entry: the id of an instance is that of its first entry."""
+    before = None
+    while heads := await queries.heads(Filter(address.workflow, key=address.key, before=before)):
+        for head in heads:
+            if head.id <= at:
+                return head
+        before = place_of(heads[-1])
+    return None
 
 
 def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> Any:

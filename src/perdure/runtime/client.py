@@ -21,6 +21,7 @@ from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.store import Filter, Queries
 
 from .arguments import (
+    Between,
     checked_cell_key,
     checked_entry,
     checked_key,
@@ -28,13 +29,14 @@ from .arguments import (
     checked_text,
     limited,
     seconds_of,
+    span_of,
     start_due,
     unknown,
 )
 from .cells import MADE_BY_EVENTS, Catalog, Keyed, read_state, record_at, refuse_cell
 from .door import Door, Speaker
 from .handle import Handle
-from .history import Summary, summary
+from .history import Summary, list_place, summary
 from .judged import judged
 from .outside import intent_id, open_effects
 from .startable import Named, Startable
@@ -124,8 +126,10 @@ class Client(Speaker):
         if parent is not None and not isinstance(parent, Handle):
             raise CallerError(f"parent={parent!r}: a parent is given by its handle")
         origin = None if parent is None else Parent(await parent._id(), b"", detached=True)
+        root = 0 if parent is None else (await parent.summary()).root
         version = "" if isinstance(workflow, str) else workflow.version
-        return await self._start(found, version, found.encode_input(args, kwargs), key, tags, reuse, due, origin)
+        value = found.encode_input(args, kwargs)
+        return await self._start(found, version, value, key, tags, reuse, due, origin, root)
 
     async def start_plain(
         self,
@@ -156,13 +160,17 @@ class Client(Speaker):
         reuse: Reuse | None,
         due: int,
         parent: Parent | None,
+        root: int = 0,
     ) -> Handle[Any]:
         if reuse not in (None, "failed", "always"):
             raise CallerError(f'reuse={reuse!r}: a used key is started again if it "failed", or "always"')
         address = Address(workflow.name, checked_key(key))
         seed = self._door.entropy()
         given = checked_tags(tags)
-        event = Started(workflow.name, address.key, value, seed, version, parent, given, reuse or "", due=due)
+        above = root if parent is not None and root != parent.instance else 0
+        event = Started(
+            workflow.name, address.key, value, seed, version, parent, given, reuse or "", due=due, root=above
+        )
         instance = await self._door.put(address, event, new=key is None)
         return Handle(self._door, address, workflow, instance, self._workflows)
 
@@ -225,10 +233,16 @@ class Client(Speaker):
         parent: int = 0,
         before: int = 0,
         limit: int = 100,
+        version: str = "",
+        key_prefix: str = "",
+        root: int = 0,
+        started: Between | None = None,
+        ended: Between | None = None,
     ) -> list[Summary]:
-        """What exists, newest first: of a workflow in all its versions, with all of these tags, if any; children of
-        `parent`, if given.
+        """What exists, newest first: of a workflow in all its versions or in one, with all of these tags, if any;
+        children of `parent`, or the family of `root`, by their ids.
 
+        `started` and `ended` are two times each: from the first on, and before the second; None is open.
         `before` is the id of the last one of the page before.
         """
         if isinstance(workflow, Keyed):
@@ -238,7 +252,19 @@ class Client(Speaker):
             checked_text(name, "the name of a workflow")
         if status and status not in list(Status):
             raise CallerError(unknown("status", status, list(map(str, Status)), "leave it out to see all"))
-        wanted = Filter(name, status, parent, checked_tags(tags), before, limit)
+        wanted = Filter(
+            name,
+            status,
+            parent,
+            checked_tags(tags, wanted=True),
+            await list_place(self._door.queries, before),
+            limit,
+            version=version,
+            key_prefix=key_prefix,
+            root=root,
+            started=span_of(started, "started"),
+            ended=span_of(ended, "ended"),
+        )
         rows = await self._door.queries.heads(wanted)
         return [summary(row) for row in rows]
 

@@ -30,7 +30,7 @@ from perdure.errors import (
     UnknownLocation,
 )
 from perdure.kernel.decision import Outcome
-from perdure.kernel.events import Address, CancelAsked, Message, Ref, Retried, Rewound, Settled, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Message, Ref, Retried, Rewound, Settled, Started, Tagged, Woken
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import is_sleep
 from perdure.kernel.rules import RULER
@@ -41,7 +41,7 @@ from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 
-from .arguments import checked_key, checked_text, limited, seconds_of, unknown
+from .arguments import checked_key, checked_tag, checked_text, limited, seconds_of, unknown
 from .cells import NEVER_BACK, refuse_cell, refuse_world
 from .door import AFTER_THE_END, Door, Speaker, refusal
 from .history import Line, Reader, Summary, Waiting, read_history, summary
@@ -226,6 +226,14 @@ class Handle(Speaker, Generic[R]):
             )
             raise UnknownLocation(f"{self.address} does not sleep{where}{known}")
         await self._door.put(self._to(), Woken(location))
+
+    async def tag(self, name: str, value: str | None) -> None:
+        """Give the instance a tag, or another value of one; None removes it. Recorded, and listed when this returns.
+
+        An instance that has ended keeps the tags that it has: `InstanceEnded`.
+        """
+        refuse_world(self.workflow)
+        await self._door.put(self._to(), Tagged({checked_tag(name, value): value}))
 
     async def cancel(self, reason: str = "", undo: bool = False) -> None:
         """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec import decode as decode_value
-from perdure.errors import PerdureError
+from perdure.errors import CallerError, PerdureError
 from perdure.kernel.apply import apply
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
@@ -28,6 +28,7 @@ from perdure.kernel.events import (
     Rewound,
     Settled,
     Started,
+    Tagged,
     Woken,
 )
 from perdure.kernel.instance import Instance, Intent
@@ -38,7 +39,7 @@ from perdure.kernel.rows import Record, decode_outcome, offer_of
 from perdure.kernel.snapshot import restore
 from perdure.kernel.status import Status
 from perdure.ports.frame import Frame
-from perdure.ports.store import Queries
+from perdure.ports.store import ListPlace, Queries, place_of
 
 Opened = Mapping[bytes, tuple[str, int]]
 
@@ -79,6 +80,9 @@ class Summary(msgspec.Struct, frozen=True):
     changed_at: datetime
     parent: int
     tags: dict[str, str]
+    root: int = 0
+    ended_at: datetime | None = None
+    reason: str = ""  # what it waits for, or its error and where
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -225,6 +229,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
                 None if receipt.value is None else decode_value(receipt.value),
                 (receipt.error),
             )
+        case Tagged(tags=tags):
+            return "tagged", "", "", tags, None
         case Redelivered(intent=id):
             return "redelivered", place(id), "", None, None
         case Parked(intent=id):
@@ -303,4 +309,17 @@ def summary(head: HeadRow) -> Summary:
         when(head.changed_at),
         head.parent,
         msgspec.json.decode(head.tags, type=dict[str, str]) if head.tags else {},
+        head.root,
+        when(head.ended_at) if head.ended_at else None,
+        head.reason,
     )
+
+
+async def list_place(queries: Queries, before: int) -> ListPlace | None:
+    """Where a list goes on after the instance with an id; 0: it begins."""
+    if not before:
+        return None
+    head = await queries.head(before)
+    if head is None:
+        raise CallerError(f"before={before}: no instance has this id; it is that of the last one of the page before")
+    return place_of(head)

@@ -44,7 +44,7 @@ from perdure.kernel.rules import AUDIT, IN_FORCE, RULER, decode_rules
 from perdure.kernel.outside import Verify, objection, outside_of, unsigned
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Router
-from perdure.kernel.rows import decode_outcome, offer_of
+from perdure.kernel.rows import Before, decode_outcome, offer_of
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.stores.memory import MemoryDatabase
@@ -147,7 +147,15 @@ class Auditor(_Fold):
         rebuilt = Rebuilt(self.heads, self.work, self.published, self.jobs, self.caused(), self.problems, self.broken)
         inbox = [row for _, row in self._database.inbox.values()]
         database = self._database
-        stored = Indexes(database.heads, database.work, database.published, inbox, database.jobs)
+        stored = Indexes(
+            database.heads,
+            database.work,
+            database.published,
+            inbox,
+            database.jobs,
+            database.tags.keys(),
+            database.counts,
+        )
         self._check(differences(rebuilt, stored))
 
     def refused(self, process: int, error: Exception) -> None:
@@ -158,9 +166,9 @@ class Auditor(_Fold):
         if problems:
             raise Violation("; ".join(problems))
 
-    def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status) -> None:
+    def _index(self, instance: Instance, entry: Entry, changed: Changed, had: Before) -> None:
         """Called for each durable entry, once it is applied to our own copy."""
-        super()._index(instance, entry, changed, before)
+        super()._index(instance, entry, changed, had)
         self._audit_event(instance, entry)
         self._audit_routes(instance, entry)
         for intent in changed.opened:
@@ -183,7 +191,7 @@ class Auditor(_Fold):
         stuck = entry.decision.stuck
         if stuck is not None and stuck.kept and self._ours and instance.address.workflow not in self.may_break:
             raise Violation(f"{instance.address} is stuck: {stuck.error.message}\n{stuck.error.traceback}")
-        if before is Status.FAILED and type(entry.event) is not Rewound:
+        if had[0] is Status.FAILED and type(entry.event) is not Rewound:
             raise Violation(f"{instance.address} has failed and changes by {type(entry.event).__name__}")
         if instance.status in FINAL:
             self._ended[instance.id] = self._database.histories[instance.id][-1]

@@ -36,8 +36,8 @@ async def records(connection: Any, sql: Statements, refs: Sequence[Ref]) -> dict
 
 
 def _record(row: list[Any]) -> Record:
-    head = HeadRow(*row[:12])
-    snapshot_seq, snapshot_body, seqs, ats, bodies = row[12:]
+    head = HeadRow(*row[:15])
+    snapshot_seq, snapshot_body, seqs, ats, bodies = row[15:]
     snapshot = None if snapshot_seq is None else SnapshotRow(head.id, snapshot_seq, snapshot_body)
     if seqs is None:
         return Record(head, snapshot)

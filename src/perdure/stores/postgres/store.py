@@ -156,7 +156,9 @@ class PostgresStore:
             statement, arguments = self._sql.commit_lone, batch.journal[0]
         elif batch.headed:
             (head,) = batch.heads.values()
-            statement, arguments = self._sql.commit_headed, (*batch.journal[0], *head)
+            counts = batch.counts
+            counted = [standing[1] for standing in counts], [standing[2] for standing in counts], list(counts.values())
+            statement, arguments = self._sql.commit_headed, (*batch.journal[0], *head, *counted)
         else:
             self._number += not batch.journal
             statement, arguments = self._sql.commit, (self._number, *self._arguments(batch))
@@ -215,7 +217,10 @@ class PostgresStore:
         return (
             *reads.columns(batch.journal, 4),
             [beside.get(row.seq) for row in batch.journal] if beside else None,
-            *reads.columns(batch.heads.values(), 12),
+            *reads.columns(batch.heads.values(), 15),
+            *reads.columns([tag for tag, there in batch.tags.items() if not there], 4),
+            *reads.columns([tag for tag, there in batch.tags.items() if there], 4),
+            *reads.columns([(*standing, by) for standing, by in batch.counts.items() if by], 4),
             batch.work_closed or None,
             *reads.columns(batch.work_opened.values(), 4),
             sorted(batch.jobs_closed) or None,
@@ -273,7 +278,7 @@ class PostgresStore:
 
     def census(self, done: Callable[[Census | Exception], None]) -> None:
         async def read(connection: Any) -> Census:
-            live = await connection.fetch(self._sql.live_instances, *self._range)
+            live = await connection.fetch(self._sql.live_instances, self.shard)
             work = await connection.fetchval(self._sql.count_work, self.shard)
             inbox = await connection.fetchval(self._sql.count_inbox, self.shard)
             return Census(tuple(tuple(row) for row in live), work, inbox)

@@ -67,6 +67,11 @@ class Puppet:
                 return Decision(withdraw=(self._intent(location),))
             case "publish":
                 return Decision(publish=((argument, body + moment.entropy()[:2]),))
+            case "tag":
+                name, _, value = argument.partition("=")
+                return Decision(tags=((name, value),))
+            case "untag":
+                return Decision(tags=((argument, None),))
             case "send":
                 self._count += 1
                 return Decision(send=(Send(Address("puppet", argument), "note", body, f"{self._name}-{self._count}"),))
