@@ -29,9 +29,8 @@ from perdure.cells.world import PROPOSALS, WorldWorkflow
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, RuleRefused, StalePatch
 from perdure.kernel.events import Message, Migrated
-from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULING, RULER, decode_rules
-from perdure.kernel.rules import Rules
 from perdure.kernel.receipt import Receipt
+from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, RULING, Rules, decode_rules
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, place_of
 from perdure.runtime.arguments import unknown

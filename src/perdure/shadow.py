@@ -20,6 +20,7 @@ import msgspec
 from perdure.cells.bind import Definition
 from perdure.cells.machine import EXECUTOR, CellMachine
 from perdure.cells.manifest import Manifest
+from perdure.cells.policy import APPLY
 from perdure.codec import decode, encode
 from perdure.codec.schema import parse_name
 from perdure.errors import PerdureError
@@ -32,12 +33,12 @@ from perdure.kernel.events import Address, Message, Migrated, Received
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import NoLocations, Patterns
 from perdure.kernel.machine import Workflow
-from perdure.kernel.rules import APPLY, RULER
 from perdure.kernel.outside import outside_of
 from perdure.kernel.problem import Report as ProblemReport
 from perdure.kernel.receipt import Answerer, Receipt, failure_of
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import inbox_row
+from perdure.kernel.rules import RULER
 from perdure.kernel.snapshot import restore
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows

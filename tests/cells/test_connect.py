@@ -7,8 +7,8 @@ import pytest
 import perdure
 from perdure.codec import encode
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Rewound, Started, Woken
-from perdure.kernel.rules import RULER
 from perdure.kernel.rows import inbox_row
+from perdure.kernel.rules import RULER
 from tests.cells.shop import Order, Placed, book, order
 from tests.cells.test_bad_input import picky
 

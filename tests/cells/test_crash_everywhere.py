@@ -24,7 +24,7 @@ from perdure.codec import encode
 from perdure.errors import NotStuck, ReceiptRefused, UnknownIntent
 from perdure.executors.builtin import Blobs
 from perdure.kernel.events import Message, Received
-from perdure.kernel.rules import RULING, RULER
+from perdure.kernel.rules import RULER, RULING
 from perdure.testing import World
 from perdure.testing.crashes import CALM, Ending, Schedule, Search, WorldTrial, points_of, take_overs_of
 from perdure.testing.disks import Disk, at_once

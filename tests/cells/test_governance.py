@@ -19,8 +19,8 @@ from perdure.cells.world import WorldMachine
 from perdure.codec import decode, encode
 from perdure.governance import Proposal
 from perdure.kernel.events import Message, Started
-from perdure.kernel.rules import RULER, decode_rules
 from perdure.kernel.moment import Moment
+from perdure.kernel.rules import RULER, decode_rules
 
 SECOND = 1_000_000_000
 

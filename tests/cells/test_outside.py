@@ -16,8 +16,8 @@ from perdure.cells.effects import Alarm, Publish, Task
 from perdure.codec import digest, encode
 from perdure.errors import ReceiptRefused, UnknownIntent
 from perdure.kernel.events import Received
-from perdure.kernel.rules import AUDIT, RULER
 from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
+from perdure.kernel.rules import AUDIT, RULER
 from perdure.ports.outside import answer as receipt_from
 from tests.cells.desk import Done, Go, answer, say, settled
 

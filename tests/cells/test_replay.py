@@ -9,8 +9,8 @@ from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode
 from perdure.kernel.decision import Decision, Fact, Reply
 from perdure.kernel.events import Address
-from perdure.kernel.rules import RULER
 from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rules import RULER
 from perdure.testing import World, replay
 from tests.cells.shop import Book, Charge, Dropped, Order, Paid, Placed, book, order
 

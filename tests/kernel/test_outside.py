@@ -9,10 +9,10 @@ import pytest
 from perdure.codec import decode, encode
 from perdure.kernel.events import Address, Message, Received
 from perdure.kernel.mailbox import Accepted, Refused, Stale
-from perdure.kernel.rules import AUDIT, RULER
 from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Answerer, Receipt
 from perdure.kernel.rows import NEVER, inbox_row
+from perdure.kernel.rules import AUDIT, RULER
 from tests.kernel.machines import Told, World
 
 PSP = Outside("pay@1", "psp", {"cents": 1}, entry=1).encode()

@@ -23,10 +23,10 @@ from perdure.kernel.events import KERNEL_ONLY, Address, CancelAsked, Event, Migr
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Governed, Machine, Workflow
-from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import divergence, fold, rebuild
 from perdure.kernel.rows import before, has_new_head, head_row, response_name
+from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.snapshot import write
 from perdure.kernel.status import FINAL, TERMINAL
 from perdure.kernel.workflows import Workflows
@@ -388,7 +388,7 @@ class Life:
         self.instance.definition = to.version  # `apply` will say the same
         workflow = self._code()
         assert isinstance(workflow, Governed)
-        self.machine = moved = workflow.migrated(str(self.instance.address), machine, to.manifest)
+        self.machine = moved = workflow.migrated(str(self.instance.address), machine, to.rules)
         return Decision(state=moved.digest, begin=moved.snapshot() or b"")
 
     def _parted(self, entry: JournalEntry, error: Divergence) -> Parted:

@@ -21,13 +21,13 @@ from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.events import Event, Message, Started
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
-from perdure.kernel.rules import AUDIT, DEFINITIONS, IN_FORCE, RULING, RULER
-from perdure.kernel.rules import Rules
 from perdure.kernel.moment import Moment
 from perdure.kernel.routing import Router, Subscription
+from perdure.kernel.rules import AUDIT, DEFINITIONS, IN_FORCE, RULER, RULING, Rules
 
 from .bind import Definition, called, in_force
 from .manifest import Manifest
+from .policy import WORLD_POLICY
 from .proposals import KeptProposal, Proposals, Refusal, read_manifest
 
 PROPOSALS: Final = "proposals"
@@ -49,6 +49,7 @@ class WorldWorkflow:
     name = RULER.workflow
     version = "1"
     parameters = b""
+    policy = WORLD_POLICY
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 

@@ -47,10 +47,8 @@ class Delivery:
     def deliver(self) -> Decision:
         assert self.event is not None
         if type(self.event) is Migrated:
-            assert isinstance(self.workflow, Governed), "only cells go over"
-            self.machine = migrated = self.workflow.migrated(
-                str(self._before.address), self.machine, self.event.manifest
-            )
+            assert isinstance(self.workflow, Governed), "only what rules govern goes over"
+            self.machine = migrated = self.workflow.migrated(str(self._before.address), self.machine, self.event.rules)
             return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
         recorded = None if self.raised else self.entry.decision  # what raised did so live, when nothing was recorded
         seed = self.event.seed if type(self.event) is Started else self._before.seed

@@ -16,9 +16,9 @@ from perdure.kernel.decision import Fact
 from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import Address, Message, Received, Retried, Started
 from perdure.kernel.location import Patterns
-from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.moment import when
 from perdure.kernel.routing import Router
+from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.snapshot import restore
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.history import effect_of, in_words

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.codec import decode
 from perdure.errors import UnknownWorkflow
-from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, decode_rules
-from perdure.kernel.rules import Rules
+from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, Rules, decode_rules
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.arguments import unknown
 

@@ -112,6 +112,7 @@ class WorkflowRow(NamedTuple):
     name: str
     version: str
     parameters: bytes  # as canonical bytes, see `codec/parameters.py`; empty: not known
+    policy: str = ""  # as JSON, see `policy.py`; empty: not known
 
 
 class Publication(msgspec.Struct, frozen=True):

@@ -54,7 +54,6 @@ from .job import asked
 from .machine import Governed, Rebuild, Workflow
 from .machines import has_other_code, make, make_anew, migrate, spoil
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
-from .rules import NO_RULES, RULER, RULING, Rules
 from .memory import Memory
 from .moment import TIME_MAX, Moment
 from .outside import Verify, audit, objection, unsigned
@@ -63,6 +62,7 @@ from .receipt import Failure, Receipt
 from .refusals import NOT_HERE, refusal
 from .routing import Router
 from .rows import Loaded, before, fired, has_new_head, inbox_row, work_row, write_head
+from .rules import NO_RULES, RULER, RULING, Rules
 from .slots import Slots
 from .spread import Spread
 from .status import Status
@@ -137,6 +137,7 @@ class Kernel:
         self._salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
         self._shard = shard
         self._shards = shards
+        self._fixed = placement.fixed_names(self.workflows)
 
     # ---- in: offers and loaded instances ------------------------------------------------------------------------
 
@@ -645,7 +646,7 @@ class Kernel:
 
     def _here(self, to: Ref) -> bool:
         """Whether an instance lives on this shard."""
-        return self._shards == 1 or placement.place(to, self._shards) == self._shard
+        return self._shards == 1 or placement.place(to, self._shards, self._fixed) == self._shard
 
 
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__

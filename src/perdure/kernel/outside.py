@@ -17,8 +17,8 @@ from perdure.codec import decode, encode
 from .effects import Effect, Wait
 from .events import Address, Message
 from .instance import Intent
-from .rules import AUDIT
 from .receipt import Receipt
+from .rules import AUDIT
 
 KIND: Final = "outside/"
 """In front of the executor's name, it is the kind of the row that such an effect has among the open work."""

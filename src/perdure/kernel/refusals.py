@@ -25,9 +25,9 @@ from .events import (
 from .instance import Instance
 from .machine import Workflow
 from .mailbox import STALE, Accepted, Answer, Refused
+from .past import still_running
 from .policy import ANY, Policy, Verb
 from .rules import Rules
-from .past import still_running
 from .status import FINAL, Status, ended
 from .workflows import Workflows
 
@@ -114,7 +114,8 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
         return Refused("refused", f"{instance.address.workflow} is {against}")
     match event:
         case Message(id=id) if id in instance.seen:
-            if event.name != policy.counted and instance.seen[id] not in (None, content(event)):  # counts are added to that
+            counted = event.name == policy.counted  # counts were added: the content is another each time
+            if not counted and instance.seen[id] not in (None, content(event)):
                 text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
                 return Refused("refused", f"{text}; send this one with an id of its own")
             return Accepted(instance.id, instance.address, fresh=False)

@@ -54,8 +54,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 Loaded = Record | SnapshotRow
-"""What an engine needs to go on with an instance. A snapshot of its last entry says all that head and rows would say: one
-that sleeps is one row to read."""
+"""What an engine needs to go on with an instance. A snapshot of its last entry says all that head and rows say."""
 
 
 Before = tuple[Status, str, Mapping[str, str], str]

@@ -17,11 +17,11 @@ from .entry import Entry
 from .events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
 from .instance import Instance, Intent
 from .job import job_row
-from .rules import IN_FORCE, RULER, decode_rules
 from .moment import Moment
 from .receipt import Receipt
 from .routing import Router
 from .rows import has_row, receipt_of, response_name, work_row
+from .rules import IN_FORCE, RULER, decode_rules
 from .slots import Slots
 
 Cause = Callable[[Ref, Event], None]

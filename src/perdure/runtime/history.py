@@ -45,7 +45,7 @@ Opened = Mapping[bytes, tuple[str, int]]
 
 
 EFFECTS: Final = "effects"
-"""The executor of effects that are defined in a manifest."""
+"""The executor of effects that are known by a name."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ class Reader:
 async def read_history(queries: Queries, id: int) -> tuple[Reader, list[Line]]:
     """All that there is of an instance.
 
-    A database that was restored from a world snapshot has no rows from before that, except of flows: there it is what
+    A database that was restored from a snapshot may have no rows from before that: there it is what
     came after the last snapshot of the instance.
     """
     rows = await queries.history(id)
@@ -178,7 +178,7 @@ def undelivered(rows: Iterable[InboxRow]) -> list[Line]:
 
 
 def alone(row: JournalRow) -> Line:
-    """One row without those before it, of an instance that asks for nothing: the world's own."""
+    """One row without those before it, of an instance that asks for nothing: the ruler."""
     return _line(decode(row.seq, row.instance, row.at, row.body, Patterns()), {})
 
 
@@ -252,7 +252,7 @@ def word_of(effect: Effect) -> str:
 
 
 def effect_of(effect: Effect) -> str:
-    """The name of an effect that is known by one, because its definition stands in a manifest; else nothing."""
+    """The name of an effect that is known by one, because it has a definition; else nothing."""
     params = effect.params if type(effect) is Wait or (type(effect) is Call and effect.executor == EFFECTS) else None
     asked = None if params is None else decode_value(params)
     return str(asked.get("effect", "")) if isinstance(asked, dict) else ""

@@ -35,9 +35,9 @@ from perdure.kernel.batch import (
     WorkRow,
 )
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.ports.frame import Frame, FramedByWorker
 from perdure.ports.jobs import CLAIM, Claim
@@ -167,9 +167,9 @@ class MemoryStore:
         running = {id for id, head in database.heads.items() if head.status in open_calls}
         if not database.workers:
             running.update(job.instance for job in database.jobs.values())
-        world = self._head(RULER)
-        manifest = None if world is None else database.published.get((world.id, IN_FORCE))
-        done(Position(*self._last(), tuple(sorted(running)), manifest))
+        ruler = self._head(RULER)
+        rules = None if ruler is None else database.published.get((ruler.id, IN_FORCE))
+        done(Position(*self._last(), tuple(sorted(running)), rules))
 
     def _last(self) -> tuple[int, int]:
         """The last entry, or the base of a restored database that has none after it."""

@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.codec import decode as decode_value
 from perdure.errors import PerdureError
-from perdure.kernel.apply import SEEN_MIN, SEEN_MIN_CELL, Changed
+from perdure.kernel.apply import SEEN_MIN, SEEN_MIN_MADE, Changed
 from perdure.kernel.batch import Batch, HeadRow, JournalRow, Publication
 from perdure.kernel.decision import NOTHING, Stuck
 from perdure.kernel.effects import OURS, Call
@@ -40,11 +40,11 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.rules import AUDIT, IN_FORCE, RULER, decode_rules
 from perdure.kernel.outside import Verify, objection, outside_of, unsigned
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Router
 from perdure.kernel.rows import Before, decode_outcome, offer_of
+from perdure.kernel.rules import AUDIT, IN_FORCE, RULER, decode_rules
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.stores.memory import MemoryDatabase
@@ -203,7 +203,7 @@ class Auditor(_Fold):
         if id in remembered:
             raise Violation(f"{instance.address} took the message {id!r} twice")
         remembered[id] = None
-        if len(remembered) > (SEEN_MIN_CELL if instance.made else SEEN_MIN):
+        if len(remembered) > (SEEN_MIN_MADE if instance.made else SEEN_MIN):
             del remembered[next(iter(remembered))]
 
     def _audit_event(self, instance: Instance, entry: Entry) -> None:

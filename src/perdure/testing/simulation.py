@@ -29,12 +29,12 @@ from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.rules import RULER
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.past import Behind
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import inbox_row
+from perdure.kernel.rules import RULER
 from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame

@@ -139,7 +139,7 @@ END $$;
 
 -- register: what an engine runs, beside what others run that live; false when the shard has another owner.
 CREATE FUNCTION perdure.register(
-    of_shard integer, of_epoch bigint, of_turn bigint, names text[], versions text[], arguments bytea[]
+    of_shard integer, of_epoch bigint, of_turn bigint, names text[], versions text[], arguments bytea[], policies text[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     of_engine text;
@@ -152,8 +152,8 @@ BEGIN
     SELECT owner INTO of_engine FROM perdure.shards WHERE shard = of_shard;
     DELETE FROM perdure.workflows
     WHERE engine = of_engine OR engine NOT IN (SELECT name FROM perdure.engines WHERE expires > now());
-    INSERT INTO perdure.workflows (engine, name, version, parameters)
-    SELECT of_engine, * FROM unnest(names, versions, arguments);
+    INSERT INTO perdure.workflows (engine, name, version, parameters, policy)
+    SELECT of_engine, * FROM unnest(names, versions, arguments, policies);
     RETURN true;
 END $$;
 

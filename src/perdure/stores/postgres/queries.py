@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
-from perdure.kernel.placement import place
 from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, WorldSnapshotRow
 from perdure.stores.content import checked, digest_of, grouped
 from perdure.stores.lists import listing, sql_of
@@ -113,7 +112,9 @@ class PostgresQueries:
         return await self._ask(lambda connection: reads.published(connection, self._sql, instance, name))
 
     async def workflows(self) -> list[WorkflowRow]:
-        return [WorkflowRow(*row) for row in await self._rows(self._sql.workflows)]
+        rows = [WorkflowRow(*row) for row in await self._rows(self._sql.workflows)]
+        self._database.learn(rows)
+        return rows
 
     async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
         if address is None:
@@ -160,12 +161,13 @@ class PostgresQueries:
         if not reads.storable(Address(row.workflow, row.key)):
             return Posted("unknown-instance", f"there is no instance {Address(row.workflow, row.key)}")
         workflows = [] if start is None else await self.workflows()
-        shard = place(row.instance or Address(row.workflow, row.key), self._database.shards)
         while True:
             answer, pending, head = await self._judge(row, start, reuse, workflows)
             if answer is not None:
                 return answer
             seen = pending, *((head.id, head.status) if head is not None else (0, ""))
+            last = row.instance if head is None else head.id  # where it is, if it is
+            shard = self._database.shard_of(last or Address(row.workflow, row.key))
             if await self._value(self._sql.post, shard, *row, *seen):  # else something has changed meanwhile
                 self._database.hint(f"shard {shard}")
                 return TAKEN

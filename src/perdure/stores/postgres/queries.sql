@@ -231,7 +231,8 @@ SELECT value FROM perdure.published WHERE instance = $1 AND name = $2
 
 -- name: workflows
 -- Of all engines: while one is put in place of another, both versions can be started.
-SELECT DISTINCT ON (name, version) name, version, parameters FROM perdure.workflows ORDER BY name, version, parameters
+SELECT DISTINCT ON (name, version) name, version, parameters, policy FROM perdure.workflows
+ORDER BY name, version, parameters
 
 -- name: judge
 -- What an event for the inbox is judged by: whether it is there already, what else was posted to the name, and the head.

@@ -193,11 +193,12 @@ CREATE TABLE perdure.engines (
 ) WITH (fillfactor = 20);
 
 -- What the engines run, for clients that know workflows by name only: each version, and the parameters that a start by
--- name is checked against; empty: not known. Rows of one that has gone stay until the next one comes.
+-- name is checked against (empty: not known), and its policy (kernel/policy.py) as JSON. Rows of one that has gone stay until the next one comes.
 CREATE TABLE perdure.workflows (
     engine text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
     version text COLLATE "C" NOT NULL,
     parameters bytea NOT NULL,
+    policy text COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (engine, name, version)
 );

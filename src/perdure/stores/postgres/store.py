@@ -17,7 +17,7 @@ from perdure.codec import seal
 from perdure.errors import EngineRunning, Fenced, LeaseLost, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.placement import first_seq, place
+from perdure.kernel.placement import first_seq
 from perdure.kernel.rows import Loaded, Record
 from perdure.ports.frame import FramedByWorker
 from perdure.ports.store import Census, Lease, Place, Position
@@ -232,7 +232,7 @@ class PostgresStore:
         )
 
     def _place(self, row: InboxRow) -> int:
-        return place(row.instance or Address(row.workflow, row.key), self._database.shards)
+        return self._database.shard_of(row.instance or Address(row.workflow, row.key))
 
     # ---- reads of the shard --------------------------------------------------------------------------------
 
@@ -247,9 +247,9 @@ class PostgresStore:
         async def read(connection: Any) -> Position:
             last = await connection.fetchrow(self._sql.last_entry, *self._range)
             running = await connection.fetch(self._sql.running, *self._range)
-            manifest = await reads.manifest(connection, self._sql) if self.shard == 0 else None
+            rules = await reads.rules(connection, self._sql) if self.shard == 0 else None
             seq, at = last or (first_seq(self.shard), 0)
-            return Position(seq, at, tuple(id for (id,) in running), manifest)
+            return Position(seq, at, tuple(id for (id,) in running), rules)
 
         return await self._database.engine.ask(read)
 
@@ -260,8 +260,9 @@ class PostgresStore:
         lease = self._lease
         if lease is None:
             return self._unleased()
-        names, versions, parameters = map(list, zip(*workflows, strict=True)) if workflows else ([], [], [])
-        arguments = self.shard, lease.epoch, self._turn, names, versions, parameters
+        self._database.learn(workflows)
+        columns = map(list, zip(*workflows, strict=True) if workflows else [[]] * len(WorkflowRow._fields))
+        arguments = self.shard, lease.epoch, self._turn, *columns
         if await self._database.engine.ask(lambda connection: connection.fetchval(self._sql.register, *arguments)):
             return None
         return await self._fenced(lease)

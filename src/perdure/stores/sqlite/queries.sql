@@ -174,7 +174,7 @@ INSERT OR REPLACE INTO published (instance, name, value) VALUES (?, ?, ?)
 DELETE FROM workflows
 
 -- name: insert_workflow
-INSERT INTO workflows (name, version, parameters) VALUES (?, ?, ?)
+INSERT INTO workflows (name, version, parameters, policy) VALUES (?, ?, ?, ?)
 
 -- name: head_by_id
 SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
@@ -281,7 +281,7 @@ SELECT id, workflow, key, instance, at, body FROM inbox WHERE workflow = ? AND k
 SELECT value FROM published WHERE instance = ? AND name = ?
 
 -- name: workflows
-SELECT name, version, parameters FROM workflows ORDER BY name, version
+SELECT name, version, parameters, policy FROM workflows ORDER BY name, version
 
 -- name: all_published
 SELECT instance, name, value FROM published

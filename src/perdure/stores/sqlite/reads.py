@@ -10,9 +10,9 @@ from perdure.codec import unseal
 from perdure.errors import Corrupt
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL
 from perdure.ports.store import BEGINNING, Census, Filter, JobState, Owner, Page, Place, Position, WorldSnapshotRow
 from perdure.stores.lists import listing, sql_of
@@ -130,9 +130,9 @@ def position(connection: apsw.Connection) -> Position:
     seq, at = connection.execute(SQL.last_entry).fetchone() or (0, 0)
     if type(seq) is not int or type(at) is not int:
         raise Corrupt(f"the last entry has the number {seq!r} and the time {at!r}")
-    world = head(connection, RULER)
-    manifest = None if world is None else published(connection, world.id, IN_FORCE)
-    return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
+    ruler = head(connection, RULER)
+    rules = None if ruler is None else published(connection, ruler.id, IN_FORCE)
+    return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), rules)
 
 
 def world_snapshots(connection: apsw.Connection) -> list[WorldSnapshotRow]:

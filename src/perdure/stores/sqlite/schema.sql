@@ -155,10 +155,11 @@ CREATE TABLE shards (
 ) STRICT;
 
 -- What the last engine ran, for clients that know workflows by name only: each version, and the parameters that a start
--- by name is checked against; empty: not known.
+-- by name is checked against (empty: not known), and its policy (kernel/policy.py) as JSON.
 CREATE TABLE workflows (
     name TEXT NOT NULL,
     version TEXT NOT NULL,
     parameters BLOB NOT NULL,
+    policy TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;

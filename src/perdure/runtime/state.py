@@ -1,14 +1,14 @@
-"""Cells, as callers meet them: what a world gives to them, the state of a cell, and what is not done with one."""
+"""States that are values, as callers read them, and what the ruler takes from outside."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from perdure.errors import CallerError, UnknownVersion
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
-from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
+from perdure.kernel.policy import Policy
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import Record
 from perdure.kernel.workflows import Workflows
@@ -16,16 +16,16 @@ from perdure.ports.store import Filter, Queries, place_of
 
 from .startable import Startable
 
-MADE_BY_EVENTS: Final = "the first event that is routed to it makes it: client.send(event), or `perdure cells send`"
-NEVER_BACK: Final = "its state is what its events made of it; it does not go back"
-
 
 @runtime_checkable
 class Keyed(Protocol):
-    """A cell: its instances are made by events that are routed to them. `workflow` names what the kernel runs."""
+    """What an author made that is no workflow itself: `workflow` names the one that the kernel runs."""
 
     @property
     def workflow(self) -> str: ...
+
+    @property
+    def policy(self) -> Policy: ...
 
     def definition(self) -> Any: ...
 
@@ -38,7 +38,7 @@ class Stateful(Workflow, Protocol):
 
 
 class Catalog(Protocol):
-    """The events that a world of cells takes, by the manifest with this hash."""
+    """The events that the ruler takes, by the rules with this hash."""
 
     @property
     def hash(self) -> str: ...
@@ -75,7 +75,7 @@ async def _generation_at(queries: Queries, address: Address, at: int) -> HeadRow
 
 
 def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> Any:
-    """The state that a cell is in by its record; None: there is none."""
+    """The state that an instance is in by its record; None: there is none."""
     if record is None or (not record.rows and record.snapshot is None):
         return None
     head = record.head
@@ -96,22 +96,3 @@ def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> A
         return workflow.read_state(machine)
     finally:
         machine.dispose()
-
-
-def refuse_world(workflow: str) -> None:
-    if workflow == RULER.workflow:
-        raise CallerError(f"{RULER} is the world of this database: it takes the events of cells, and lasts as long")
-
-
-async def refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
-    """For what is done with other instances only. The name of a cell has a namespace.
-
-    The kernel refuses it too, whoever sent it; but to a client in another process nobody would say so.
-    """
-    if "/" not in workflow:
-        return
-    refuse_world(workflow)
-    world = await queries.head(RULER)
-    data = None if world is None else await queries.published(world.id, IN_FORCE)
-    if workflow in decode_rules(data).versions:
-        raise CallerError(f"{workflow} is a cell: {advice}")
