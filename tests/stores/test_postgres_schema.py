@@ -6,18 +6,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 import asyncpg
 import pytest
 
+import perdure
 from perdure.errors import CannotOpen, EngineRunning
 from perdure.ports.store import Filter
 from perdure.stores.answers import asked
 from perdure.stores.lists import sql_of
 from perdure.stores.postgres import PostgresDatabase, new_script, schema, upgrade
 from perdure.stores.postgres.connections import QUICK
-from perdure.stores.postgres.statements import statements, text_of
-from tests.postgres import Server
+from perdure.stores.postgres.statements import quoted, statements, text_of
+from tests.postgres import Server, changed
 from tests.stores.questions import FILTERS, LISTS, questions
 
 PACKAGE = files("perdure.stores.postgres")
@@ -46,6 +48,11 @@ async def shape(connection: Any, name: str) -> str:
 def plain(text: str) -> str:
     """Without the quotes that a name with a space needs, and those that are escaped for them."""
     return text.translate(dict.fromkeys(map(ord, "\\\"'")))
+
+
+@perdure.flow
+async def small(ctx: perdure.Context) -> str:
+    return "done"
 
 
 @asynccontextmanager
@@ -144,6 +151,20 @@ async def test_tags_and_counts_of_an_older_database_become_rows(postgres_server:
         wrong = ("has no row", "the instance has not", "are counted")
         assert not [problem for problem in await queries.check() if any(text in problem for text in wrong)]
         await database.close()
+
+
+@pytest.mark.parametrize("name", ["a$b$", 'it\'s "mine"; --', "Übung.x", "perdure.journal"])
+async def test_a_schema_may_have_a_strange_name(postgres_server: Server, name: str):
+    url = changed(postgres_server.url, schema=quote(name))
+    try:
+        await upgrade(url)
+
+        async with perdure.open(url, workflows=[small]) as engine:
+            assert await (await engine.start(small, tags={"a": "b"})).result(20) == "done"
+            assert len(await engine.instances(workflow=small, tags={"a": "b"})) == 1
+            assert await engine.queries.check() == []
+    finally:
+        await postgres_server.execute_now(f"DROP SCHEMA IF EXISTS {quoted(name)} CASCADE")
 
 
 async def test_nothing_is_upgraded_while_an_engine_runs(postgres_server: Server):
