@@ -110,8 +110,13 @@ def _tag_rows(head: HeadRow, tags: Mapping[str, str]) -> Iterator[TagRow]:
 def reason(instance: Instance) -> str:
     """What an instance waits for, the last first, or its error and where that was; empty for any other.
 
-    A cell waits for events all its life: its head does not say for which.
+    A cell waits for events all its life: its head does not say for which. A NUL, which no text of PostgreSQL takes, is
+    replaced.
     """
+    return _reason(instance).replace("\x00", "\ufffd")
+
+
+def _reason(instance: Instance) -> str:
     if instance.stuck is not None:
         where = f" at {instance.stuck.location}" if instance.stuck.location else ""
         return f"{instance.stuck.error.type[:REASON_MAX]}{where[:REASON_MAX]}"
