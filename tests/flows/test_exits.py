@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ import perdure
 from perdure import Context
 from perdure.errors import EngineClosed
 from tests.flows.conftest import Stage, becomes
+from tests.flows.rig import Rig
 
 
 async def echo(value: Any) -> Any:
@@ -163,3 +165,24 @@ def test_an_abandoned_async_generator_prints_nothing(capfd: pytest.CaptureFixtur
 
     asyncio.run(story())
     assert capfd.readouterr() == ("", "")
+
+
+def test_clean_up_code_of_an_evicted_flow_may_gather_and_warns_of_nothing() -> None:
+    reached: list[str] = []
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        try:
+            await asyncio.gather(ctx.receive("a"), ctx.receive("b"))
+        finally:
+            try:
+                await asyncio.gather(ctx.step("x", echo, 1), ctx.step("y", echo, 2))
+            finally:
+                reached.append("the last finally")
+
+    rig = Rig(flow)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        rig.machine.dispose()
+        assert reached == ["the last finally"]
+    assert found == []
