@@ -250,7 +250,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
     ) -> _Later | _Soon:
         soon = _Soon(callback, args, context if context is not None else copy_context())
         later = _Later(when, soon)
-        end = TIME_MAX if when > TIME_MAX / 1e9 else self.started_at + _nanoseconds(when)
+        end = TIME_MAX if when > TIME_MAX / 1e9 else self.started_at + first_nanosecond(when)
         if end <= self.now + self.lost:
             self._ready.append(soon)
             return later
@@ -420,8 +420,8 @@ def _close(coro: Coroutine[Any, Any, Any]) -> None:
         return
 
 
-def _nanoseconds(when: float) -> int:
-    """The first nanosecond at which `time()` is not before `when`."""
+def first_nanosecond(when: float) -> int:
+    """The first nanosecond that is not before `when`, as floats have it."""
     found = round(when * 1e9)
     while found / 1e9 < when:
         found += 1
