@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from importlib import import_module
+from math import ulp
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,6 +22,7 @@ from perdure.errors import CallerError, Fatal, PerdureError
 from perdure.executors import info
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.inline import InlineExecutor
+from perdure.flows.loop import first_nanosecond
 from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
@@ -95,11 +97,19 @@ class StepLoop(asyncio.SelectorEventLoop):
         self._alarm: VirtualAlarm | None = None
         self._in_threads: set[asyncio.Future[Any]] = set()
         super().__init__()
-        self._clock_resolution = 1e-6  # what is due within it is due: seconds as floats are not exact to the nanosecond
         self.steps: InlineExecutor = self.run_until_complete(_inline())
 
     def time(self) -> float:
         return self._virtual.steady / SECOND
+
+    @property
+    def _clock_resolution(self) -> float:
+        """What asyncio takes for now: a timer is due at its time, not before it."""
+        return ulp(self.time())
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, resolution: float) -> None:
+        """asyncio sets that of the machine's clock, which is not the clock here."""
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
@@ -127,7 +137,7 @@ class StepLoop(asyncio.SelectorEventLoop):
             self._alarm = None
         timers = [timer.when() for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
         if timers:
-            delay = round((min(timers) - self.time()) * SECOND)
+            delay = first_nanosecond(min(timers)) - self._virtual.steady
             self._alarm = self._virtual.after(delay, self._turn, self._life)
 
     def _run_ready(self) -> None:

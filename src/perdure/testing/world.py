@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from datetime import datetime, timedelta
 from math import ceil
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Never, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, overload
 
 from perdure.cells.author import Cell, Datum, Effect
 from perdure.cells.bind import Catalog, Definition
@@ -63,6 +63,12 @@ R = TypeVar("R")
 
 _UNSET: Any = object()
 
+PATIENCE: Final = 60 * SECOND
+"""How long who asks waits for the answer where faults may delay it."""
+
+DONE_BEFORE: Final = ("ended", "not-stuck")
+"""How a request is refused that was recorded before, and is made again because its answer was lost."""
+
 
 class World:
     """See the module. `workflows` run in it from the start; others are taken up when they are first started.
@@ -93,6 +99,7 @@ class World:
         """A world on a stage with faults, or on a file."""
         world = cls.__new__(cls)
         world._begin(stage)
+        world._door.patience = PATIENCE
         return world
 
     def _begin(self, stage: Stage) -> None:
@@ -353,7 +360,7 @@ class WorldHandle(Generic[R]):
         id = id or self._door.message_id()
         self.send(name, body, id=id)
         instance = at_once(self._handle.summary()).id
-        response = at_once(self._door.queries.published(instance, response_name(id)))
+        response = at_once(self._door.response(instance, response_name(id)))
         if response is not None:
             return decode(response)
         if self.status in TERMINAL:
@@ -398,9 +405,14 @@ class WorldHandle(Generic[R]):
 
 
 class WorldDoor:
-    """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered."""
+    """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered.
+
+    `forgiving`: a refusal may answer a request that was made again after its first answer was lost. It is not raised.
+    """
 
     loop = None  # a world needs none
+    patience = 0
+    forgiving = False
 
     def __init__(self, stage: Stage, queries: Queries | None = None) -> None:
         self._stage = stage
@@ -411,12 +423,22 @@ class WorldDoor:
         self._stage.rest()
         while request.settled is None:  # faults were asked for: its caller asks again after a while
             self._stage.pass_until(self._stage.next_at())
-        if isinstance(request.settled, Refused):
+        if isinstance(request.settled, Refused) and not (self.forgiving and request.settled.code in DONE_BEFORE):
             raise refusal(request.settled)
         return request.settled.instance if isinstance(request.settled, Accepted) else 0
 
     async def policy(self, workflow: str) -> Policy:
         return await Policies().of(self.queries, workflow)
+
+    async def response(self, instance: int, name: str) -> bytes | None:
+        """The published response to a message; None: there is none, and patience does not help."""
+        until = self._stage.clock.steady + self.patience
+        while (found := await self.queries.published(instance, name)) is None:
+            when = self._stage.next_at()
+            if when is None or when > until:
+                return None
+            self._stage.pass_until(when)
+        return found
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
         found = await look(self.queries, address, instance)
