@@ -172,6 +172,8 @@ COMMANDS = [
     ("copy", "shop.db", "shop.db"),
     ("worker", "hostile_code", "--queue", KEY),
     ("db", "upgrade", "shop.db"),
+    ("db", "recover", "shop.db"),
+    ("db", "recover", KEY),
     ("doctor",),
     (KEY,),
 ]

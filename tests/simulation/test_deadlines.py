@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from typing import Any
 
 import pytest
 
@@ -164,7 +165,7 @@ def test_a_message_of_a_client_whose_clock_is_ahead_does_not_end_a_wait_early():
 def test_whether_a_message_is_late_does_not_depend_on_crashes_and_slow_reads(flow):
     for seed in range(40):
         dice = random.Random(seed)
-        chances = {
+        chances: dict[str, Any] = {
             name: 0.2 for name in ("crash_before", "crash_after", "false_error", "late_read", "late_load", "kill")
         }
         world = Simulation([flow], seed=seed, faults=Faults(**chances, cache=dice.choice((0, 4096))))
