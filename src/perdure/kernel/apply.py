@@ -15,7 +15,19 @@ import msgspec
 from .decision import Decision
 from .effects import Call, Effect
 from .entry import Entry
-from .events import CancelAsked, Message, Migrated, Parked, Received, Redelivered, Released, Retried, Rewound, Started
+from .events import (
+    CancelAsked,
+    Message,
+    Migrated,
+    Parked,
+    Received,
+    Redelivered,
+    Released,
+    Retried,
+    Rewound,
+    Started,
+    Streamed,
+)
 from .instance import Instance, Intent
 from .status import Status, change
 
@@ -107,6 +119,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             _started(instance, entry, event)
         case Message():
             _seen(instance, event)
+        case Streamed(intent=id, number=number):
+            instance.open[id].frames = number
         case CancelAsked():
             instance.cancelled = True
         case Rewound(open=kept):

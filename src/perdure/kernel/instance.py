@@ -36,6 +36,7 @@ class Intent(msgspec.Struct, gc=False):
     )
     counted: bool = True  # whether the last delivery is among the strikes
     held: bool = False  # by the gate
+    frames: int = 0  # the number of the last recorded frame
 
     @property
     def here(self) -> bool:
@@ -172,7 +173,7 @@ class Instance:
             "started_at": self.started_at,
             "parent": self.parent,
             "tags": self.tags,
-            "open": {id: (i.effect, i.delivery, i.strikes, i.counted, i.held) for id, i in self.open.items()},
+            "open": {id: (i.effect, i.delivery, i.strikes, i.counted, i.held, i.frames) for id, i in self.open.items()},
             "calls": self.calls,
             "patterns": self.patterns.texts(),
             "seen": list(self.seen),
