@@ -10,7 +10,7 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
-    from perdure.cells.author import Cell, CellContext, Datum, Effect, Next, ReceiptOf, Rejected, cell
+    from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
     from perdure.codec.record import Duration, Hash, Nat, Record, Time
@@ -33,7 +33,17 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
-    "perdure.cells.author": ("Cell", "CellContext", "Datum", "Effect", "Next", "ReceiptOf", "Rejected", "cell"),
+    "perdure.cells.author": (
+        "Cell",
+        "CellContext",
+        "Datum",
+        "Effect",
+        "FrameOf",
+        "Next",
+        "ReceiptOf",
+        "Rejected",
+        "cell",
+    ),
     "perdure.cells.bind": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
     "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),
@@ -74,6 +84,7 @@ __all__ = [  # noqa: PLE0604
     "FileSecrets",
     "Flow",
     "Frame",
+    "FrameOf",
     "Governance",
     "Handle",
     "Hash",

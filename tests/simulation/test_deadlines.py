@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from typing import Any
 
 import pytest
 

@@ -26,6 +26,7 @@ from .events import (
     Retried,
     Rewound,
     Started,
+    Streamed,
     Tagged,
 )
 from .instance import Instance, Intent
@@ -122,6 +123,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             _started(instance, entry, event)
         case Message():
             _seen(instance, event)
+        case Streamed(intent=id, number=number):
+            instance.open[id].frames = number
         case CancelAsked():
             instance.cancelled = True
         case Rewound(open=kept):

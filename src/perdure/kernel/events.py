@@ -54,6 +54,14 @@ class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
     receipt: Receipt
 
 
+class Streamed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="f"):
+    """A frame of an open intent. `number` counts the recorded frames of one delivery from 1."""
+
+    intent: bytes
+    number: int
+    body: bytes
+
+
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="m"):
     name: str
     body: bytes
@@ -145,6 +153,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 Event = (
     Started
     | Received
+    | Streamed
     | Message
     | CancelAsked
     | Woken
@@ -159,4 +168,4 @@ Event = (
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
-OF_AN_INTENT = frozenset({Received, Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({Received, Streamed, Redelivered, Parked, Released})

@@ -24,7 +24,7 @@ from perdure.errors import Corrupt, EngineClosed, Fenced, LeaseLost, PerdureErro
 from perdure.kernel.batch import Batch, InboxRow, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call, attempt_of
-from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref
+from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref, Streamed
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Governed, Workflow
@@ -179,7 +179,7 @@ class Shard:
         self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
         self._told: dict[bytes, Told] = {}  # by jobs that are with workers
-        self._receipts: dict[bytes, Offer] = {}  # answered by an executor, not yet durable
+        self._receipts: dict[bytes, Offer] = {}  # of executors, and frames that are events: not yet durable
         self._recovering: set[Ref] = set()
         self._away = True  # memory is not there: not yet, or not any more
         self._alarm_at = 0
@@ -435,7 +435,7 @@ class Shard:
         """A call says something before its receipt. After that, or after a stop, nobody wants to hear it.
 
         Frames of a call are numbered from 1. What is missing is counted, and what does not belong is dropped and
-        counted: see `counts`.
+        counted: see `counts`. A frame that is an event is kept like a receipt, until it is durable.
         """
         running = self.running.get(intent)
         if running is None:
@@ -447,7 +447,12 @@ class Shard:
         ):
             self.counts["frames_mismatched"] += 1
             return
-        self._hear(running, frame)
+        if self._hear(running, frame) and frame.number and effect.frames and not self._closed:
+            ticket = intent + frame.number.to_bytes(8, "big")
+            event = Streamed(intent, frame.number, encode(frame.chunk))
+            offer = self._receipts[ticket] = Offer(running.instance, event, ticket)
+            self.kernel.offer(offer)
+            self._schedule()
 
     def _framed_by_worker(self, instance: int, intent: bytes, claim: int, frame: Frame) -> None:
         """The same of a worker's call. While its instance sleeps, what it was asked for is the worker's word."""
@@ -471,10 +476,11 @@ class Shard:
             return
         self._hear(told, frame)
 
-    def _hear(self, call: Running | Told, frame: Frame) -> None:
+    def _hear(self, call: Running | Told, frame: Frame) -> bool:
+        """Tell who listens. False: the frame was heard before."""
         if frame.ordinal <= call.frames:
             self.counts["frames_repeated"] += 1
-            return
+            return False
         self.counts["frames_heard"] += 1
         if frame.ordinal > call.frames + 1:
             self.counts["frames_missing"] += frame.ordinal - call.frames - 1
@@ -485,6 +491,7 @@ class Shard:
             self._listener.framed(call.instance, frame)
         except Exception:  # it would be raised in the step, which has no part in it
             log.exception("a listener failed at a frame of %s at %s", frame.instance, frame.location)
+        return True
 
     def progress(self, instance: int) -> list[Frame]:
         """The newest progress of each call of an instance that is running."""

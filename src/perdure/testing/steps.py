@@ -21,13 +21,14 @@ from perdure.codec import Signature, decode, encode, to_plain
 from perdure.errors import CallerError, Fatal, PerdureError
 from perdure.executors import info
 from perdure.executors.effects import EffectsExecutor
+from perdure.executors.frames import frame_of
 from perdure.executors.inline import InlineExecutor
 from perdure.flows.loop import first_nanosecond
 from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import Receipt, is_interrupt
-from perdure.ports.executor import Answered, Handler, Work
+from perdure.ports.executor import Answered, Framed, Handler, Work
 from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClock
 
 from .executor import FakeExecutor, Site
@@ -304,23 +305,37 @@ class OpenEffects(EffectsExecutor):
         began: Callable[[Publication], None],
     ) -> None:
         super().__init__((), inline, thread)
+        self._steps = inline
         self._handlers = handlers
         self._began = began
-        self.waiting: dict[bytes, Answered] = {}
+        self.waiting: dict[bytes, tuple[info.StepInfo, Answered]] = {}
+        self._framed: Framed | None = None
+
+    def listen(self, framed: Framed) -> None:
+        super().listen(framed)
+        self._framed = framed
 
     def start(self, publication: Publication, answered: Answered) -> None:
         if decode(publication.effect.params or b"")["effect"] in self._handlers:
             super().start(publication, answered)
         else:
             self._began(publication)
-            self.waiting[publication.intent] = answered
+            about = info.StepInfo.of(publication, self._steps)
+            about.frame = to_plain if publication.effect.frames else None
+            self.waiting[publication.intent] = about, answered
 
     def stop(self, intent: bytes) -> None:
         if self.waiting.pop(intent, None) is None:
             super().stop(intent)
 
     def answer(self, intent: bytes, receipt: Receipt) -> None:
-        self.waiting.pop(intent)(intent, receipt)
+        _, answered = self.waiting.pop(intent)
+        answered(intent, receipt)
+
+    def frame(self, intent: bytes, chunk: Any) -> None:
+        about, _ = self.waiting[intent]
+        assert self._framed is not None, "a shard listens to all its executors"
+        self._framed(intent, frame_of(about, ("chunk", 0, None, "", chunk)))
 
 
 def _written(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | None:

@@ -49,7 +49,7 @@ from perdure.runtime.streams import Streams
 from perdure.runtime.virtual_clock import SECOND
 from perdure.stores.memory import MemoryStore
 
-from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, state_of
+from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, send_frame, state_of
 from .disks import at_once
 from .faults import Faults
 from .histories import write
@@ -253,6 +253,10 @@ class World:
         else:
             raise CallerError(f"status is one of {', '.join(map(repr, NO_ANSWER))}, found {status!r}")
         answer_open(self._stage, found, answer)
+
+    def frame(self, effect: OpenEffect | Effect | Datum | str, value: Any) -> None:
+        """Send a frame of an open effect, as its handler would with `perdure.emit(value)`. Checked by its schema."""
+        send_frame(self._stage, find_open(open_effects(self._stage), effect), value)
 
     def _definition(self, cell: Cell | str) -> Definition:
         cells = self._stage.cells.cells if self._stage.cells is not None else []
