@@ -71,8 +71,8 @@ class Place:
             ) from None
         named = [value for name, value in query if name == "schema"]
         self.namespace = namespace or (named[-1] if named else NAMESPACE)
-        if not 0 < len(self.namespace.encode()) < 64 or "\x00" in self.namespace:
-            raise CannotOpen(f"{self.namespace!r:.80} is no name of a schema: it has 1 to 63 bytes")
+        if not 0 < len(self.namespace.encode()) < 64 or "\x00" in self.namespace or "$$" in self.namespace:
+            raise CannotOpen(f"{self.namespace!r:.80} is no name of a schema: it has 1 to 63 bytes, and no NUL or $$")
         kept = [(name, value) for name, value in query if name not in ("schema", "password")]
         if self.namespace != NAMESPACE:
             kept.append(("schema", self.namespace))
