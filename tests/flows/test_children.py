@@ -134,11 +134,12 @@ async def test_a_parent_that_is_started_again_uses_the_keys_of_its_children_agai
 async def test_the_children_of_a_child_are_started_again_too(stage: Stage) -> None:
     @perdure.flow
     async def middle(ctx: Context, n: int) -> int:
-        return (await ctx.child(weigh, Parcel(n), key="parcel")).weight
+        parcel: Parcel = await ctx.child(weigh, Parcel(n), key="parcel")
+        return parcel.weight
 
     @perdure.flow
     async def top(ctx: Context, n: int) -> int:
-        return await ctx.child(middle, n)
+        return int(await ctx.child(middle, n))
 
     async with stage.open(top, middle, weigh) as engine:
         assert await (await engine.start(top, 1, key="p")).result(5) == 1

@@ -58,21 +58,19 @@ class Checkpoints:
         """After each commit: the log has so many pages now."""
         if pages < self._pages:
             self._begin_at = self._pages
-        if self._busy:
-            return apsw.SQLITE_OK
-        with suppress(RuntimeError):  # no thread can be had; the commit that asks for it is durable all the same
-            if pages >= self._begin_at:
-                self._begin_at = pages + self._pages
-                self._begin(self._copy)
-            elif pages >= self._room.wanted_at:
-                self._begin(self._room.make)
+        if pages >= self._begin_at and not self._busy:
+            self._begin_at = pages + self._pages
+            self._begin(self._copy)
+        elif pages >= self._room.wanted_at and not self._busy:
+            self._begin(self._room.make)
         return apsw.SQLITE_OK
 
     def _begin(self, work: Callable[[], None]) -> None:
-        if self._copier is None:
-            self._copier = Writer(f"perdure checkpoints of {os.path.basename(self._path)}")
-        self._busy = True
-        self._copier.run(partial(self._do, work))
+        with suppress(RuntimeError):  # no thread can be had; the commit that asks for it is durable all the same
+            if self._copier is None:
+                self._copier = Writer(f"perdure checkpoints of {os.path.basename(self._path)}")
+            self._busy = True
+            self._copier.run(partial(self._do, work))
 
     def _do(self, work: Callable[[], None]) -> None:
         with suppress(apsw.Error, PerdureError, OSError):
