@@ -3,7 +3,6 @@
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 from uuid import UUID
 
 import pytest

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-from typing import Any
 
 import pytest
 
