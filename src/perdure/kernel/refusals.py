@@ -86,8 +86,8 @@ def _is_next(intent: Intent, frame: Streamed) -> bool:
 def _no_start(event: Started, unknown: Refused | None, policy: Policy) -> Refused | None:
     """Why nothing can be started of this name and key, whether it exists or not."""
     made_by = "" if event.first is None else event.first.sender
-    if not made_by and (against := policy.refuses("start")):
-        return Refused("refused", f"{event.workflow} is {against}")
+    if not made_by and policy.created == "message":
+        return Refused("refused", f"{event.workflow} is {policy.refuses('start')}")
     if policy.only and event.key != policy.only:
         return Refused("refused", f"there is one {policy.noun}: {event.workflow}/{policy.only}")
     return unknown

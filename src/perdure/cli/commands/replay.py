@@ -108,11 +108,9 @@ async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[
 
 
 def _code(workflows: Workflows[Any], name: str, version: str) -> Any:
-    """The version of a cell ends with a hash, which has no order: other code of a cell is never older."""
-    from perdure.cells.bind import Definition
-
+    """Where an instance runs on its own version only, versions have no order: no code is older than another."""
     newest = workflows.newest(name)
-    if isinstance(newest, Definition):
+    if newest is not None and newest.policy.exact:
         return workflows.exactly(name, version) or newest
     return workflows.of(name, version)
 
