@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import apsw
 import pytest
 
 import perdure
@@ -106,6 +107,22 @@ async def test_a_head_tells_its_family_its_end_and_what_it_waits_for(stage: Stag
         assert await engine.instances(parent=family[1].id) == family[:1]
         assert (family[0].ended_at, family[0].reason) == (None, "message go")
         assert all(found.ended_at == found.changed_at and found.reason == "" for found in family[1:])
+
+
+async def test_a_head_of_an_older_version_is_no_damage(disk: Stage) -> None:
+    """It has no reason, and the time at which the instance began to wait."""
+    async with disk.open(review) as engine:
+        handle = await engine.start(review, key="a")
+        await handle.until("waiting")
+        await handle.send("go")
+        assert (await handle.summary()).reason == "message end"
+    apsw.Connection(str(disk.url)).execute("UPDATE instances SET reason = '', changed_at = started_at")
+
+    async with disk.open(review) as engine:
+        assert await engine.queries.check() == []
+        await engine.handle(review, "a").send("end")
+        assert await engine.handle(review, "a").result(5) == "over"
+        assert await engine.queries.check() == []
 
 
 async def test_what_an_instance_waits_for_may_have_any_name(stage: Stage) -> None:
