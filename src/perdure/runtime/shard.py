@@ -110,7 +110,7 @@ class Listener(Protocol):
         ...
 
     def reloaded(self) -> None:
-        """Memory was dropped and loaded again: look for yourself whether something ended meanwhile."""
+        """Memory was loaded again, or an instance cannot be read: look whether something ended meanwhile."""
         ...
 
 
@@ -204,6 +204,7 @@ class Shard:
         self._closed = False
         self._idle: Callable[[], None] | None = None
         self._settled: list[Callable[[], None]] = []
+        self.unreadable: dict[Ref, Exception] = {}  # instances that could not be loaded, and why
         self._early: list[Offer] = []  # came while memory was being loaded again
         for executor in self._executors.values():
             executor.listen(self._framed)
@@ -313,6 +314,7 @@ class Shard:
         self._suspects.clear()
         self._timers = Timers()
         self._inbox_held = set()
+        self.unreadable = {}
         self._away = self._asking = False
         going_on = set(position.running)
         self._stop_calls(lambda running, _: running.instance not in going_on)
@@ -701,10 +703,14 @@ class Shard:
             if isinstance(record, Exception):
                 raise record
             self.kernel.adopt(ref, record)
+            if self.unreadable:
+                self.unreadable.pop(ref, None)
         except (PerdureError, msgspec.MsgspecError) as error:  # its rows are damaged, or newer: that is its own affair
             log.error("%s cannot be read: %s", ref, error)
             for offer in self.kernel.memory.give_up(ref):  # what is in the inbox, or caused here, waits there
                 _hear(offer.ticket, error)
+            self.unreadable[ref] = error
+            self._listener.reloaded()  # who waits for its end must not wait for ever
         if ref in self._recovering and isinstance(ref, int):
             self._recovering.discard(ref)
             self._suspects.add(self.kernel.recover(ref, self.running.keys() | self._receipts.keys()))
