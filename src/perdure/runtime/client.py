@@ -23,9 +23,9 @@ from perdure.ports.store import Filter, Queries
 
 from .arguments import (
     Between,
-    checked_route_key,
     checked_entry,
     checked_key,
+    checked_route_key,
     checked_tags,
     checked_text,
     limited,
