@@ -91,6 +91,7 @@ __all__ = [
     "StoreFailed",
     "TooLarge",
     "TooManyFrames",
+    "UnclearId",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -806,6 +807,10 @@ class UnknownVersion(UnknownWorkflow):
 
 class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
+
+
+class UnclearId(CallerError):
+    """An ID names no instance, or more than one. Write workflow/key."""
 
 
 class KeyInUse(CallerError):
