@@ -1,10 +1,11 @@
-"""`perdure replay`: would running instances go on with this code? And was the whole world made by it?"""
+"""Commands that try code: the check of sources that an engine does, and replay of what was recorded."""
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import redirect_stdout
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -14,19 +15,46 @@ from perdure.kernel.workflows import Workflows
 from perdure.runtime.client import Client
 from perdure.views.survey import Replayed, survey
 
-from ..console import Console
-from ..console import command as define
+from ..console import Console, define
 from ..exits import Exit, Stopped
-from ..snapshots import ask
+from ..load import load_all
 from ..text import indented, joined, style, to_json
 from ..world import code_of
+from .snapshot import ask
+
+
+@define("check", db="none")
+@click.argument("targets", metavar="MODULE[:FLOW]...", nargs=-1, required=True)
+def check(console: Console, targets: tuple[str, ...]) -> None:
+    """MODULE is importable from the current directory, or a path ending in .py. Without :FLOW all its flows are
+    checked. It is imported, and nothing is run; what it prints meanwhile goes to stderr.
+
+    Found are clocks, dice, files and settings in the body of a flow, and operations that are not awaited. Exit code 1
+    if there are any.
+    """
+    with redirect_stdout(sys.stderr):
+        flows = [each for target in targets for each in load_all(target) if hasattr(each, "findings")]
+    flows = sorted({id(flow): flow for flow in flows}.values(), key=lambda flow: flow.name)
+    below = os.getcwd() + os.sep
+    found = sorted(
+        (each._replace(file=each.file.removeprefix(below)), flow.name) for flow in flows for each in flow.findings
+    )
+    document: dict[str, Any] = {
+        "flows": [flow.name for flow in flows],
+        "findings": [{"flow": name, **each._asdict()} for each, name in found],
+        "ok": not found,
+    }
+    lines = [f"{style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
+    number = f"{len(flows)} flow{'s' if len(flows) != 1 else ''} checked"
+    console.answer(document, joined(lines) if lines else f"{number}, nothing found")
+    sys.exit(Exit.FAILED if found else Exit.OK)
 
 
 @define("replay")
 @click.option("--against", "targets", multiple=True, required=True, metavar="MODULE[:FLOW]", help="The new code.")
 @click.option("--verify", is_flag=True, help="Replay the whole world of cells, and compare every decision and root.")
 @click.option("--from", "since", metavar="HASH", help="With --verify: begin with this world snapshot.")
-def command(console: Console, targets: tuple[str, ...], verify: bool, since: str | None) -> None:
+def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str | None) -> None:
     """The histories of all instances that have not ended are replayed on the code of MODULE, without side effects:
     no step runs, nothing is written. Exit code 1 if any of them would diverge.
 
@@ -43,10 +71,10 @@ def command(console: Console, targets: tuple[str, ...], verify: bool, since: str
     with redirect_stdout(sys.stderr):
         workflows = Workflows(each for target in targets for each in code_of(target))
 
-    async def replay(client: Client) -> list[Replayed]:
+    async def read(client: Client) -> list[Replayed]:
         return await survey(client.queries, workflows)
 
-    found = console.ask(replay)
+    found = console.ask(read)
     unsafe = [each for each in found if each.divergence is not None]
     document = {"replayed": len(found), "safe": len(found) - len(unsafe), "unsafe": unsafe}
     lines: list[str] = [
