@@ -8,18 +8,21 @@ attributes, so that programs need not read their text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 __all__ = [
     "AddressRefused",
     "AskTimeout",
     "AuthorError",
+    "BadAnswer",
     "BadCall",
     "BadDecision",
     "BadDefinition",
     "BadKey",
     "BadManifest",
     "BadRequest",
+    "BadSchema",
     "BadSignature",
     "CallerError",
     "CannotOpen",
@@ -43,6 +46,7 @@ __all__ = [
     "KeyMismatch",
     "LeaseLost",
     "ManifestChanged",
+    "Misfit",
     "NewerFormat",
     "NewerSchema",
     "NoHandler",
@@ -83,12 +87,14 @@ __all__ = [
     "StillRunning",
     "StoreError",
     "StoreFailed",
+    "TaskRefused",
     "TooLarge",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
     "UnknownLocation",
     "UnknownSnapshot",
+    "UnknownTask",
     "UnknownVersion",
     "UnknownWorkflow",
 ]
@@ -1024,6 +1030,86 @@ class SecretChanged(CallerError):
 
     def __str__(self) -> str:
         return f"the secret {self.name!a} is not the one that its reference names: another digest"
+
+
+# ---- data with a JSON Schema, and tasks (perdure.codec.jsonschema, perdure.tasks) ------------------------------------
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: where (a path or a JSON pointer), what, and what to do about it."""
+
+    where: str
+    text: str
+    code: str = ""
+    hint: str = ""
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        code = f" ({self.code})" if self.code else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{where}{self.text}{hint}{code}"
+
+
+class BadSchema(AuthorError):
+    """This annotation has no JSON Schema, or this mapping is none.
+
+    Use a dataclass, a TypedDict, an enum, a Literal, a msgspec struct, a pydantic model, scalars, list, dict, or a JSON
+    Schema of the draft 2020-12 as a dict.
+    """
+
+
+class Misfit(CallerError):
+    """This data does not fit its JSON Schema.
+
+    `problems` has everything that is wrong, each with the JSON pointer of its place. Nothing was recorded: correct the
+    data and call again.
+    """
+
+    def __init__(self, problems: Iterable[Problem], what: str = "") -> None:
+        self.problems = tuple(problems)
+        self.what = what
+        super().__init__(self.problems, what)
+
+    def __str__(self) -> str:
+        prefix = f"{self.what}: " if self.what else ""
+        return prefix + "; ".join(f"{each.where or '/'}: {each.text}" for each in self.problems)
+
+
+class BadAnswer(Misfit):
+    """The answer does not fit the form of the task.
+
+    `problems` has everything that is wrong, each with the JSON pointer of its field. The task is as it was: correct
+    the answer and complete the task again. `engine.tasks.get(id).form` is the form.
+    """
+
+
+class UnknownTask(CallerError):
+    """There is no such task, or it is not for this actor.
+
+    Who may not see a task does not learn that it exists. `engine.tasks.list(by=...)` has the tasks that an actor may see.
+    """
+
+
+class TaskRefused(CallerError):
+    """The task does not take this from this actor now.
+
+    `code` says why: taken, ended, not-assignee, not-candidate, not-manager, excluded, no-reason, shared. `holder` has
+    the task; `ended_by` and `ended_at` say who ended it, and when. The task is as it was.
+    """
+
+    def __init__(
+        self, code: str, text: str, holder: str = "", ended_by: Iterable[str] = (), ended_at: datetime | None = None
+    ) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+        self.holder = holder
+        self.ended_by = tuple(ended_by)
+        self.ended_at = ended_at
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.code})"
 
 
 # ---- testing workflows (perdure.testing) ---------------------------------------------------------------------------
