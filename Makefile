@@ -31,7 +31,7 @@ $(READY): pyproject.toml
 demo: $(READY) ## run the tour in examples/demo.py
 	$(BIN)/python examples/demo.py
 
-test: $(READY) ## run all tests, the museum of seeded bugs included
+test: $(READY) ## run all tests, the hunt for seeded bugs included
 	$(BIN)/pytest -n 3 --dist worksteal  # some wait more than they work
 
 check: $(READY) ## format, lint, layers, types, tests and a short simulation
@@ -43,7 +43,7 @@ check: $(READY) ## format, lint, layers, types, tests and a short simulation
 	$(MAKE) --no-print-directory sim SEEDS=$(CHECK_SEEDS)
 
 sim: $(READY) ## simulate SEEDS worlds full of crashes (default 2000)
-	$(BIN)/python -m perdure.testing.sim --seeds $(SEEDS)
+	$(BIN)/python -m tests.simulation.sim --seeds $(SEEDS)
 
 chaos: $(READY) ## let engines, network and PostgreSQL fail for MINUTES (default 10)
 	$(BIN)/python -m tests.fleet.chaos --minutes $(MINUTES)

@@ -38,17 +38,12 @@ async def second(ctx: perdure.Context) -> str:
     return "shipped"
 
 
-async def until_waiting(handle: perdure.Handle[str]) -> None:
-    while await handle.status() != "waiting":  # noqa: ASYNC110 - the flow goes on beside us
-        await asyncio.sleep(0.01)
-
-
 async def main(database: Path) -> None:
     async with perdure.open(database, workflows=[first]) as engine:
-        await until_waiting(await engine.start(first, key="old"))
+        await (await engine.start(first, key="old")).until("waiting")
 
     async with perdure.open(database, workflows=[second]) as engine:
-        await until_waiting(await engine.start(second, key="new"))
+        await (await engine.start(second, key="new")).until("waiting")
         for key in ("old", "new"):
             await engine.handle(second, key).send("packed")
             print(f"{key}:", await engine.handle(second, key).result())

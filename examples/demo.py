@@ -143,8 +143,7 @@ async def until_waiting(database: Path) -> None:
     """Ask the database. The ledger is ahead of it: a step ends before its receipt is recorded."""
     async with perdure.connect(database) as client:
         handle = client.handle("order", "o-17")
-        while await handle.status() != "waiting":  # noqa: ASYNC110 - another process changes it
-            await asyncio.sleep(0.02)
+        await handle.until("waiting")
 
 
 async def read_journal(database: Path) -> tuple[list[Any], str]:

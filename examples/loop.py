@@ -39,8 +39,7 @@ async def account(ctx: perdure.Context, payments: int) -> int:
 async def main(database: Path) -> None:
     async with perdure.open(database, workflows=[account]) as engine:
         handle = await engine.start(account, 1000, key="a-1")
-        while await handle.status() != "waiting":  # noqa: ASYNC110 - the flow goes on beside us
-            await asyncio.sleep(0.01)
+        await handle.until("waiting")
         print(f"started, {len(paid)} payments made")
 
     async with perdure.open(database, workflows=[account]) as engine:

@@ -1,4 +1,4 @@
-"""The kernel is pure: no async, no I/O, no clock, no randomness.
+"""The kernel and expressions are pure: no async, no I/O, no clock, no randomness.
 
 import-linter holds the imports too, also the indirect ones. This test reads the syntax tree, so it sees what
 an import graph cannot: `async def`, a call of `print`, a `datetime.now()`.
@@ -8,8 +8,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
-KERNEL = ROOT / "src" / "perdure" / "kernel"
+PURE = [ROOT / "src" / "perdure" / name for name in ("kernel", "expressions")]
 
 STORES = {"apsw", "asyncpg", "sqlite3"}
 CONCURRENCY = {"asyncio", "concurrent", "multiprocessing", "selectors", "signal", "threading"}
@@ -28,13 +30,14 @@ IMPURE_METHODS = {
 }
 
 
-def test_the_kernel_does_nothing_but_compute():
-    files = sorted(KERNEL.rglob("*.py"))
-    assert files, f"nothing to look at in {KERNEL.relative_to(ROOT)}"
+@pytest.mark.parametrize("package", PURE, ids=lambda package: package.name)
+def test_a_pure_package_does_nothing_but_compute(package: Path):
+    files = sorted(package.rglob("*.py"))
+    assert files, f"nothing to look at in {package.relative_to(ROOT)}"
 
     found = [offence for file in files for offence in offences(file.read_text(), str(file.relative_to(ROOT)))]
 
-    assert not found, "the kernel must stay pure:\n" + "\n".join(found)
+    assert not found, f"{package.name} must stay pure:\n" + "\n".join(found)
 
 
 def test_an_impure_import_is_found_with_its_line():

@@ -111,6 +111,10 @@ __all__ = [  # noqa: PLE0604
 
 def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("perdure")
     if module is None:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     from importlib import import_module

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
-from perdure.errors import CallerError, CannotOpen
+from perdure.errors import CallerError, CannotOpen, NotEntered
+from perdure.executors import info
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
@@ -61,6 +64,56 @@ class Engine(Client):
         return self._running.shards[0]
 
 
+C = TypeVar("C")
+P = ParamSpec("P")
+
+
+class Entrance(Generic[C]):
+    """What `perdure.open` and `perdure.connect` give: to be entered with `async with`. Any other use says so."""
+
+    def __init__(self, call: str, inside: AbstractAsyncContextManager[C]) -> None:
+        self._call = call
+        self._inside = inside
+
+    async def __aenter__(self) -> C:
+        return await self._inside.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._inside.__aexit__(kind, error, traceback)
+
+    if not TYPE_CHECKING:  # a type checker refuses these uses by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):  # what Python itself asks for
+                raise AttributeError(name)
+            self._refuse(f"has no {name}: it was not entered")
+
+        def __enter__(self) -> NoReturn:
+            self._refuse("was entered with a plain `with`")
+
+        def __exit__(self, *error: object) -> None: ...
+
+        def __await__(self) -> NoReturn:
+            self._refuse("was awaited")
+
+    def _refuse(self, found: str) -> NoReturn:
+        raise NotEntered(
+            f"{self._call}(...) {found}; write `async with {self._call}(...) as engine:`, or in a script without an "
+            "event loop perdure.run(workflow, ...)"
+        )
+
+
+def entrance(function: Callable[P, AbstractAsyncContextManager[C]]) -> Callable[P, Entrance[C]]:
+    @functools.wraps(function)
+    def opening(*args: P.args, **kwargs: P.kwargs) -> Entrance[C]:
+        return Entrance(f"perdure.{function.__name__}", function(*args, **kwargs))
+
+    return opening
+
+
+@entrance
 @asynccontextmanager
 async def open(
     url: str | os.PathLike[str],
@@ -131,6 +184,10 @@ async def open(
                 with collector.seldom():
                     yield engine
             finally:
+                step = info.current.get(None)
+                if step is not None:  # a step closes its own engine: the drain must not wait for it
+                    for shard in running.shards:
+                        shard.leave(step.intent)
                 await running.stop(drain, engine.hurry)
                 await drained(asyncio.ensure_future(hooks.ended()), drain, engine.hurry)
                 running.door.close()
@@ -206,6 +263,7 @@ async def _settled(shards: list[Shard]) -> None:
         await asyncio.wait(futures, timeout=SETTLE)
 
 
+@entrance
 @asynccontextmanager
 async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ()) -> AsyncIterator[Client]:
     """Talk to the engine of another process: start, send, cancel, read. Needs no code; `workflows` converts types."""

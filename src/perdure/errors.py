@@ -19,6 +19,7 @@ __all__ = [
     "BadCall",
     "BadDecision",
     "BadDefinition",
+    "BadExpression",
     "BadKey",
     "BadManifest",
     "BadRequest",
@@ -33,8 +34,11 @@ __all__ = [
     "Divergence",
     "EngineClosed",
     "EngineRunning",
+    "ExpressionError",
     "Fatal",
     "Fenced",
+    "FileDamaged",
+    "FileReplaced",
     "FlowRefused",
     "FlowWarning",
     "InstanceCancelled",
@@ -45,6 +49,7 @@ __all__ = [
     "KeyInUse",
     "KeyMismatch",
     "LeaseLost",
+    "LimitExceeded",
     "ManifestChanged",
     "Misfit",
     "NewerFormat",
@@ -59,6 +64,7 @@ __all__ = [
     "NotConvertible",
     "NotDurable",
     "NotEmpty",
+    "NotEntered",
     "NotInStep",
     "NotInThisProcess",
     "NotInstalled",
@@ -97,6 +103,7 @@ __all__ = [
     "UnknownTask",
     "UnknownVersion",
     "UnknownWorkflow",
+    "WrongLoop",
 ]
 
 
@@ -114,6 +121,58 @@ class CallerError(PerdureError):
 
 class StoreError(PerdureError):
     """The database is at fault: what it holds, or its state, needs an operator."""
+
+
+# ---- expressions (perdure.expressions) -------------------------------------------------------------------------
+
+
+class BadExpression(AuthorError):
+    """This is no expression that perdure reads.
+
+    `problems` has every mistake that was found, each with its code, its place and a hint. Nothing was evaluated:
+    correct the expression in the definition.
+    """
+
+    def __init__(self, problems: tuple[Any, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class ExpressionError(AuthorError):
+    """The expression has no value for what is recorded.
+
+    `text` is the expression, `reason` says what went wrong with `operands`. `path`, or `line` and `column`, say where
+    in the definition the failing part stands. `code` is value, guard_type (a guard is a text), not_iterable or budget
+    (it would take more steps or memory than an expression may). Correct the definition, or the data that it reads.
+    """
+
+    def __init__(  # noqa: PLR0917  # an exception's arguments are its facts
+        self,
+        text: str,
+        reason: str,
+        operands: tuple[str, ...] = (),
+        path: str = "",
+        line: int = 0,
+        column: int = 0,
+        code: str = "value",
+    ) -> None:
+        super().__init__(text, reason, operands, path, line, column, code)
+        self.text = text
+        self.reason = reason
+        self.operands = operands
+        self.path = path
+        self.line = line
+        self.column = column
+        self.code = code
+
+    def __str__(self) -> str:
+        place = f"{self.path}:" * bool(self.path) + f"{self.line}:{self.column}:" * bool(self.line)
+        found = f"; found {', '.join(self.operands)}" if self.operands else ""
+        text = self.text if len(self.text) <= 200 else f"{self.text[:200]}…"
+        return f"{place} {text}: {self.reason}{found}".lstrip()
 
 
 # ---- values: what may be recorded, and how (perdure.codec) -----------------------------------------------------
@@ -403,10 +462,18 @@ class TooLarge(CallerError):
         return f"{self.what} has {self.size:,} bytes, more than the limit of {self.limit:,}; record a reference instead"
 
 
-class Corrupt(StoreError):
-    """A stored body is damaged: its checksum does not match its content.
+class LimitExceeded(AuthorError, OverflowError):
+    """One decision is over a limit: too many effects, too many messages, or too many bytes. Nothing of it happened.
 
-    The disk, the file system or somebody's hand changed it. Restore the database from a backup.
+    The instance is stuck with its event kept. Ask for less at once (`ctx.map` takes `concurrency=`), record references
+    to large data, or raise the limits of a world of cells (`limits=`). Then retry the instance.
+    """
+
+
+class Corrupt(StoreError):
+    """What is stored is damaged: a body does not match its checksum, or rows are missing that others name.
+
+    The disk, the file system or a program other than perdure changed it. Restore the database from a backup.
     """
 
     def __init__(self, reason: str) -> None:
@@ -415,6 +482,16 @@ class Corrupt(StoreError):
 
     def __str__(self) -> str:
         return f"a stored body is corrupt: {self.reason}; restore the database from a backup"
+
+
+class FileDamaged(Corrupt):
+    """Pages of a database file, or of its log, are damaged. The engine does not open it, or stops.
+
+    Nothing is tried again: each write could damage more. The text says what to do.
+    """
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class NewerFormat(StoreError):
@@ -501,8 +578,12 @@ class NotAFlow(AuthorError):
 class FlowWarning(UserWarning):
     """The source of a flow has something that a replay would not repeat, or an operation that is not awaited.
 
+    Or a parameter is named like an option of `engine.start`, which a keyword argument then means instead: rename it, or
+    pass it by position. That is told where the flow is defined.
+
     The text has the line and what to write instead. It is given once, when an engine is opened with the flow;
-    `perdure check` finds the same without an engine, and `@perdure.flow(strict=True)` makes it an error.
+    `perdure check` finds the same without an engine, and `@perdure.flow(strict=True)` makes it an error. The body of a
+    `ctx.loop` that takes a state and returns nothing is warned of when it does so.
     """
 
 
@@ -593,7 +674,8 @@ class RollBack(Exception):
     """Raise this in a step or in a flow: no retry; what was done is undone, and the flow fails.
 
     Steps that have an `undo` are undone, the last one first: with `to`, those since that checkpoint, and the flow goes
-    on where it catches this around the checkpoint's block. `ctx.attempt` does not catch it unless it is told to.
+    on where it catches this around the checkpoint's block. A flow that raises this outside of that block is stuck, and
+    nothing is undone. `ctx.attempt` does not catch it unless it is told to.
     """
 
     def __init__(self, message: str = "", to: str | None = None) -> None:
@@ -601,6 +683,7 @@ class RollBack(Exception):
         self.to = to
         self.data = None if to is None else {"to": to}
         self.location = ""  # of the step that raised it
+        self.reached = False  # its checkpoint has undone what was done since
 
 
 # ---- what a flow meets while it runs ------------------------------------------------------------------------------
@@ -700,7 +783,8 @@ class UnknownWorkflow(CallerError):
 
 
 class UnknownVersion(UnknownWorkflow):
-    """The workflow is registered, but not in the version that the start asks for. Nothing was recorded.
+    """The workflow is registered, but not in the version that the start asks for, or only in versions that are older
+    than that of the instance. Nothing was recorded.
 
     The text lists the versions that are registered. Register the missing one too, or start the workflow by its name:
     that takes the newest version.
@@ -720,6 +804,23 @@ class KeyInUse(CallerError):
 
 class InstanceEnded(CallerError):
     """The instance has completed, failed or was cancelled, and takes no more messages. Nothing was recorded."""
+
+
+class WrongLoop(CallerError):
+    """An engine, a client or a handle was used on another event loop than the one it was opened on.
+
+    From another thread: `asyncio.run_coroutine_threadsafe(engine.start(...), engine.loop).result()`, or a client of its
+    own loop: `perdure.connect(url)`. Inside a flow: `ctx.child`, `ctx.send`, or a step.
+    """
+
+
+class NotEntered(CallerError, AttributeError):
+    """`perdure.open(...)` or `perdure.connect(...)` was not entered with `async with`.
+
+    Write `async with perdure.open(...) as engine:`. Where the life of the engine is not one block, a
+    `contextlib.AsyncExitStack` enters it: `engine = await stack.enter_async_context(perdure.open(...))`. A script
+    without an event loop uses `perdure.run(...)`.
+    """
 
 
 class NotInThisProcess(CallerError):
@@ -826,6 +927,13 @@ class LeaseLost(Fenced):
     """This engine may no longer own its shard. Whether the commit that was under way was written is not known here.
 
     Whoever waited for that commit hears a `StoreFailed`; all else was surely not written.
+    """
+
+
+class FileReplaced(Fenced):
+    """The database file was deleted, moved or replaced while it was open. The engine has stopped.
+
+    What was written last stands in a file that has no name any more. Put the file back, or restore a backup.
     """
 
 

@@ -35,7 +35,7 @@ from perdure.kernel.machine import Workflow
 from perdure.kernel.manifest import APPLY, WORLD
 from perdure.kernel.outside import outside_of
 from perdure.kernel.problem import Report as ProblemReport
-from perdure.kernel.receipt import Answerer, Failure, Receipt
+from perdure.kernel.receipt import Answerer, Receipt, failure_of
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import inbox_row
 from perdure.kernel.snapshot import restore
@@ -330,7 +330,7 @@ class Silence:
 
     def ended(self, instance: int, address: Address, outcome: Outcome) -> None: ...
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None: ...
-    def published(self, instance: int) -> None: ...
+    def published(self, instance: int, name: str) -> None: ...
     def failed(self, report: ProblemReport) -> None: ...
     def framed(self, instance: int, frame: Frame) -> None: ...
     def fallen(self, error: Exception) -> None: ...
@@ -344,7 +344,7 @@ def receipt_of(given: Any) -> Receipt:
     if isinstance(given, Receipt):
         return given
     if isinstance(given, BaseException):
-        return Receipt("error", error=Failure(type(given).__name__, str(given)))
+        return Receipt("error", error=msgspec.structs.replace(failure_of(given), traceback=""))
     return Receipt("ok", encode(given))
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from perdure.errors import BadCall, BadDefinition, BadManifest, CallerError, Man
 from perdure.executors.builtin import Blobs, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.secrets import MappingSecrets
-from perdure.flows.author import StepFunction
+from perdure.flows.author import STEPS
 from perdure.kernel.events import Started
 from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
 from perdure.kernel.workflows import Workflows
@@ -42,15 +43,16 @@ BUILT_IN: Final = frozenset(effect_name(effect) for effect in (Http, BlobPut, Bl
 def gather(workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
     """All that the kernel runs of what was given, and the world that its cells are."""
     given = list(workflows)
-    cells = [workflow for workflow in given if isinstance(workflow, Cell)]
+    loose = [workflow for workflow in given if isinstance(workflow, Cell)]
     worlds = [workflow for workflow in given if isinstance(workflow, Bound)]
-    if cells:
-        worlds.append(manifest(*cells))
+    if loose:
+        worlds.append(manifest(*loose))
     if len(worlds) > 1:
         raise CallerError("a database has one world of cells: put all cells into one manifest, or list them all")
     found = [workflow for workflow in given if not isinstance(workflow, Cell | Bound)]
     for world in worlds:
-        found += [WorldWorkflow(), *world.cells, *world.earlier]
+        cells = [*world.cells, *world.earlier]
+        found += [WorldWorkflow(cells), *cells]
     return found, worlds[0] if worlds else None
 
 
@@ -97,12 +99,17 @@ class Performers:
         blobs = Blobs(queries, clock.now)
         performed: dict[Any, Any] = {Http: self._requests.perform, BlobPut: blobs.put, BlobGet: blobs.get}
         built_in = [EffectHandler(effect, function) for effect, function in performed.items()]
-        handlers: list[Handler] = [*built_in, Steps(effect_name(Step), _is_step), *self._own]
+        handlers: list[Handler] = [*built_in, Steps(effect_name(Step), _step), *self._own]
         return EffectsExecutor(handlers, on_loop, in_threads, self._secrets)
 
 
-def _is_step(found: Any) -> bool:
-    return isinstance(found, StepFunction)
+def _step(place: str) -> Callable[..., Any] | None:
+    """The function of a step by its place. A script that runs is the module that its file would be."""
+    module, _, name = place.partition(":")
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    own = module == Path(script or "__main__").stem
+    found = STEPS.get((module, name)) or (STEPS.get(("__main__", name)) if own else None)
+    return found.function if found is not None else None
 
 
 def _handlers(given: Any) -> list[EffectHandler]:

@@ -1,7 +1,7 @@
 """Bad input: one typed error each, with path and hint; and the world stays as it was."""
 
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -645,3 +645,66 @@ async def test_a_key_that_no_instance_can_have_is_refused(stage):
                 await live.engine.send(Placed(key, 1))
 
         assert await live.journal() == before
+
+
+class Timed(perdure.Record, name="com.acme/Timed@1"):
+    order: str
+    at: datetime
+
+
+class Even(perdure.Record, name="com.acme/Even@1"):
+    order: str
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise ValueError(f"{self.number} is odd")
+
+
+@perdure.cell("com.acme/picky@1", key="order", effects=[])
+def picky(state: Order | None, event: Timed | Even) -> Next:
+    return Next(Order("seen"))
+
+
+REFUSED_BY_TYPES: dict[str, tuple[str, Any, str]] = {
+    "nanoseconds in a datetime": ("com.acme/Timed@1", {"order": "o-1", "at": 1}, "whole microseconds"),
+    "what a record refuses itself": ("com.acme/Even@1", {"order": "o-1", "number": 7}, "7 is odd"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_BY_TYPES)
+async def test_what_the_types_of_a_reducer_cannot_hold_is_refused_before_it_is_acknowledged(stage, what):
+    name, data, text = REFUSED_BY_TYPES[what]
+    async with stage.open(picky) as live:
+        with pytest.raises(perdure.CallerError, match=f"{name}: the reducer of com.acme/picky@1.*{text}"):
+            await live.engine.send_json(name, data)
+        await live.rest()
+
+        assert await live.head(picky, "o-1") is None
+        await live.send(Even("o-1", 8))
+        assert await live.state(picky, "o-1") == Order("seen")
+
+
+async def test_what_code_of_that_day_refused_stays_refused_when_later_code_would_take_it(disk):
+    def cell(*, strict: bool) -> perdure.Cell:
+        class Kept(perdure.Record, name="com.acme/Kept@1"):
+            order: str
+
+            def __post_init__(self) -> None:
+                if strict:
+                    raise ValueError("not today")
+
+        def keep(state: Order | None, event: Kept) -> Next:
+            return Next(Order("kept"))
+
+        return perdure.cell("com.acme/keep@1", key="order", effects=[])(keep)
+
+    async with disk.open(cell(strict=True), replay=False) as live:
+        with pytest.raises(perdure.CallerError, match="not today"):
+            await live.engine.send_json("com.acme/Kept@1", {"order": "o-1"})
+    later = cell(strict=False)
+    async with disk.open(later) as live:  # the stage replays all of it when this is closed
+        assert await live.head(later, "o-1") is None
+        await live.engine.send_json("com.acme/Kept@1", {"order": "o-1"})
+        await live.rest()
+        assert await live.state(later, "o-1") == Order("kept")

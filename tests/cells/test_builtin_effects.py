@@ -212,14 +212,15 @@ async def test_a_step_with_other_arguments_than_it_takes_is_an_error(arguments: 
     assert (found["status"], found["error"][0]) == ("error", error)
 
 
-async def test_a_module_that_cannot_be_imported_is_an_error_and_the_engine_goes_on(tmp_path: Any, monkeypatch: Any):
-    (tmp_path / "broken_steps.py").write_text("1 / 0")
+async def test_a_module_that_data_names_is_not_imported(tmp_path: Any, monkeypatch: Any):
+    (tmp_path / "hostile_steps.py").write_text("import perdure\n@perdure.step\ndef anything() -> None: ...")
     monkeypatch.syspath_prepend(tmp_path)
 
-    found = await stepped(Step("broken_steps:anything", encode({})))
+    found = await stepped(Step("hostile_steps:anything", encode({})))
 
     assert found["error"][0] == "BadCall"
-    assert "'broken_steps:anything' cannot be called: ZeroDivisionError: division by zero" in found["error"][1]
+    assert "'hostile_steps:anything' is not a function with @perdure.step in a module" in found["error"][1]
+    assert "hostile_steps" not in sys.modules
 
 
 async def test_a_step_of_a_script_is_found_without_running_the_script_again(tmp_path: Any):

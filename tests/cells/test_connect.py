@@ -10,6 +10,7 @@ from perdure.kernel.events import Address, CancelAsked, Event, Message, Rewound,
 from perdure.kernel.manifest import WORLD
 from perdure.kernel.rows import inbox_row
 from tests.cells.shop import Order, Placed, book, order
+from tests.cells.test_bad_input import picky
 
 
 async def test_an_event_from_another_process_is_delivered(disk):
@@ -95,3 +96,12 @@ async def test_who_asks_a_cell_for_what_it_does_not_do_hears_it_at_once(disk):
                 await ask
         assert await live.journal() == before
         assert await client.queries.undelivered() == []
+
+
+async def test_what_the_types_of_a_reducer_cannot_hold_makes_no_cell_stuck(disk):
+    async with disk.open(picky) as live, perdure.connect(disk.url) as client:
+        await client.send_json("com.acme/Even@1", {"order": "o-1", "number": 7})
+        await client.send_json("com.acme/Even@1", {"order": "o-1", "number": 8})
+        await live.until(picky, "o-1", Order("seen"))
+
+        assert len(await live.entries(picky, "o-1")) == 1

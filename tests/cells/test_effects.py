@@ -98,9 +98,9 @@ REFUSED = {
     "bad in every part": r"SchemaMismatch.*auths",  # the state is looked at first
     "other state": r"SchemaMismatch.*com.acme/Order@1",
     "no next": r"BadDecision.*returns perdure.Next",
-    "too many effects": r"OverflowError.*65 effects; the limit is 64",
-    "too many events": r"OverflowError.*257 messages; the limit is 256",
-    "too large": r"OverflowError.*the limit is 1048576",
+    "too many effects": r"LimitExceeded.*65 effects; the limit is 64",
+    "too many events": r"LimitExceeded.*257 messages; the limit is 256",
+    "too large": r"LimitExceeded.*the limit is 1048576",
     "no list": r"BadDecision.*effects=\.\.\.\) takes a list, found Ask\(.*write effects=\[\.\.\.\]",
     "no list of events": r"BadDecision.*events=\.\.\.\) takes a list, found Paid\(",
     "deleted": r"BadDecision.*deleted cell cannot ask for effects",
@@ -313,6 +313,17 @@ async def test_what_a_handler_returns_that_is_no_receipt_is_an_error_that_names_
         await live.send(Go("g", "hello"))
         text = "what the handler of com.acme/ask@1 returned: $: expected a record of text, found None"
         await live.until(asks, "g", Order(f"SchemaMismatch: {text}"))
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+async def test_a_handler_that_wants_to_end_the_process_has_failed(stage, kind):
+    @perdure.effect_handler(Ask)
+    async def answer(params: Ask, call: perdure.Call) -> Ask.Receipt:
+        raise kind("bye")
+
+    async with stage.open(asks, book, handlers=[answer]) as live:
+        await live.send(Go("g", "hello"))
+        await live.until(asks, "g", Order(f"{kind.__name__}: bye"))
 
 
 async def test_the_idempotency_key_of_the_cell_is_the_one_that_a_handler_gets(stage):

@@ -259,3 +259,36 @@ def test_annotations_are_checked_like_the_state(tmp_path, monkeypatch):
             return await handle.error()
 
     assert "$.note: expected" in str(asyncio.run(main()))
+
+
+def test_a_mistake_below_many_records_is_found_by_one_walk_down():
+    depth = 40  # of each level a path can be written in two ways: all of them together fit into no memory
+    schema = "{record: {a: " * depth + "txt" + "}}" * depth
+    text = f"schemas:\n  com.acme/Deep@1:\n    {schema}\n"
+
+    with pytest.raises(perdure.BadDefinition) as caught:
+        from_yaml(text, "world.yaml")
+
+    assert caught.value.where == f"world.yaml:3:{5 + len('{record: {a: ' * depth) - len('a: ')}"
+
+
+@pytest.mark.parametrize("sign", ["[", "{a: ", "- "])
+def test_data_without_a_bottom_is_refused_where_it_gets_too_deep(sign):
+    with pytest.raises(perdure.BadDefinition, match="nested too deeply") as caught:
+        from_yaml(sign * 20_000, "world.yaml")
+
+    assert caught.value.where.startswith("world.yaml:1:")
+
+
+def test_another_version_of_yaml_is_refused():
+    assert from_yaml("%YAML 1.2\n---\n" + WORLD).hash == from_yaml(WORLD).hash
+    with pytest.raises(perdure.BadDefinition, match=r"YAML 1\.2.*%YAML 1\.1") as caught:
+        from_yaml("%YAML 1.1\n---\n" + WORLD, "world.yaml")
+
+    assert caught.value.where == "world.yaml:2:1"
+
+
+@pytest.mark.parametrize("read", [from_yaml, from_json])
+def test_a_manifest_that_is_too_long_is_refused_unread(read):
+    with pytest.raises(perdure.BadDefinition, match="at most 4,194,304 characters"):
+        read(" " * (4 * 1024 * 1024 + 1))

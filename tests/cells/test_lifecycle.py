@@ -161,7 +161,9 @@ class Bad(BaseException):
     """No Exception: as those of asyncio, of pytest, and SystemExit."""
 
 
-@pytest.mark.parametrize("error", [Bad("x"), asyncio.CancelledError(), SystemExit(3), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error", [Bad("x"), asyncio.CancelledError(), SystemExit(3), KeyboardInterrupt(), GeneratorExit()]
+)
 async def test_whatever_a_reducer_raises_stops_its_own_cell_alone(stage, error):
     @perdure.cell("com.acme/bad@1", key="order", effects=[])
     def bad(state: Order | None, event: Placed) -> Next:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import perdure
@@ -23,6 +24,7 @@ from perdure.snapshots import Snapshots, StoredBlobs, in_thread
 from perdure.stores.answers import now
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
+from perdure.testing.stores import flipped
 from tests.cells.worlds import CELLS, Closed, Keep, Put, Spoil, Wait, account, busy, keeping, print_it, settled, total
 
 Opened = Callable[[], AbstractAsyncContextManager[perdure.Engine]]
@@ -329,3 +331,38 @@ async def test_a_restored_database_is_read_shadowed_and_checked_like_any_other(t
         (waiting, *_) = await engine.handle("test/account", "a-3").waiting()
         assert lines and waiting.location.startswith("timer/")
         assert await engine.queries.check() == []
+
+
+async def test_a_world_whose_own_history_is_damaged_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
+    path = tmp_path / "world.db"
+    async with opened(str(path)) as engine:
+        await engine.send(Put("a", 5))
+        await settled(engine)
+        await Snapshots(engine).take()
+        await engine.send(Put("a", 2))
+        await settled(engine)
+    damage_the_last_entry_of_the_world(path)
+
+    with pytest.raises(Corrupt):
+        async with opened(str(path)) as engine:
+            await engine.send(Put("a", 3))
+    async with perdure.connect(path) as client:
+        with pytest.raises(Corrupt):
+            await Snapshots(client).restore(tmp_path / "with.db")
+        await Snapshots(client).restore(tmp_path / "without.db", tail=False)
+
+    async with opened(str(tmp_path / "without.db")) as engine:
+        await engine.send(Put("a", 3))
+        await settled(engine)
+        assert (await engine.state(account, "a")).cents == 8
+
+
+def damage_the_last_entry_of_the_world(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    world = "SELECT id FROM instances WHERE workflow = 'sys/world'"
+    ((seq, body),) = connection.execute(
+        f"SELECT seq, body FROM journal WHERE instance = ({world}) ORDER BY seq DESC LIMIT 1"
+    )
+    connection.execute("UPDATE journal SET body = ?, snapshot = NULL WHERE seq = ?", (flipped(body), seq))
+    connection.execute(f"DELETE FROM snapshots WHERE instance = ({world})")
+    connection.close()

@@ -16,8 +16,8 @@ from perdure.cells.snapshot import GENESIS, WorldSnapshot, reached
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.workflows import Workflows
 from perdure.testing.disks import Disk
-from perdure.testing.sim import drawn, simulate
 from perdure.worlds import gather
+from tests.simulation.sim import drawn, simulate
 
 CELLS = [hundred * 100 + 70 + n for hundred in range(3) for n in range(20)]
 FLOWS = list(range(21))

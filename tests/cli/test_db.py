@@ -1,5 +1,10 @@
 """`perdure db upgrade` and `perdure doctor` on both kinds of databases."""
 
+import hashlib
+from pathlib import Path
+
+import apsw
+
 from perdure.stores.postgres.schema import VERSION
 from tests.postgres import Server, changed
 
@@ -57,3 +62,33 @@ def test_what_cannot_be_upgraded_is_told(world):
         result = world.perdure("db", "upgrade", *arguments)
         assert (result.exit_code, text in result.stderr) == (exit_code, True), result.stderr
         assert "Traceback" not in result.stderr and "secret" not in result.stderr
+
+
+def test_a_damaged_log_is_told_by_every_command_and_left_behind_by_one(world):
+    world.perdure("db", "upgrade", "new.db")
+    whole = world.perdure("db", "recover", "new.db")
+    damage_the_log(world.directory / "new.db")
+
+    doctor = world.perdure("doctor", "--db", "new.db")
+    listed = world.perdure("ls", "--db", "new.db")
+    done = world.perdure("db", "recover", "new.db")
+    after = world.perdure("doctor", "--db", "new.db")
+
+    assert "there is nothing to recover" in whole.stdout
+    assert doctor.exit_code == 6 and "new.db-wal is damaged in frame 1" in doctor.stderr
+    assert listed.exit_code == 6 and "perdure db recover" in listed.stderr
+    assert done.exit_code == 0 and "new.db goes on at entry 0. The damaged log is kept as" in done.stdout
+    assert after.exit_code == 0, after.stderr
+
+
+def damage_the_log(path: Path) -> None:
+    """As an engine leaves it that was killed, and one bit of the first of two commits is another one."""
+    connection = apsw.Connection(str(path))
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    for number in (1, 2):
+        connection.execute("INSERT INTO blobs VALUES (?, 0, x'00')", (hashlib.sha256(bytes([number])).digest(),))
+    connection.close()
+    log = Path(f"{path}-wal")
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)

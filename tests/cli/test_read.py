@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from datetime import datetime
 
 import pytest
@@ -180,6 +181,21 @@ def test_doctor_reports_damage(filled):
 
     assert not document["ok"] and document["problems"]
     assert result.exit_code == 1 and "problem:" in result.stderr
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(30, False), (600, True)])
+def test_doctor_tells_that_the_journal_is_ahead_of_the_clock(filled, seconds, told):
+    import apsw
+
+    connection = apsw.Connection(filled.db)
+    ahead = time.time_ns() + seconds * 10**9
+    connection.execute("UPDATE journal SET at = ? WHERE seq = (SELECT max(seq) FROM journal)", (ahead,))
+    connection.close()
+
+    found = json.loads(filled.perdure("doctor", "--json").stdout)
+
+    assert any("ahead of the clock of this machine" in problem for problem in found["problems"]) is told
+    assert found["database"]["last_entry_at"]
 
 
 def test_doctor_without_a_database_tells_versions(world):

@@ -208,7 +208,7 @@ def test_a_terminal_sees_what_is_open_and_how_far_it_is(world):
         (12_000, None, "rows", "12,000  rows"),
         (0.5, 2.5, "", "0.5/2.5 (20 %)"),
         (0, 0, "nothing to do", "0/0  nothing to do"),
-        (1, 2, "two\nlines and \x1b[2J a trick", "1/2 (50 %)  two lines and [2J a trick"),
+        (1, 2, "two\nlines and \x1b[2J a trick", "1/2 (50 %)  two lines and \\x1b[2J a trick"),
     ],
 )
 def test_progress_is_told_on_one_line(done, total, note, text):

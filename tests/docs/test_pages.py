@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,10 @@ def test_every_option_of_a_crash_test_is_in_the_reference_with_its_default():
             shown = repr(parameter.default).replace("'", '"')
             assert f"{parameter.name}={shown}" in heading
             assert f"| `{parameter.name}` |" in text
+
+
+@pytest.mark.parametrize("page", OWN, ids=name_of)
+def test_no_list_names_a_page_twice(page: Path):
+    rows = re.findall(r"^(?:\| |- )\[[^]]*\]\(([^)]+)\)", page.read_text(), re.MULTILINE)
+
+    assert [target for target, times in Counter(rows).items() if times > 1] == []

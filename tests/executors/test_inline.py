@@ -1,9 +1,13 @@
 """The inline executor: steps that never wait share a task; one that waits has its own, and holds up nobody."""
 
 import asyncio
+import signal
 from contextvars import ContextVar
 
+import pytest
+
 from perdure.executors.inline import InlineExecutor
+from perdure.ports.executor import CUT
 from tests.executors.desk import Desk, story
 
 mark: ContextVar[str] = ContextVar("mark", default="unset")
@@ -116,3 +120,44 @@ def test_a_step_that_fails_does_not_stop_the_rest_of_its_batch():
         assert await desk.value(second) == 1
 
     story(InlineExecutor, tell)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_step_that_wants_to_end_the_process_has_failed(kind, waits):
+    async def fail() -> None:
+        if waits:
+            await asyncio.sleep(0)
+        raise kind("no")
+
+    async def tell(desk: Desk) -> None:
+        failure = await desk.failure(desk.work(fail))
+
+        assert (failure.type, failure.message, failure.retry) == (kind.__name__, "no", True)
+
+    story(InlineExecutor, tell)
+
+
+def test_ctrl_c_that_hits_a_step_ends_the_loop_and_the_step_is_cut():
+    async def unlucky() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    heard = []
+
+    async def tell() -> None:
+        desk = Desk(InlineExecutor())
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as where a program runs a loop without asyncio.run
+        desk.work(unlucky)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            heard.extend(desk.receipts)
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(tell())
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert [receipt for _, receipt in heard] == [CUT]

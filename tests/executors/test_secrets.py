@@ -27,6 +27,7 @@ from perdure.executors import info
 from perdure.executors.http import request
 from perdure.executors.redaction import Redaction
 from perdure.executors.secrets import EnvironmentSecrets, FileSecrets, MappingSecrets, inject
+from perdure.kernel.receipt import failure_of
 from perdure.ports.secrets import Secret, Secrets
 from tests.executors.site import Asked, Site
 
@@ -165,7 +166,7 @@ def test_a_class_that_refuses_the_text_is_told_of_without_the_text():
     with pytest.raises(BadCall, match="Strict refuses the text of a secret in: token") as refused:
         inject(Strict(KEY), SECRETS)
 
-    assert VALUE not in info.failure(refused.value, retry=False).traceback
+    assert VALUE not in failure_of(refused.value).traceback
 
 
 # ---- where values come from ------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ async def replays(engine: perdure.Engine, *workflows: Any) -> None:
         assert workflow is not None
         machine = workflow.machine(f"{head.workflow}/{head.key}", None)
         for entry, event in deliveries(entries):
-            moment = Moment(entry.at, started.seed, entry.number, entry.decision)
+            moment = Moment(entry.clock, started.seed, entry.number, entry.decision)
             if isinstance(event, Rewound):
                 machine.dispose()
                 machine = workflow.machine(f"{head.workflow}/{head.key}", None)

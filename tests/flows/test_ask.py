@@ -12,7 +12,7 @@ import perdure
 from perdure import AskTimeout, BadCall, Break, Context, Continue, NotAnswered
 from perdure.kernel.events import Message
 
-from .conftest import Stage, becomes
+from .conftest import Stage, becomes, until
 from .rig import Rig, same_in_every_rebuild, value_of
 
 
@@ -446,3 +446,18 @@ def test_a_loop_that_completes_its_messages_does_not_keep_them() -> None:
 
     callbacks = rig.machine._main._callbacks or []
     assert len(callbacks) <= 2
+
+
+async def test_who_asks_is_told_when_the_instance_becomes_stuck_later(memory: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        await ctx.receive("go")
+        await asyncio.get_running_loop().create_future()
+
+    async with memory.open(flow, replay=False) as engine:
+        handle = await engine.start(flow)
+        asking = asyncio.create_task(handle.ask("question"))
+        await until(lambda: bool(engine._door._watchers))  # type: ignore[attr-defined]
+        await handle.send("go")
+        with pytest.raises(perdure.InstanceStuck):
+            await asking

@@ -19,6 +19,9 @@ import pytest
 
 import perdure
 from perdure import Context
+from perdure.kernel.effects import Timer
+from perdure.kernel.events import Received
+from perdure.kernel.receipt import DONE
 
 from .conftest import Stage
 from .rig import SECOND, START, Rig, same_in_every_rebuild
@@ -699,3 +702,73 @@ def test_deep_nesting() -> None:
 
     assert rig.result == 13
     assert "/".join(["j/a"] * 12) + "/leaf" in rig.calls
+
+
+# ---- the loop's own time ---------------------------------------------------------------------------------
+
+
+@perdure.flow
+async def rings(ctx: Context) -> list[bool]:
+    """Whether each alarm rings at its time or after it."""
+    loop, punctual = asyncio.get_running_loop(), []
+    for when in (0.1 + 0.2, 1.1 + 2.2, 1e7 + 0.1, 1e9 + 0.7):
+        rung = asyncio.Event()
+        loop.call_at(when, rung.set)
+        await rung.wait()
+        punctual.append(loop.time() >= when)
+    return punctual
+
+
+def test_an_alarm_never_rings_early() -> None:
+    assert same_in_every_rebuild(rings, drive=Rig.run).result == [True] * 4
+
+
+def test_an_alarm_that_rang_before_the_clock_was_set_back_rang_at_its_time() -> None:
+    rig = Rig(rings)
+    for _ in range(4):
+        ((intent, timer),) = rig.open.items()
+        assert isinstance(timer, Timer)
+        rig.now = timer.due - 60 * SECOND
+        rig.deliver(Received(intent, DONE))
+
+    assert rig.result == [True] * 4
+
+
+def test_the_loops_time_goes_on_when_the_clock_is_set_back() -> None:
+    @perdure.flow
+    async def ticks(ctx: Context) -> list[float]:
+        times = []
+        for _ in range(3):
+            await ctx.receive("tick")
+            times.append(asyncio.get_running_loop().time())
+        return times
+
+    rig = Rig(ticks)
+    for by in (5, -3600, 5):
+        rig.now += by * SECOND
+        rig.send("tick")
+
+    assert rig.result == [5.0, 5.0, 10.0]
+
+
+def test_code_that_schedules_itself_again_and_again_is_let_go_of() -> None:
+    """As anyio does it to deliver a cancellation."""
+    turns = []
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        loop = asyncio.get_running_loop()
+
+        def again() -> None:
+            turns.append(1)
+            loop.call_soon(again)
+
+        try:
+            await ctx.receive("never")
+        finally:
+            again()
+
+    rig = Rig(flow)
+    rig.machine.dispose()
+
+    assert turns == [1]

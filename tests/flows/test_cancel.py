@@ -254,7 +254,7 @@ class Odd(BaseException):
     ("make", "told"),
     [
         (lambda: ValueError("x"), "failed: ValueError: x"),
-        (lambda: Odd("x"), "failed: Odd: x"),
+        (lambda: Odd("x"), "failed: tests.flows.test_cancel.Odd: x"),
         (lambda: GeneratorExit("x"), "failed: GeneratorExit: x"),
         (
             asyncio.CancelledError,
@@ -282,7 +282,7 @@ def test_a_branch_that_raises_an_odd_exception_ends_the_flow() -> None:
 
         await ctx.join("j", {"odd": odd})
 
-    assert same_in_every_rebuild(flow, drive=Rig.run).result == "failed: Odd: branch"
+    assert same_in_every_rebuild(flow, drive=Rig.run).result == "failed: tests.flows.test_cancel.Odd: branch"
 
 
 async def test_a_flow_cannot_end_the_process(stage: Stage) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure import ChildFailed, Context
-from perdure.testing.workloads import Tally
+from tests.simulation.workloads import Tally
 
 from .conftest import Stage
 from .rig import Rig
@@ -113,6 +113,79 @@ async def test_a_key_that_is_used_again_has_children_of_its_own(stage: Stage) ->
     async with stage.open(parent, weigh) as engine:
         assert await (await engine.start(parent, 1, key="p")).result(5) == 1
         assert await (await engine.start(parent, 2, key="p", reuse="always")).result(5) == 2
+
+
+async def test_a_parent_that_is_started_again_uses_the_keys_of_its_children_again(stage: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context, n: int) -> list[Any]:
+        found: list[Any] = [(await ctx.child(weigh, Parcel(n), key="parcel")).weight]
+        try:
+            await ctx.child(weigh, Parcel(n), key="parcel")
+        except ChildFailed as twice:
+            found.append(twice.status)
+        return found
+
+    async with stage.open(parent, weigh) as engine:
+        assert await (await engine.start(parent, 1, key="p")).result(5) == [1, "refused"]
+        assert await (await engine.start(parent, 2, key="p", reuse="always")).result(5) == [2, "refused"]
+        assert (await engine.handle(weigh, "parcel").summary()).generation == 2
+
+
+async def test_a_parent_that_is_started_again_does_not_take_the_key_of_an_instance_that_is_no_child(
+    stage: Stage,
+) -> None:
+    @perdure.flow
+    async def parent(ctx: Context, n: int) -> str:
+        try:
+            await ctx.child(weigh, Parcel(n), key="parcel")
+        except ChildFailed as refused:
+            return refused.status
+        return "done"
+
+    async with stage.open(parent, weigh) as engine:
+        await (await engine.start(weigh, Parcel(9), key="parcel")).result(5)
+        assert await (await engine.start(parent, 1, key="p")).result(5) == "refused"
+        assert await (await engine.start(parent, 2, key="p", reuse="always")).result(5) == "refused"
+
+
+async def test_a_child_takes_reuse_and_tags_and_a_delay(disk: Stage) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> list[int]:
+        first = await ctx.child(weigh, Parcel(1), key="parcel", tags={"city": "Oslo"})
+        second = await ctx.child("weigh", parcel={"weight": 2}, key="parcel", reuse="always")
+        await ctx.child(weigh, Parcel(3), key="later", delay=3600, detach=True)
+        return [first.weight, second["weight"]]
+
+    async with disk.open(parent, weigh) as engine:
+        assert await (await engine.start(parent, key="p")).result(5) == [1, 2]
+        assert [each.generation for each in await engine.instances(tags={"city": "Oslo"})] == [1]
+    async with disk.open(parent, weigh) as engine:
+        later = engine.handle(weigh, "later")
+        await later.until("waiting", timeout=5)
+        await later.wake()
+        assert (await later.result(5)).weight == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"reuse": "no"}, "reuse='no': a used key is started again"),
+        ({"tags": {"a": 1}}, "tags are texts by name"),
+        ({"tags": "a"}, "tags are texts by name"),
+        ({"delay": -1}, "delay=-1: a child is delayed by no time or more"),
+        ({"delay": "soon"}, "a duration is a number of seconds or a timedelta"),
+    ],
+)
+def test_an_option_of_a_child_that_is_none_is_refused_at_the_call(options: dict[str, Any], text: str) -> None:
+    @perdure.flow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.child(weigh, Parcel(1), **options)
+        except perdure.BadCall as error:
+            return str(error)
+        return ""
+
+    assert text in Rig(parent).result
 
 
 async def test_a_detached_child_outlives_its_parent(stage: Stage) -> None:

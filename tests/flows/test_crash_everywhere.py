@@ -18,10 +18,10 @@ from perdure.testing import World, crash_test
 from perdure.testing.crashes import CALM, Ending, Schedule, Search, WorkflowTrial, points_of, take_overs_of
 from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
-from perdure.testing.sim import check
 from perdure.testing.simulation import Simulation, quiet_log
-from perdure.testing.workloads import WORKLOADS
 from tests.disks import held, sqlite_disk
+from tests.simulation.sim import check
+from tests.simulation.workloads import WORKLOADS
 
 OUTSIDE: dict[str, str] = {}
 QUICK = Backoff(base=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -109,6 +110,29 @@ def test_void_output() -> None:
 
 async def test_void_output_in_an_engine(stage: Stage) -> None:
     assert await stage.result_of(gives_nothing) == [None, 3, "end"]
+
+
+async def test_a_body_with_a_state_that_returns_nothing_is_told_once(memory: Stage) -> None:
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        rounds = 0
+
+        async def body(ctx: Context, n: int) -> Any:
+            nonlocal rounds
+            rounds += 1
+            return Break() if rounds == 5 else None
+
+        await ctx.loop("forgetful", body, 0)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        await memory.result_of(flow)
+
+    (warning,) = told
+    assert warning.category is perdure.FlowWarning and warning.filename == __file__
+    assert "the body of loop 'forgetful' returned nothing: the next iteration has the same state" in str(
+        warning.message
+    )
 
 
 def test_an_answer_that_is_none_is_refused() -> None:

@@ -191,7 +191,7 @@ def test_a_block_of_an_attempt_is_part_of_the_flow_and_its_step_is_not() -> None
 
 def test_recorded_time_and_dice_and_plain_python_are_fine() -> None:
     @perdure.flow
-    async def flow(ctx: perdure.Context, at: datetime) -> None:
+    async def flow(ctx: perdure.Context, when: datetime) -> None:
         ctx.now()
         ctx.random.random()
         ctx.uuid()

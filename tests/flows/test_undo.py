@@ -430,7 +430,10 @@ async def test_a_subclass_of_rollback_is_one_and_a_namesake_is_none(memory: Stag
         return found
 
     async with memory.open(flow) as engine:
-        assert await (await engine.start(flow)).result(5) == ["none left here", "failed: RollBack: theirs"]
+        assert await (await engine.start(flow)).result(5) == [
+            "none left here",
+            "failed: tests.flows.test_undo.RollBack: theirs",
+        ]
 
 
 @pytest.mark.parametrize("verb", ["join", "race", "map"])
@@ -455,3 +458,45 @@ def test_a_branch_that_asks_for_a_rollback_asks_for_all(verb: str) -> None:
     assert (
         same_in_every_rebuild(flow, drive=lambda rig: rig.result if rig.outcome else rig.run()).result == "from inside"
     )
+
+
+@pytest.mark.parametrize("by", ["step", "flow"])
+async def test_a_rollback_to_a_checkpoint_that_is_not_there_undoes_nothing_and_lists_them(
+    memory: Stage, by: str
+) -> None:
+    undone: list[str] = []
+    to = "typo"
+
+    async def book() -> str:
+        return "booked"
+
+    async def unbook(value: str) -> None:
+        undone.append(value)
+
+    async def gives_up() -> None:
+        raise RollBack("no room", to=to)
+
+    @perdure.flow
+    async def flow(ctx: Context) -> str:
+        await ctx.step.options(undo=unbook)("book", book)
+        try:
+            async with ctx.checkpoint("trip"):
+                await ctx.step.options(undo=unbook)("book", book)
+                if by == "flow":
+                    raise RollBack("no room", to=to)
+                await ctx.step("gives up", gives_up)
+        except RollBack as error:
+            if error.to != "trip":
+                raise
+        return "home"
+
+    async with memory.open(flow, replay=False) as engine:
+        handle = await engine.start(flow)
+        with pytest.raises(perdure.InstanceStuck, match=r"RollBack\(to='typo'\).*these checkpoints: 'trip'"):
+            await handle.result(20)
+        assert not undone
+        if by == "flow":  # the code is mended
+            to = "trip"
+            await handle.retry()
+            assert await handle.result(20) == "home"
+            assert undone == ["booked"], "what was done before the checkpoint stays done"

@@ -406,3 +406,58 @@ async def test_a_step_that_is_in_flight_when_its_code_goes_is_answered_and_passe
         disk.crash()
     async with disk.open(second) as engine:
         assert await engine.handle(second, "k").result(5) == "last"
+
+
+async def test_an_engine_with_older_code_leaves_newer_instances_alone(disk: Stage) -> None:
+    """A deploy was rolled back for an hour. Nobody had to help what was started before."""
+
+    async def old(ctx: Context) -> str:
+        await ctx.step("old", note, "old")
+        return "old"
+
+    async def new(ctx: Context) -> str:
+        await ctx.sleep("nap", 0.01)
+        await ctx.receive("go")
+        return await ctx.step("new", note, "new")
+
+    first, second = (perdure.flow(name="f", version=version)(body) for version, body in (("1", old), ("2", new)))
+    async with disk.open(second) as engine:
+        await becomes(await engine.start(second, key="k"), "waiting")
+    async with perdure.connect(disk.url) as client:
+        await client.handle("f", "k").send("go")
+
+    async with disk.open(first, replay=False) as engine:
+        assert await (await engine.start(first, key="other")).result(5) == "old"
+        with pytest.raises(perdure.UnknownVersion, match="older code is not used"):
+            await engine.handle("f", "k").send("more")
+        assert await engine.handle("f", "k").status() == "waiting"
+
+    async with disk.open(first, second) as engine:
+        assert await engine.handle("f", "k").result(5) == "new"
+
+
+async def test_what_diverged_goes_on_with_a_version_that_does_not(disk: Stage) -> None:
+    async def old(ctx: Context) -> str:
+        await ctx.step("a", note, "a")
+        await ctx.receive("go")
+        return "old"
+
+    async def other(ctx: Context) -> str:
+        await ctx.step("b", note, "b")
+        return "other"
+
+    async def compatible(ctx: Context) -> str:
+        await ctx.step("a", note, "a")
+        await ctx.receive("go")
+        return "compatible"
+
+    bodies = {"1": old, "2": other, "3": compatible}
+    one, two, three = (perdure.flow(name="f", version=version)(body) for version, body in bodies.items())
+    async with disk.open(one) as engine:
+        await becomes(await engine.start(one, key="k"), "waiting")
+    async with disk.open(two, replay=False) as engine:
+        await engine.handle(two, "k").send("go")
+        await becomes(engine.handle(two, "k"), "stuck")
+
+    async with disk.open(three) as engine:
+        assert await engine.handle(three, "k").result(5) == "compatible"

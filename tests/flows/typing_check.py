@@ -37,7 +37,7 @@ class Shop:
 
 
 @perdure.flow
-async def order(ctx: Context, key: str, cents: int = 1) -> list[int]:
+async def order(ctx: Context, name: str, cents: int = 1) -> list[int]:
     return []
 
 

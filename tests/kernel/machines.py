@@ -65,7 +65,7 @@ class Told:
     ) -> None:
         self.name = name
         self.version = version
-        self.defaults = b""
+        self.parameters = b""
         self.limits = limits or Limits()
         self.subscriptions = subscriptions
         self.broken: set[str] = set()

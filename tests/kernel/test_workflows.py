@@ -115,3 +115,99 @@ def test_a_fact_is_heard_once_however_many_versions_subscribe():
     world.run()
 
     assert [type(entry.event) for entry in world.entries("a")] == [Started, Message]
+
+
+# ---- older code ----------------------------------------
+
+
+def test_an_instance_runs_on_its_version_or_on_the_newest_and_never_on_an_older_one():
+    workflows = Workflows([WorkflowRow("a", version, b"") for version in ("2", "10")])
+
+    found = {version: workflows.of("a", version) for version in ("", "1", "2", "9", "10", "11")}
+
+    assert {version: row and row.version for version, row in found.items()} == {
+        "": "10",
+        "1": "10",
+        "2": "2",
+        "9": "10",
+        "10": "10",
+        "11": None,
+    }
+
+
+def test_an_engine_with_older_code_leaves_an_instance_alone():
+    world = World(Told(version="2"))
+    world.start("a", ("wait", "w", 2_000), ("call", "c"))
+    world.run()
+    row = world.inbox[b"row"] = inbox_row(b"row", Address("told", "a"), Message("m", encode([])), 1_500)
+
+    world.workflows = (Told(version="1"),)
+    world.now = 3_000
+    told = world.restart().tell("a", ("note",))
+    world.fire().run()
+
+    assert len(world.journal) == 1 and list(world.inbox.values()) == [row]
+    refused = world.answers[told]
+    assert isinstance(refused, Refused) and "register that version, or a newer one" in refused.reason
+
+    world.workflows = (Told(version="3"),)
+    world.restart().fire().run()
+
+    assert world.heard("a") == ["Started", "Message m", "Received timeout"]
+    assert not world.inbox
+
+
+def test_an_acknowledged_start_of_a_newer_version_waits_for_an_engine_that_has_it():
+    world = World(Told(version="1"))
+    start = Started("told", "a", encode([WAIT]), b"seed", "2")
+    world.inbox[b"row"] = inbox_row(b"row", Address("told", "a"), start, 1)
+
+    world.restart().run()
+    assert not world.journal and world.inbox
+
+    world.workflows = (Told(version="2"),)
+    world.restart().run()
+    assert world.instance("a").definition == "2" and not world.inbox
+
+
+def diverging(version: str) -> Told:
+    told = Told(version=version)
+    told.renamed["x"] = "y"
+    return told
+
+
+def test_what_a_divergence_left_stuck_is_retried_once_by_each_other_version():
+    world = World(Told(version="1"), checked=False)
+    world.start("a", ("timer", "x", 9_000))
+    world.run()
+    world.workflows = (diverging("2"),)
+    world.restart().tell("a", ("note",))
+    world.run()
+    assert world.status("a") == "stuck"
+
+    world.restart().run()
+    assert world.status("a") == "stuck" and len(world.journal) == 2, "the same code would diverge again"
+
+    world.workflows = (diverging("3"),)
+    world.restart().run()
+    world.restart().run()
+    assert world.status("a") == "stuck" and len(world.journal) == 3
+
+    world.workflows = (Told(version="4"),)
+    world.restart().run()
+    assert world.status("a") == "waiting"
+    assert world.heard("a") == ["Started", "Message m"]
+
+
+def test_a_machine_that_raised_is_not_retried_by_another_version():
+    first = Told(version="1")
+    first.broken.add("it")
+    world = World(first, checked=False)
+    world.start("a", WAIT)
+    world.tell("a", ("break", "it"))
+    world.run()
+
+    world.workflows = (Told(version="2"),)
+    world.restart().run()
+
+    assert world.status("a") == "stuck" and len(world.journal) == 2

@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
@@ -16,9 +17,11 @@ import pytest
 import perdure
 from perdure.executors.inline import InlineExecutor
 from perdure.kernel.batch import Batch
+from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Started
 from perdure.kernel.mailbox import Accepted
 from perdure.kernel.problem import Report
+from perdure.kernel.status import Status
 from perdure.ports.clock import Clock
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import LocalDoor
@@ -125,6 +128,41 @@ async def test_after_the_close_everybody_hears_that_it_is_closed() -> None:
         await handle.send("go")
 
 
+async def test_each_who_hears_that_the_engine_is_closed_hears_it_by_an_error_of_its_own() -> None:
+    async with perdure.open(":memory:", workflows=[until_told]) as engine:
+        handle = await engine.start(until_told, key="k")
+
+    errors = []
+    for _ in range(3):
+        with pytest.raises(perdure.EngineClosed) as raised:
+            await handle.send("go")
+        errors.append(raised.value)
+
+    assert len({id(error) for error in errors}) == 3
+    assert len({str(error) for error in errors}) == 1
+    depths = [len(traceback.extract_tb(error.__traceback__)) for error in errors]
+    assert depths[0] == depths[1] == depths[2]
+
+
+async def test_a_published_value_wakes_those_who_wait_for_its_name() -> None:
+    door = LocalDoor(MemoryStore(MemoryDatabase()), print)
+    a, b, both = door.changes(1, "a"), door.changes(1, "b"), door.changes(1)
+    for changes in (a, b, both):
+        await anext(changes)  # the look at what is there
+    told = {name: asyncio.create_task(anext(changes)) for name, changes in (("a", a), ("b", b), ("both", both))}
+    await asyncio.sleep(0)
+
+    door.published(1, "a")
+    await told["a"]
+    await told["both"]
+    assert not told["b"].done()
+
+    door.ended(1, Address("w", "k"), Outcome(Status.COMPLETED))
+    await told["b"]
+    for changes in (a, b, both):
+        await changes.aclose()
+
+
 # ---- one engine, many clients -----------------------------------------------------------------------------------
 
 
@@ -204,13 +242,6 @@ async def test_a_client_is_told_which_workflows_there_are(tmp_path: Path) -> Non
     async with perdure.connect(tmp_path / "a.db") as client:
         with pytest.raises(perdure.UnknownWorkflow, match="did you mean 'until_told'"):
             await client.start("until_tolt")
-
-
-async def test_input_that_nobody_could_check_before_fails_the_instance(tmp_path: Path) -> None:
-    async with perdure.open(tmp_path / "a.db", workflows=[one_step]), perdure.connect(tmp_path / "a.db") as client:
-        handle = await client.start("one_step", valeu=3)
-        with pytest.raises(perdure.InstanceFailed, match="NotConvertible"):
-            await handle.result(5)
 
 
 # ---- keys -------------------------------------------------------------------------------------------------------

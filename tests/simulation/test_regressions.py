@@ -21,10 +21,10 @@ from perdure.kernel.receipt import DONE
 from perdure.stores.answers import now
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.testing.faults import Faults
-from perdure.testing.sim import simulate, small_snapshots
 from perdure.testing.simulation import Simulation
 from perdure.testing.stage import Stage
-from perdure.testing.workloads import Ledger, Tally, leaf, talk
+from tests.simulation.sim import simulate, small_snapshots
+from tests.simulation.workloads import Ledger, Tally, leaf, talk
 
 LEDGER = Address("ledger", "a")
 

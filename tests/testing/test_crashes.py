@@ -12,7 +12,7 @@ from perdure import CallerError, Context, CrashTestFailed, step_info
 from perdure.testing import crash_test
 from perdure.testing.crashes import agrees, parse
 from perdure.testing.steps import StepLoop
-from perdure.testing.workloads import Tally
+from tests.simulation.workloads import Tally
 
 OUTBOX: list[str] = []
 LEDGER: dict[str, int] = {}

@@ -15,11 +15,11 @@ from perdure.testing.auditor import Violation
 from perdure.testing.clock import Life
 from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
-from perdure.testing.sim import PROFILES, check, drawn, main, simulate
 from perdure.testing.simulation import Simulation
 from perdure.testing.stores import ask, batch, entry
-from perdure.testing.workloads import WORKLOADS
 from tests.disks import held, sqlite_disk
+from tests.simulation.sim import PROFILES, check, drawn, main, simulate
+from tests.simulation.workloads import WORKLOADS
 
 
 class Endless:
@@ -117,13 +117,7 @@ def test_the_same_seed_tells_the_same_story():
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_every_workload_ends_as_it_should_in_a_calm_world(workload):
     for seed in range(3):
-        world = Simulation(
-            workload.workflows(),
-            seed=seed,
-            handlers=workload.handlers,
-            verify=workload.verify,
-            workers=workload.workers,
-        )
+        world = workload.simulation(seed=seed)
         expected = workload.begin(world)
         world.advance(1)
         world.run()
@@ -208,14 +202,14 @@ def test_a_seed_can_be_told_as_a_story(capsys):
 
 
 def test_a_failing_seed_prints_the_line_that_reproduces_it(capsys):
-    from perdure.testing.museum import EXHIBITS, on_display
+    from tests.simulation.seeded_bugs import SEEDED_BUGS, with_bug
 
-    with on_display(EXHIBITS[0]):
+    with with_bug(SEEDED_BUGS[0]):
         code = main(["--seeds", "2", "--jobs", "1"])
 
     assert code == 1
     out = capsys.readouterr().out.splitlines()
-    assert "python -m perdure.testing.sim --seed 0 --story" in out
+    assert "python -m tests.simulation.sim --seed 0 --story" in out
     assert out[-1].endswith("failed") and not out[-1].endswith(" 0 failed")
 
 

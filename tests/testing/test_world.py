@@ -10,7 +10,7 @@ import pytest
 import perdure
 from perdure import Backoff, CallerError, Context, InstanceFailed, InstanceStuck, NotYet, step_info
 from perdure.testing import World
-from perdure.testing.workloads import Tally
+from tests.simulation.workloads import Tally
 
 WEEK = timedelta(days=7)
 

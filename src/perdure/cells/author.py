@@ -188,7 +188,7 @@ class Next(msgspec.Struct, frozen=True):
 class CellContext(msgspec.Struct, frozen=True):
     """What a reducer may know besides state and event. All of it is recorded, or derived from what is."""
 
-    now: Time  # nanoseconds since 1970; recorded, and never earlier than before
+    now: Time  # what the clock showed, nanoseconds since 1970; earlier than before if the clock was set back
     height: int  # the number of this entry in the journal
     entropy: bytes  # 64 bytes
     event_hash: str
@@ -198,11 +198,7 @@ class CellContext(msgspec.Struct, frozen=True):
     key: str
     mode: Literal["keyed", "unkeyed"]
     correlation: str = ""
-
-    @property
-    def logical_now(self) -> Time:
-        """The same: recorded time never goes back."""
-        return self.now
+    logical_now: Time = 0  # the same, but never earlier than before
 
 
 class Cell:

@@ -22,6 +22,7 @@ from perdure.kernel.limits import MEBIBYTE, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.manifest import Manifest as InForce
 from perdure.kernel.manifest import Route
+from perdure.kernel.receipt import is_interrupt
 from perdure.kernel.routing import Router
 from perdure.kernel.routing import Subscription as KernelSubscription
 
@@ -61,7 +62,7 @@ class BoundEffect(msgspec.Struct, frozen=True):
 class Definition:
     """One cell of a manifest: a workflow of the cell dialect."""
 
-    defaults = encode({})
+    parameters = b""
     subscriptions: tuple[KernelSubscription, ...] = ()  # they stand in the manifest
 
     def __init__(self, manifest: Manifest, cell: CellDef, reducer: Any, limits: Limits = LIMITS) -> None:
@@ -106,6 +107,10 @@ class Definition:
         _, form = self.events[name]
         value = form.build(form.judge(plain))
         return value if self._typed else Datum(name, value)
+
+    def refuses(self, name: str) -> bool:
+        """Whether the types of the reducer may refuse an event that its schema allows."""
+        return name in self.events and getattr(self.events[name][1], "refuses", False)
 
     def fact(self, event: Any) -> tuple[str, bytes]:
         """The name and the canonical bytes of an event that the reducer emits."""
@@ -332,9 +337,11 @@ def called(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function of the author returns. Nothing that it raises may end the engine; Ctrl-C still does."""
     try:
         return function(*arguments)
-    except (Exception, KeyboardInterrupt):
+    except Exception:
         raise
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         text = f"{where(function)} raised {type(error).__name__}({error}), which is not an Exception"
         raise BadDecision(function.__qualname__, text) from error
 

@@ -9,17 +9,32 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from perdure.codec.canonical import parse_json
 from perdure.errors import BadDefinition, BadManifest, CallerError, SchemaMismatch
+from perdure.kernel.limits import MEBIBYTE
 
 from .check import check
 from .manifest import Manifest, read
 
+DEPTH_MAX: Final = 256
+"""How deep the data of a YAML file may be nested: a schema of 64 types inside each other has not so many levels."""
+
+SIZE_MAX: Final = 4 * MEBIBYTE
+"""Characters of a manifest file. The reader of YAML is slow: it takes some 20 s for as many."""
+
+_DEPTHS: Final = {"SequenceStartEvent": 1, "MappingStartEvent": 1, "SequenceEndEvent": -1, "MappingEndEvent": -1}
+
+
+def _refuse_long(text: str, source: str) -> None:
+    if len(text) > SIZE_MAX:
+        raise BadDefinition("$", f"at most {SIZE_MAX:,} characters", f"{len(text):,}", "make it two worlds", source)
+
 
 def from_json(text: str, source: str = "") -> Manifest:
     """`source` is the name of the file, for errors."""
+    _refuse_long(text, source)
     try:
         data = parse_json(text)
     except SchemaMismatch as error:
@@ -35,10 +50,19 @@ def from_yaml(text: str, source: str = "") -> Manifest:
     """`source` is the name of the file, for errors."""
     yaml = _yaml()
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
-    from ruamel.yaml.events import AliasEvent, ScalarEvent
+    from ruamel.yaml.events import AliasEvent, DocumentStartEvent, ScalarEvent
 
+    _refuse_long(text, source)
+    depth = 0
     try:
         for event in yaml.parse(io.StringIO(text)):
+            depth += _DEPTHS.get(type(event).__name__, 0)
+            if depth > DEPTH_MAX:  # refused as soon as it is read: the reader gets slow when it is deep
+                found, hint = "data nested too deeply", "flatten it"
+                raise BadDefinition("$", "YAML of sensible depth", found, hint, _place(source, event.start_mark))
+            if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
+                found, hint = "%YAML {}.{}".format(*event.version), "leave that line out: `no` is a text here"
+                raise BadDefinition("$", "YAML 1.2", found, hint, _place(source, event.start_mark))
             if isinstance(event, AliasEvent):
                 hint = "write it out, or give it a name in schemas and refer to that"
                 raise BadDefinition("$", "no aliases", f"*{event.anchor}", hint, _place(source, event.start_mark))
@@ -70,10 +94,9 @@ def locate(error: BadDefinition | BadManifest, text: str, source: str) -> None:
         root = yaml.compose(io.StringIO(text))
     except (ImportError, CallerError):
         root = None
-    except YAMLError:  # tabs, say, which JSON may have
+    except (YAMLError, RecursionError):  # tabs, say, which JSON may have
         root = None
-    places = {"$": root.start_mark, **dict(_places(root, ["$"]))} if root is not None else {}
-    error.where = error.where or _place(source, _nearest(places, error.path))
+    error.where = error.where or _place(source, None if root is None else _mark(root, error.path.removeprefix("$")))
 
 
 def to_json(manifest: Manifest) -> str:
@@ -106,23 +129,28 @@ def _yaml() -> Any:
 # ---- where a path stands in the text -----------------------------------------------------------------------------
 
 
-def _places(node: Any, paths: list[str]) -> Iterator[tuple[str, Any]]:
-    """Where each path begins. Errors write a name as `.name` or as `['name']`."""
+def _mark(node: Any, path: str) -> Any:
+    """Where a path begins in the text; of what is missing, where the part begins that it is missing in.
+
+    Errors write a name as `.name` or as `['name']`. A name may have dots: the longest one that fits is meant.
+    """
+    mark = node.start_mark
+    while path:
+        below = [found for found in _below(node) if path.startswith(found[0]) and path[len(found[0]) :][:1] in "[."]
+        if not below:
+            break
+        part, mark, node = max(below, key=lambda found: len(found[0]))
+        path = path[len(part) :]
+    return mark
+
+
+def _below(node: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Each way to write a part of this node, where the part begins, and the part."""
     if node.id == "mapping":
         for key, value in node.value:
-            below = [path + part for path in paths for part in (f".{key.value}", f"[{key.value!r}]")]
-            yield from ((path, key.start_mark) for path in below)
-            yield from _places(value, below)
+            yield from ((part, key.start_mark, value) for part in (f".{key.value}", f"[{key.value!r}]"))
     elif node.id == "sequence":
-        for number, item in enumerate(node.value):
-            below = [f"{path}[{number}]" for path in paths]
-            yield from ((path, item.start_mark) for path in below)
-            yield from _places(item, below)
-
-
-def _nearest(places: dict[str, Any], path: str) -> Any:
-    """Of what is missing, the place of what it is missing in."""
-    return next((places[path[:end]] for end in range(len(path), 0, -1) if path[:end] in places), None)
+        yield from ((f"[{number}]", item.start_mark, item) for number, item in enumerate(node.value))
 
 
 def _place(source: str, mark: Any) -> str:

@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.codec import decode, digest, encode
 from perdure.codec.strict import decode_strict
-from perdure.errors import BadDecision, NotCanonical, PerdureError
+from perdure.errors import BadDecision, LimitExceeded, NotCanonical, PerdureError
 from perdure.kernel.decision import Decision, Fact, Outcome
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
@@ -206,6 +206,7 @@ class CellMachine:
         state = definition.state.build(decode(self._state)) if self._state else None
         context = CellContext(
             now=moment.at,
+            logical_now=max(moment.at, moment.logical),
             height=moment.seq,
             entropy=moment.entropy(),
             event_hash=digest(body),
@@ -231,7 +232,7 @@ class CellMachine:
             emission.add(effect)
         if emission.count > definition.limits.effects and moment.recorded is None:  # the limit of that day held
             text = f"one decision asked for {emission.count} effects; the limit is {definition.limits.effects}"
-            raise OverflowError(text)
+            raise LimitExceeded(text)
         publish = tuple(emission.publish)
         if given.annotations is not None:
             publish = (*publish, (ANNOTATIONS, definition.annotate(given.annotations)))

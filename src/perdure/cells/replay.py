@@ -380,7 +380,9 @@ class Life:
         if type(heard) is Migrated:
             return self._migrated(machine, heard)
         seed = entry.event.seed if type(entry.event) is Started else self.instance.seed
-        return machine.deliver(heard, Moment(entry.at, seed, entry.number, entry.decision, None, entry.seq))
+        return machine.deliver(
+            heard, Moment(entry.clock, seed, entry.number, entry.decision, None, entry.seq, entry.at)
+        )
 
     def _migrated(self, machine: Machine, to: Migrated) -> Decision:
         self.instance.definition = to.version  # `apply` will say the same

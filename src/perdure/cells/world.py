@@ -7,6 +7,7 @@ the manifest is the journal's order. Events become facts, which the kernel route
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +26,7 @@ from perdure.kernel.manifest import Manifest as InForce
 from perdure.kernel.moment import Moment
 from perdure.kernel.routing import Router, Subscription
 
-from .bind import in_force
+from .bind import Definition, called, in_force
 from .manifest import Manifest
 from .proposals import KeptProposal, Proposals, Refusal, read_manifest
 
@@ -43,13 +44,16 @@ _snapshot_decoder = msgspec.msgpack.Decoder(_Snapshot)
 
 
 class WorldWorkflow:
-    """The workflow of which there is one instance: `sys/world/main`."""
+    """The workflow of which there is one instance: `sys/world/main`. `cells`: the definitions that have code here."""
 
     name = WORLD.workflow
     version = "1"
-    defaults = encode({})
+    parameters = b""
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
+
+    def __init__(self, cells: Iterable[Definition] = ()) -> None:
+        self._cells = {(cell.name, cell.version): cell for cell in cells}
 
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         raise Refusal("reserved", "the world of a database begins by itself")
@@ -61,7 +65,7 @@ class WorldWorkflow:
         return decode(value)
 
     def machine(self, address: str, snapshot: bytes | None) -> Machine:
-        return WorldMachine(snapshot)
+        return WorldMachine(snapshot, self._cells)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         """That something was refused counts, and by which code. The words for it may be others in another version."""
@@ -72,7 +76,9 @@ class WorldWorkflow:
 
 
 class WorldMachine:
-    def __init__(self, snapshot: bytes | None) -> None:
+    def __init__(self, snapshot: bytes | None, cells: Mapping[tuple[str, str], Definition] | None = None) -> None:
+        self._cells = cells or {}
+        self._wary: dict[str, list[Definition]] = {}
         self._manifest = Manifest()
         self._in_force = InForce()
         self._router = Router()
@@ -99,7 +105,7 @@ class WorldMachine:
             case Message(name=name) if name.startswith(RULES):
                 return self._rule(event)
             case Message():
-                return self._take(event)
+                return self._take(event, moment.recorded)
             case _:
                 return NOTHING
 
@@ -115,7 +121,7 @@ class WorldMachine:
 
     # ---- events --------------------------------------------------------------------------------------------------
 
-    def _take(self, event: Message) -> Decision:
+    def _take(self, event: Message, then: Decision | None) -> Decision:
         """An event from outside. Its sender has checked it by a manifest, whose hash it names; perhaps an older one."""
         fact = Fact(event.name, event.body, event.id, event.correlation)
         if event.sender != self._manifest.hash:
@@ -126,7 +132,23 @@ class WorldMachine:
             objection = self._router.objection(fact)
             if objection:
                 return Decision(reply=Reply(refused=objection))
-        return Decision(announce=(fact,))
+        refused = self._refusal(event) if then is None else then.reply and then.reply.refused
+        return Decision(reply=Reply(refused=refused)) if refused else Decision(announce=(fact,))
+
+    def _refusal(self, event: Message) -> str:
+        """Why the types of a reducer in force cannot hold an event. A replay has the answer of that day's code."""
+        wary = self._wary.get(event.name)
+        if wary is None:
+            workflows = {route.workflow for route in self._in_force.routes if route.fact == event.name}
+            versions = [(name, version) for name, version in self._in_force.versions.items() if name in workflows]
+            found = [self._cells[each] for each in versions if each in self._cells]
+            wary = self._wary[event.name] = [cell for cell in found if cell.refuses(event.name)]
+        for cell in wary:
+            try:
+                called(cell.event, event.name, decode(event.body))
+            except PerdureError as error:
+                return f"{event.name}: the reducer of {cell.cell.name} cannot take it: {error}"
+        return ""
 
     def _form(self, name: str) -> Form:
         form = self._forms.get(name)
@@ -204,7 +226,7 @@ class WorldMachine:
         self._refuse_to_strand(force, mode, left or {})
         under_way = self._in_force.migrating if left is not None else {}
         force = msgspec.structs.replace(force, migrating=self._migrating(manifest, force, mode, under_way))
-        self._manifest, self._in_force, self._forms = manifest, force, {}
+        self._manifest, self._in_force, self._forms, self._wary = manifest, force, {}, {}
         self._router.enforce(force)
         return ((MANIFEST, force.encode()), (DEFINITIONS, manifest.bytes))
 

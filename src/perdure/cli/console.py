@@ -38,21 +38,23 @@ class Console:
 
     def answer(self, document: Any, text: str) -> None:
         """The result: one JSON document, or text for people. Nothing else goes to stdout."""
-        if self.json:
-            from .text import to_json
+        from .text import shown, to_json
 
+        if self.json:
             click.echo(to_json(document, indent=2 if sys.stdout.isatty() else None))
         elif text:
-            click.echo(text)
+            click.echo(shown(text))
 
     def note(self, text: str) -> None:
         """A message beside the result."""
-        click.echo(text, err=True)
+        from .text import shown
+
+        click.echo(shown(text), err=True)
 
     def command(self, *words: str) -> str:
         """A command that can be typed as it is told, with this database."""
         database = ("--db", self.db) if self._db_given else ()
-        return shlex.join(("perdure", *words, *database))
+        return " ".join([quoted(word) for word in ("perdure", *words, *database)])
 
     def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
         """Ask the database, whether an engine runs on it or not."""
@@ -68,6 +70,14 @@ class Console:
     async def warn_if_nobody_runs(self, client: Client) -> None:
         if await client.queries.owner() is None:
             self.note(f"no engine runs on {self.db} now: it is recorded, and taken up when one does")
+
+
+def quoted(word: str) -> str:
+    """A word for a shell. What cannot be printed is escaped as bash and zsh read it."""
+    if word.isprintable():
+        return shlex.quote(word)
+    signs = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + "".join([sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in signs]) + "'"
 
 
 def command(name: str, *, db: Database = "required") -> Callable[[Callable[..., None]], click.Command]:

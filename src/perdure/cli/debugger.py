@@ -15,6 +15,9 @@ from typing import Any, Final, TextIO
 import click
 
 import perdure
+from perdure.codec.visible import visible
+
+from .text import shown
 
 LIBRARIES: Final = tuple(
     {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -95,8 +98,8 @@ class Debugger(pdb.Pdb):
     def message(self, *words: Any, **options: Any) -> None:
         greeting, self.greeting = self.greeting, ""
         if greeting:
-            click.echo(greeting, file=self.stdout)
-        super().message(*words, **options)
+            click.echo(shown(greeting), file=self.stdout)
+        super().message(*[_harmless(word) for word in words], **options)
 
     def get_stack(self, f: FrameType | None, t: Any) -> tuple[list[tuple[FrameType, int]], int]:
         """The author's frames alone: between and around them there are dozens of others."""
@@ -120,6 +123,14 @@ class Debugger(pdb.Pdb):
         except bdb.BdbQuit:
             self.left = True
             raise Left from None
+
+
+def _harmless(word: Any) -> Any:
+    """What pdb says, lines of source among it; a line that an error brought is set in."""
+    if not isinstance(word, str):
+        return word
+    first, *rest = word.expandtabs().split("\n")
+    return "\n".join([visible(first), *(visible(line if line.startswith("-> ") else f"  {line}") for line in rest)])
 
 
 class _Echoed:

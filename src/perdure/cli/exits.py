@@ -77,4 +77,7 @@ class Stopped(click.ClickException):
         return {"error": {"type": self.kind, "message": self.message, "exit": self.exit_code}}
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"{click.style('perdure:', fg='red')} {self.message}", err=True)
+        from .text import Lines, shown, style
+
+        text = f"{style('perdure:', fg='red')} {self.message}"
+        click.echo(shown(Lines(text) if isinstance(self.message, Lines) else text), err=True)

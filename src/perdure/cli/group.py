@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from perdure.errors import PerdureError
+from perdure.errors import Divergence, FlowRefused, InstanceStuck, PerdureError
 
 from .exits import MEANING, Exit, Stopped, exit_of
 from .verbs import GROUPS, VERBS
@@ -60,6 +60,9 @@ class Verbs(click.Group):
         except click.UsageError as error:
             if ctx.meta.get(JSON):
                 _told(ctx, Stopped(error.format_message()))
+            from perdure.codec.visible import visible  # here: help is quick without it
+
+            error.message = visible(error.message)  # type: ignore[misc]  # final for others, and ours to tell
             raise
         except PerdureError as error:
             raise _told(ctx, Stopped(_text(error), exit_of(error), kind=type(error).__name__)) from error
@@ -94,7 +97,9 @@ def _command(name: str) -> click.Command | None:
 
 def _told(ctx: click.Context, stopped: Stopped) -> Stopped:
     if ctx.meta.get(DEBUG) or debug_wanted():
-        click.echo(traceback.format_exc(), err=True, nl=False)
+        from .text import noted, shown
+
+        click.echo(shown(noted(traceback.format_exc().rstrip())), err=True)
     if ctx.meta.get(JSON):
         from .text import to_json
 
@@ -114,7 +119,12 @@ def _text(error: PerdureError) -> str:
     text = str(error)
     for python, option in OPTIONS.items():
         text = text.replace(python, option)
-    return re.sub(r"perdure\.connect\([^)]*\)", "`perdure start`, `perdure send` and the like", text)
+    text = re.sub(r"perdure\.connect\([^)]*\)", "`perdure start`, `perdure send` and the like", text)
+    if not isinstance(error, Divergence | InstanceStuck | FlowRefused):
+        return text
+    from .text import noted
+
+    return noted(text)  # these have lines of advice
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -17,10 +17,12 @@ from typing import Final, Protocol
 
 import click
 
+from perdure.codec.visible import visible
 from perdure.ports.frame import Frame
 from perdure.runtime.history import Line, Waiting
 
-from .text import span, styled, told, until
+from .text import shown as visibly
+from .text import span, styled, told, unstyled, until
 
 LINES_MAX: Final = 12
 
@@ -36,7 +38,7 @@ class Plain:
 
     def happened(self, lines: Sequence[Line]) -> None:
         for line in lines:
-            click.echo(f"{line.at.astimezone():%H:%M:%S} {told(line, values=False)}", err=True)
+            click.echo(visibly(f"{line.at.astimezone():%H:%M:%S} {told(line, values=False)}"), err=True)
 
     def now(self, title: str, status: str, started_at: datetime, waiting: Sequence[Waiting]) -> None:
         pass
@@ -64,7 +66,7 @@ class Screen(io.TextIOBase):
             self._erase()
             self._end_line()
             for line in lines:
-                click.echo(_cut(line, width), err=True)
+                click.echo(visibly(_cut(line, width)), err=True)
             self._drawn = len(lines)
 
     def write(self, text: str) -> int:
@@ -132,7 +134,7 @@ def how_far(frame: Frame) -> str:
     """The progress of a step: `3/10 (30 %)  its note`."""
     total = "" if frame.total is None else f"/{_number(frame.total)}"
     percent = f" ({100 * frame.done / frame.total:.0f} %)" if frame.total else ""
-    note = "".join(sign for sign in " ".join(frame.note.split()) if sign.isprintable())
+    note = visible(" ".join(frame.note.split()))
     return f"{_number(frame.done)}{total}{percent}  {note}".rstrip()
 
 
@@ -145,4 +147,5 @@ def _draws() -> bool:
 
 
 def _cut(line: str, width: int) -> str:
-    return line if len(click.unstyle(line)) <= width else click.unstyle(line)[: width - 1] + "…"
+    plain = visible(unstyled(line))
+    return line if len(plain) <= width else plain[: width - 1] + "…"

@@ -54,7 +54,7 @@ class Delivery:
             return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
         recorded = None if self.raised else self.entry.decision  # what raised did so live, when nothing was recorded
         seed = self.event.seed if type(self.event) is Started else self._before.seed
-        moment = Moment(self.entry.at, seed, self.entry.number, recorded, None, self.entry.seq)
+        moment = Moment(self.entry.clock, seed, self.entry.number, recorded, None, self.entry.seq, self.entry.at)
         return self.machine.deliver(self.event, moment)
 
     @property
@@ -124,7 +124,7 @@ class History:
         machine = workflow.machine(str(self.address), begin)
         yield 0, machine
         for entry, event in delivered:
-            moment = Moment(entry.at, before.seed, entry.number, entry.decision, None, entry.seq)
+            moment = Moment(entry.clock, before.seed, entry.number, entry.decision, None, entry.seq, entry.at)
             try:
                 parted = workflow.differs(entry.decision, machine.deliver(event, moment))
             except Exception as error:

@@ -1,15 +1,23 @@
-"""Values, times and tables as people and programs read them. Pure: the time of now is an argument."""
+"""Values, times and tables as people and programs read them. Pure: the time of now is an argument.
+
+What is written is a line, whatever it quotes: `shown` makes the rest visible. Text of several lines is `Lines`, made
+by `joined`, `table`, `indented` and `to_json`, which make each of their parts visible. Styles are marked with a secret
+of the process, so that no data can style anything.
+"""
 
 import json
 import math
+import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 import msgspec
 
+from perdure.codec.visible import visible, visible_json
 from perdure.runtime.history import Line
 
 STYLES: Final = {
@@ -26,17 +34,53 @@ STYLES: Final = {
 }
 
 
+_SECRET: Final = os.urandom(8).hex()
+_MARK: Final = re.compile(f"\x1b{_SECRET}(\\[[0-9]+m)")
+BITS_MAX: Final = 14_000
+"""Of an int that is written in decimal digits. Python refuses more than 4,300 digits, which take long."""
+
+
+class Lines(str):
+    """Text of several lines, each of which is visible already."""
+
+    __slots__ = ()
+
+
+def style(text: str, *, fg: str | None = None, bold: bool = False) -> str:
+    return click.style(text, fg=fg, bold=bold or None).replace("\x1b", f"\x1b{_SECRET}")
+
+
 def styled(status: str) -> str:
-    return click.style(status, fg=STYLES.get(status))
+    return style(status, fg=STYLES.get(status))
+
+
+def unstyled(text: str) -> str:
+    return _MARK.sub("", text)
+
+
+def shown(text: str) -> str:
+    """What a terminal gets: one line, unless it is `Lines`."""
+    return _MARK.sub("\x1b\\1", text if isinstance(text, Lines) else _line(text))
+
+
+def _line(text: str) -> str:
+    if text.isprintable():
+        return text
+    parts = _MARK.split(text)  # every second one is a style
+    return "".join([f"\x1b{_SECRET}{part}" if number % 2 else visible(part) for number, part in enumerate(parts)])
+
+
+def joined(parts: Iterable[str]) -> Lines:
+    return Lines("\n".join([part if isinstance(part, Lines) else _line(part) for part in parts]))
 
 
 # ---- JSON --------------------------------------------------------------------------------------------------
 
 
-def to_json(value: Any, indent: int | None = None) -> str:
+def to_json(value: Any, indent: int | None = None) -> Lines:
     """Recorded values as JSON: what it has no type for becomes text, in the form that input accepts."""
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=not unicode)
+    return Lines(visible_json(json.dumps(_plain(value), indent=indent, ensure_ascii=not unicode)))
 
 
 def _plain(value: Any) -> Any:
@@ -47,8 +91,10 @@ def _plain(value: Any) -> Any:
             return [_plain(item) for item in value]
         case float():
             return value if math.isfinite(value) else None
-        case None | bool() | int() | str():
+        case None | bool() | str():
             return value
+        case int():
+            return value if value.bit_length() <= BITS_MAX else hex(value)
         case datetime():
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case _:
@@ -99,20 +145,28 @@ def local(at: datetime) -> str:
 # ---- lines -------------------------------------------------------------------------------------------------
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> Lines:
     """Columns as wide as they need; the last one may be as long as it likes, also in lines."""
-    widths = [max(len(click.unstyle(cell)) for cell in column) for column in list(zip(*rows, strict=True))[:-1]]
+    rows = [[cell if isinstance(cell, Lines) else _line(cell) for cell in row] for row in rows]
+    widths = [max(len(unstyled(cell)) for cell in column) for column in list(zip(*rows, strict=True))[:-1]]
     margin = " " * (sum(widths) + 2 * len(widths))
-    lines = []
+    found = []
     for *cells, last in rows:
-        padded = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(cells, widths, strict=True)]
-        lines.append("  ".join([*padded, last.replace("\n", "\n" + margin)]).rstrip())
-    return "\n".join(lines)
+        padded = [cell + " " * (width - len(unstyled(cell))) for cell, width in zip(cells, widths, strict=True)]
+        found.append("  ".join([*padded, last.replace("\n", "\n" + margin)]).rstrip())
+    return Lines("\n".join(found))
 
 
-def indented(text: str) -> str:
-    """The lines after the first one set in."""
-    return text.replace("\n", "\n    ")
+def indented(text: str, margin: str = "    ") -> Lines:
+    """Text of several lines, those after the first one set in: none of them looks like a line of ours."""
+    first, *rest = text.split("\n")
+    return joined([first, *(f"{margin}{line}" for line in rest)])
+
+
+def noted(text: str) -> Lines:
+    """The same for a message beside the result, which may have lines that are set in already."""
+    first, *rest = text.split("\n")
+    return joined([first, *(line if line.startswith(" ") else f"  {line}" for line in rest)])
 
 
 def told(line: Line, width: int | None = 60, values: bool = True) -> str:

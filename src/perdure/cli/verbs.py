@@ -16,7 +16,7 @@ class Verb(NamedTuple):
 
 GROUPS: Final = {
     "cells": "Cells: what there is, what state they have, and what events led to.",
-    "db": "Databases: make one, or bring it up to date.",
+    "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
     "manifest": "Manifests: the definitions that a world of cells runs.",
     "snapshot": "Snapshots of a whole world: take them, go on from one, free what none needs.",
@@ -125,6 +125,7 @@ VERBS: Final = {
             "Make a database, or bring it up to date.",
             "perdure db upgrade postgresql://shop@db.example/shop --shards 16",
         ),
+        Verb("db recover", "Go on without a damaged log.", "perdure db recover shop.db"),
         Verb("doctor", "Check this installation, and a database.", "perdure doctor --db shop.db"),
     )
 }

@@ -50,6 +50,7 @@ class Shape(Form):
         super().__init__(view.schema, view.refs)
         self._unpack = view.unpack
         self._build = view.build
+        self.refuses = view.refuses
 
     def plain(self, value: Any) -> Any:
         """The canonical plain data of a Python object, or of plain data that spells it."""
@@ -119,6 +120,7 @@ class _View(msgspec.Struct, frozen=True):
     unpack: Convert | None = None  # of objects, to what `canonical.py` judges; None: they are that already
     build: Convert | None = None  # of canonical plain data, to objects; None: it is one
     hashable: bool = True  # whether the objects may stand in a Python set
+    refuses: bool = False  # whether `build` may refuse canonical plain data
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -198,7 +200,8 @@ def _record_view(kind: Any, where: str) -> _View:
         raise placed(error, kind.__name__, where) from None
     _check_defaults(kind, fields, where)
     hashable = all(view.hashable for view in fields.values())
-    return _View(schema, refs, _unpack_record(kind, fields), _build_record(kind, fields), hashable)
+    refuses = hasattr(kind, "__post_init__") or any(view.refuses for view in fields.values())
+    return _View(schema, refs, _unpack_record(kind, fields), _build_record(kind, fields), hashable, refuses)
 
 
 def _check_defaults(kind: Any, fields: dict[str, _View], where: str) -> None:
@@ -297,9 +300,8 @@ def _union(arguments: tuple[Any, ...]) -> _View:
 
 
 def _option(view: _View) -> _View:
-    return _View(
-        schemas.Option(view.schema), view.refs, _unless_none(view.unpack), _unless_none(view.build), view.hashable
-    )
+    unpack, build = _unless_none(view.unpack), _unless_none(view.build)
+    return _View(schemas.Option(view.schema), view.refs, unpack, build, view.hashable, view.refuses)
 
 
 def _unless_none(convert: Convert | None) -> Convert | None:
@@ -338,7 +340,8 @@ def _variant(kinds: list[Any]) -> _View:
             raise refusal.below(".$value") from None
 
     schema = schemas.Variant({tag: view.schema for tag, view in arms.items()})
-    return _View(schema, refs, unpack, build, all(view.hashable for view in arms.values()))
+    hashable, refuses = all(view.hashable for view in arms.values()), any(view.refuses for view in arms.values())
+    return _View(schema, refs, unpack, build, hashable, refuses)
 
 
 def short_name(kind: type[Record]) -> str:
@@ -366,7 +369,8 @@ def _list(item: _View) -> _View:
         return [item.unpack(inner) for inner in value] if isinstance(value, list | tuple) else value  # type: ignore[misc]
 
     unpack_all = None if item.unpack is None else unpack
-    return _View(schemas.List(item.schema), item.refs, unpack_all, _build_items(list, item.build), False)
+    build = _build_items(list, item.build)
+    return _View(schemas.List(item.schema), item.refs, unpack_all, build, False, item.refuses)
 
 
 def _set(kind: type, item: _View, annotation: Any) -> _View:
@@ -382,7 +386,7 @@ def _set(kind: type, item: _View, annotation: Any) -> _View:
     made = FrozenSetInOrder if kind is frozenset else SetInOrder
     build = _build_items(made, item.build) or made
     unpack_all = None if item.unpack is None else unpack
-    return _View(schemas.Set(item.schema), item.refs, unpack_all, build, kind is frozenset)
+    return _View(schemas.Set(item.schema), item.refs, unpack_all, build, kind is frozenset, item.refuses)
 
 
 class SetInOrder(set[Any]):
@@ -461,7 +465,8 @@ def _dict(key: _View, value: _View) -> _View:
 
     schema = schemas.Map(key.schema, value.schema)
     unpack_all = None if value.unpack is None else unpack
-    return _View(schema, value.refs, unpack_all, None if key_build is value.build is None else build, False)
+    build_all = None if key_build is value.build is None else build
+    return _View(schema, value.refs, unpack_all, build_all, False, value.refuses)
 
 
 def _uuid_of_key(plain: bytes) -> UUID:
@@ -490,8 +495,8 @@ _SCALARS: Final[dict[type, _View]] = {
     Decimal: _View(schemas.Dec128()),
     bytes: _View(schemas.Bytes()),
     str: _View(schemas.Text()),
-    datetime: _View(schemas.Time(), build=_build_datetime),
-    timedelta: _View(schemas.Duration(), build=_build_timedelta),
+    datetime: _View(schemas.Time(), build=_build_datetime, refuses=True),
+    timedelta: _View(schemas.Duration(), build=_build_timedelta, refuses=True),
     UUID: _View(schemas.Uuid()),
 }
 

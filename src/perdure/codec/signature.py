@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final, Self, Union
 
-from perdure.codec.converters.frame import Converter, Mismatch, converter, did_you_mean
+from perdure.codec.converters.frame import Converter, Mismatch, converter
 from perdure.codec.converters.records import hints_of
+from perdure.codec.parameters import Way, described, not_taken
 from perdure.codec.values import encode
 from perdure.errors import NotConvertible, NotPlain
 
@@ -75,6 +76,22 @@ class Signature:
                 recordable[name] = plain
         return recordable
 
+    def parameters(self) -> bytes:
+        """The parameters as canonical bytes, for `Parameters` to check a call where the code is not."""
+        ways: dict[Any, Way] = {_REST: "positional", _REST_NAMED: "named"}
+        defaults = self.defaults()
+        return encode(
+            [
+                described(
+                    name,
+                    ways.get(kind, "optional" if name in self._defaults else "needed"),
+                    self._converters[name],
+                    defaults,
+                )
+                for name, kind in self._kinds.items()
+            ]
+        )
+
     def bind_plain(self, value: Any) -> dict[str, Any]:
         """The plain data of a call that a person wrote as JSON.
 
@@ -96,11 +113,14 @@ class Signature:
             values[name] = self._read(name, list(item) if self._kinds[name] is _REST else item, json=True)
         return self.bind(*self._spread(values))
 
-    def call_args(self, plain: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def call_args(self, plain: Mapping[str, Any], strict: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a recorded call, converted by the annotations of the code as it is now.
 
-        A parameter that the code has gained takes its default; what it no longer takes is left out.
+        A parameter that the code has gained takes its default; what it no longer takes is left out. `strict`: the call
+        is new, so what the code does not take is refused.
         """
+        if strict and not plain.keys() <= self._kinds.keys():
+            raise self._not_taken(plain.keys() - self._kinds.keys())
         values: dict[str, Any] = {}
         for name, kind in self._kinds.items():
             if name in plain:
@@ -147,11 +167,11 @@ class Signature:
         """In words that follow on 'found'. A name that it does not take says more than the one that is missing then."""
         takes_any = _REST_NAMED in self._kinds.values()
         strange = [name for name in kwargs if name not in self._kinds and not takes_any]
-        parameter = strange[0] if strange else _quoted(str(error))
+        parameter = _quoted(str(error))
+        if strange or (parameter and parameter not in self._kinds):
+            return self._not_taken(strange or [parameter])
         if not parameter:
             found = f"{len(args)} arguments by position"
-        elif parameter not in self._kinds:
-            found = f"an argument {parameter!r} that it does not take{did_you_mean(parameter, self._kinds)}"
         elif self._kinds[parameter] is inspect.Parameter.POSITIONAL_ONLY and parameter in kwargs:
             found = f"an argument {parameter!r} by name, which it takes by position"
         elif parameter in kwargs:
@@ -160,6 +180,13 @@ class Signature:
             found = f"no argument {parameter!r}"
         path = f"$.{parameter}" if parameter else "$"
         return NotConvertible(path, f"a call {self.name}{self._shown()}", found, self.name)
+
+    def _not_taken(self, names: Collection[str]) -> NotConvertible:
+        found = not_taken(names, self._kinds)
+        rest = [name for name, kind in self._kinds.items() if kind is _REST_NAMED]
+        if rest:
+            found += f"; where it is started by its name, others are passed together: {rest[0]}={{...}}"
+        return NotConvertible(f"$.{min(names)}", f"a call {self.name}{self._shown()}", found, self.name)
 
     def _shown(self) -> str:
         return str(self._signature.replace(return_annotation=inspect.Signature.empty))

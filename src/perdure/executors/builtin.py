@@ -5,12 +5,9 @@ Parameters come as records, results go as plain data: the types are those of `ce
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from perdure.codec import Signature, decode, encode
@@ -59,47 +56,33 @@ class Blobs:
 
 
 class Steps:
-    """The handler of the effect of this name. `is_step` says whether something that was found in a module is a step."""
+    """The handler of the effect of this name. `find` gives the function of a step by its place; None: there is none.
+
+    Whoever writes the event may name any place. So nothing is imported for it: only a function that its author made a
+    step, in a module that this process has imported, is run.
+    """
 
     is_async = False
 
-    def __init__(self, effect: str, is_step: Callable[[Any], bool]) -> None:
+    def __init__(self, effect: str, find: Callable[[str], Callable[..., Any] | None]) -> None:
         self.effect = effect
-        self._is_step = is_step
+        self._find = find
 
     def work(self, params: Any, key: str, publication: Publication) -> Work:
         """The arguments are converted before the call begins: so a secret among them is seen, and gets its value."""
         name = params["function"]
         try:
             function = self._find(name)
+            if function is None:
+                text = f"{name!a:.200} is not a function with @perdure.step in a module that this engine has imported"
+                raise BadCall(f"{text}; import its module where the engine is opened")
             signature = Signature.of(function)
             args, kwargs = signature.call_args(decode(params["arguments"]))
         except PerdureError:
             raise
-        except Exception as error:  # of a module, or of a type that checks what it is made of
-            raise BadCall(f"the step {name!a} cannot be called: {type(error).__name__}: {error}") from error
+        except Exception as error:  # of a type that checks what it is made of
+            raise BadCall(f"the step {name!a:.200} cannot be called: {type(error).__name__}: {error}") from error
         return Work(partial(_performed, function, signature), args, kwargs, Any)
-
-    def _find(self, name: str) -> Callable[..., Any]:
-        """Whoever writes the event may name any function there is: only what its author made a step is run."""
-        module_name, colon, path = name.partition(":")
-        try:
-            found: Any = _module(module_name) if module_name and colon else None
-        except ImportError as error:
-            raise BadCall(f"the step {name!a} cannot be imported: {error}") from None
-        for part in path.split("."):
-            found = getattr(found, part, None)
-        if not self._is_step(found):
-            raise BadCall(f"{name!a} is not a function with @perdure.step: only such a function is run as a step")
-        return found.function  # type: ignore[no-any-return]
-
-
-def _module(name: str) -> Any:
-    """A script that runs is the module that its file would be: it is not run a second time."""
-    script = sys.modules.get("__main__")
-    if Path(getattr(script, "__file__", None) or "__main__").stem == name:
-        return script
-    return importlib.import_module(name)
 
 
 def _performed(

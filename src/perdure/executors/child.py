@@ -32,7 +32,7 @@ import msgspec
 
 from perdure.codec import Signature, decode, encode
 from perdure.errors import BadCall, CallerError
-from perdure.kernel.receipt import Receipt
+from perdure.kernel.receipt import Receipt, failure_of
 
 from . import info
 
@@ -175,14 +175,23 @@ def perform(request: bytes, main: list[Any] | None, outlet: PipeOutlet) -> Recei
         function = _function(call["call"], main)
         args, kwargs = arguments(function, call["args"], call["kwargs"])
     except BaseException as error:  # not even SystemExit from an imported module may end the child
-        return Receipt("error", error=info.failure(error, retry=False))
+        return _as_the_parent_names_it(Receipt("error", error=failure_of(error, retry=False)))
     try:
         value = function(*args, **kwargs)
         if inspect.isawaitable(value):
             value = _awaited(value)
         return _ok(function, value)
     except BaseException as error:
-        return info.error(error)
+        return _as_the_parent_names_it(info.error(error))
+
+
+def _as_the_parent_names_it(receipt: Receipt) -> Receipt:
+    """An exception that the parent's script defines."""
+    error = receipt.error
+    if error is None or not error.type.startswith(f"{MAIN}."):
+        return receipt
+    named = f"__main__{error.type.removeprefix(MAIN)}"
+    return msgspec.structs.replace(receipt, error=msgspec.structs.replace(error, type=named))
 
 
 def _awaited(awaitable: Any) -> Any:
@@ -215,7 +224,7 @@ def _ok(function: Callable[..., Any], value: Any) -> Receipt:
     try:
         plain = Signature.of(function).result_to_plain(value)
     except CallerError as unusable:
-        return Receipt("error", error=info.failure(unusable, retry=False))
+        return Receipt("error", error=failure_of(unusable, retry=False))
     except ValueError:  # a built-in function may have no signature
         return info.ok(value, None)
     return info.ok(plain, None)

@@ -16,7 +16,7 @@ from perdure.codec import decode
 from perdure.errors import PerdureError
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.ports.executor import Answered, Executor, Framed, Handler, Work
+from perdure.ports.executor import CUT, Answered, Executor, Framed, Handler, Work
 from perdure.ports.frame import Frame
 from perdure.ports.secrets import Secrets
 
@@ -76,7 +76,7 @@ class EffectsExecutor:
 
     def _answered(self, intent: bytes, receipt: Receipt, redaction: Redaction, answered: Answered) -> None:
         self._redactions.pop(intent, None)
-        answered(intent, redaction.receipt(receipt))
+        answered(intent, receipt if receipt is CUT else redaction.receipt(receipt))
 
     def stop(self, intent: bytes) -> None:
         self._redactions.pop(intent, None)

@@ -14,6 +14,7 @@ from contextvars import Context, copy_context
 from typing import Any, Final
 
 from perdure.kernel.problem import Hook, Report
+from perdure.kernel.receipt import is_interrupt
 
 from .thread import Threads
 
@@ -83,9 +84,11 @@ class Hooks:
             answer = hook(report.problem) if _is_async(hook) else await self._in_thread(report)
             if inspect.isawaitable(answer):
                 await answer
-        except (KeyboardInterrupt, GeneratorExit):
+        except GeneratorExit:
             raise
         except BaseException as error:  # SystemExit too: a hook cannot end the process
+            if is_interrupt(error):
+                raise
             if not (self._closed and isinstance(error, asyncio.CancelledError)):
                 _log(report)
 

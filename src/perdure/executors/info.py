@@ -111,7 +111,7 @@ def ok(value: Any, returns: Any) -> Receipt:
             raise TooLarge("the result of a step", len(data), VALUE_MAX)
         return Receipt("ok", data)
     except CallerError as unusable:
-        return Receipt("error", error=failure(unusable, retry=False))
+        return Receipt("error", error=failure_of(unusable, retry=False))
 
 
 CALLERS: Final = ("perdure.executors.", "perdure.testing.")
@@ -122,7 +122,7 @@ NO_WORK: Final = Receipt("error", error=Failure("NoWork", "the flow's code no lo
 
 def error(exception: BaseException) -> Receipt:
     retry = not isinstance(exception, Fatal | RollBack) and not _is_of_the_call(exception)
-    recorded = failure(exception, retry=retry)
+    recorded = failure_of(exception, retry=retry)
     if isinstance(exception, RollBack):  # also a subclass: the flow gets it as what it is for perdure
         recorded = msgspec.structs.replace(recorded, type="RollBack")
     return Receipt("error", error=recorded)
@@ -136,15 +136,3 @@ def _is_of_the_call(exception: BaseException) -> bool:
     while at.tb_next is not None:
         at = at.tb_next
     return str(at.tb_frame.f_globals.get("__name__")).startswith(CALLERS)
-
-
-def failure(exception: BaseException, *, retry: bool) -> Failure:
-    return failure_of(exception, retry=retry, encoded=_data(exception))
-
-
-def _data(exception: BaseException) -> bytes | None:
-    try:
-        data = getattr(exception, "data", None)
-        return None if data is None else encode(to_plain(data))
-    except Exception:  # not plain, or a property that failed
-        return None

@@ -14,7 +14,8 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from perdure.kernel.batch import Publication
-from perdure.ports.executor import Answered, Framed, Work
+from perdure.kernel.receipt import is_interrupt
+from perdure.ports.executor import CUT, Answered, Framed, Work
 
 from . import info
 from .frames import LoopOutlet
@@ -58,7 +59,8 @@ class InlineExecutor:
     async def close(self) -> None:
         self._outlet.close()
         self._waiting.clear()
-        tasks, self._tasks = list(self._tasks.values()), {}
+        tasks = set(self._tasks.values()) - {asyncio.current_task()}  # a step may close the engine that runs it
+        self._tasks = {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -103,9 +105,11 @@ class InlineExecutor:
                 about.cancel()
                 raise
             receipt = info.error(error)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
+        except BaseException as error:  # SystemExit too: a step cannot end the process
+            if is_interrupt(error):
+                if self._tasks.pop(intent, None) is not None:
+                    answered(intent, CUT)
+                raise
             receipt = info.error(error)
         if self._tasks.pop(intent, None) is not None:
             answered(intent, receipt)

@@ -13,10 +13,10 @@ import msgspec
 
 from perdure.codec import decode
 from perdure.kernel.batch import Publication
-from perdure.kernel.receipt import Receipt
+from perdure.kernel.receipt import Receipt, failure_of
 from perdure.ports.executor import Answered, Framed, Work
 
-from . import child, info
+from . import child
 from .inline import InlineExecutor
 from .thread import ThreadExecutor
 
@@ -51,7 +51,7 @@ class QueueExecutor:
             found = self._find(asked["call"])
             args, kwargs = child.arguments(found.function, asked["args"], asked["kwargs"])
         except Exception as error:  # not a line of the step ran, and none ever will
-            answered(publication.intent, Receipt("error", error=info.failure(error, retry=False)))
+            answered(publication.intent, Receipt("error", error=failure_of(error, retry=False)))
             return
         work = Work(found.function, tuple(args), kwargs, found.returns)
         executor = self._inline if found.is_async else self._thread

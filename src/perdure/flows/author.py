@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from math import isnan, nan
@@ -12,6 +13,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Final,
     Generic,
     Literal,
     ParamSpec,
@@ -21,11 +23,12 @@ from typing import (
     cast,
     overload,
 )
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from perdure.codec import Signature, decode, encode
-from perdure.errors import BadCall, NotAFlow, TooLarge
+from perdure.errors import BadCall, FlowWarning, NotAFlow, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Effect, attempt_of
@@ -53,7 +56,7 @@ FailureKind = Literal["fatal", "timeout", "exhausted", "unknown", "child", "join
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """The delay before attempt n + 1 is min(max, base * factor ** n) seconds, from the failure of attempt n.
+    """The delay after the failure of attempt n is min(max, base * factor ** (n - 1)) seconds: `base` after the first.
 
     `jitter` (0 to 1) shortens each delay by up to that share, from recorded entropy.
     """
@@ -72,7 +75,7 @@ class Backoff(msgspec.Struct, frozen=True):
 
     def seconds(self, attempt: int, dice: Callable[[], float]) -> float:
         try:
-            delay = min(self.max, self.base * self.factor**attempt)
+            delay = min(self.max, self.base * self.factor ** (attempt - 1))
         except OverflowError:
             delay = self.max
         return delay * (1 - self.jitter * dice()) if self.jitter else delay
@@ -191,9 +194,20 @@ def step(function: Callable[P, R] | None = None, /, **options: Unpack[Options]) 
     if function is not None:
         if not callable(function):
             raise BadCall(f"@perdure.step stands before a function, or takes options by name; found {function!r}")
-        return StepFunction(function, DEFAULT)
+        return _registered(StepFunction(function, DEFAULT))
     chosen = with_options(DEFAULT, options)
-    return lambda wrapped: StepFunction(wrapped, chosen)
+    return lambda wrapped: _registered(StepFunction(wrapped, chosen))
+
+
+STEPS: Final[WeakValueDictionary[tuple[str, str], StepFunction[Any, Any]]] = WeakValueDictionary()
+"""What `@perdure.step` has made in this process, by module and qualified name."""
+
+
+def _registered(made: StepFunction[P, R]) -> StepFunction[P, R]:
+    module, name = getattr(made, "__module__", None), getattr(made, "__qualname__", None)
+    if module and name:  # a partial has no name
+        STEPS[module, name] = made
+    return made
 
 
 class Continue(msgspec.Struct, Generic[T], frozen=True):
@@ -247,10 +261,11 @@ class Flow(Generic[P, R]):
         self.on_error = on_error
         self.limits = Limits(bytes=2 * VALUE_MAX)
         self.signature = Signature.of(function, skip_first=True)
-        self.defaults = encode(self.signature.defaults())
+        self.parameters = self.signature.parameters()
         self.loops = _names_loop(function.__code__)
         """Whether instances keep a log: only `ctx.loop` needs one. Found out at the latest when a loop begins."""
         self._warned = False
+        self._warnings: dict[str | tuple[str, type[Warning], int], int] = {}  # for Python's own register
 
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
         """Plain call, for unit tests of the body with a context of the caller's own."""
@@ -293,6 +308,12 @@ class Flow(Generic[P, R]):
         from .names import Names
 
         return Names(self.function)
+
+    def warn(self, function: Callable[..., Any], text: str) -> None:
+        """A `FlowWarning` at the line of a function. Once, unless warnings are errors."""
+        code = getattr(function, "__code__", self.function.__code__)
+        where = code.co_filename, code.co_firstlineno
+        warnings.warn_explicit(f"flow {self.name}: {text}", FlowWarning, *where, registry=self._warnings)
 
     def registered(self) -> None:
         """Warn of the findings, once; a strict flow with findings is refused."""
@@ -380,6 +401,7 @@ def flow(
         called = function.__name__ if name is None else text(name, "the name of a flow")
         if "/" in called:
             raise BadCall(f"the name of a flow has no slash, found {called!r}: an instance is named workflow/key")
+        _warn_of_options(function, called)
         return Flow(
             function,
             called,
@@ -404,6 +426,21 @@ def _check(function: Any) -> None:
         raise NotAFlow(found, where)
     if code is not None and code.co_argcount == 0 and not code.co_flags & inspect.CO_VARARGS:
         raise NotAFlow(f"`async def {function.__name__}()` without a parameter for the context", where)
+
+
+OPTIONS_OF_START = frozenset({"key", "tags", "reuse", "at", "delay", "parent"})
+
+
+def _warn_of_options(function: Any, name: str) -> None:
+    """Warn of parameters that no keyword argument of a start reaches."""
+    code = function.__code__
+    parameters = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    for parameter in [each for each in parameters if each in OPTIONS_OF_START]:
+        text = (
+            f"flow {name} has a parameter {parameter!r}, which is also an option of engine.start: "
+            f"start(..., {parameter}=...) sets the option; rename the parameter, or pass it by position"
+        )
+        warnings.warn_explicit(text, FlowWarning, code.co_filename, code.co_firstlineno, module=function.__module__)
 
 
 def seconds(duration: Duration) -> float:

@@ -38,6 +38,7 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import RESPONSE
 from perdure.ports.executor import Work
 
+from . import copies
 from . import scope as scopes
 from .author import (
     DEFAULT,
@@ -52,6 +53,7 @@ from .author import (
     StepOptions,
     limited,
     nanoseconds,
+    seconds,
     with_options,
 )
 from .change import Removed, pinned
@@ -169,7 +171,7 @@ async def _step(  # noqa: PLR0917  # called at every step
     executor = options.executor or ("inline" if is_async(function) else "thread")
     returns = returns_of(function)
     params = _parameters(function, args, kwargs, executor) if executor not in HERE else None
-    work = Work(function, args, kwargs, returns) if params is None else None
+    work = None
     timeout = None if options.timeout is None else nanoseconds(options.timeout)
     errors: tuple[Failure, ...] = ()
     attempt = 1
@@ -178,6 +180,8 @@ async def _step(  # noqa: PLR0917  # called at every step
         allowed = 1 if options.once else max(2, options.retries + 2 - attempt)
         life = 0 if machine.lives is None else machine.lives.of(location)
         call = Call(location, attempt, executor, timeout, allowed, params, options.ephemeral, life)
+        if params is None:
+            work = Work(function, *copies.for_step(args, kwargs), returns)
         operation = machine.open(call, work) if machine.loop.ahead is None else machine.ask(call, work)
         assert operation.future is not None
         if options.once and options.unknown == "stuck":
@@ -243,6 +247,10 @@ def _hooks(machine: FlowMachine, options: StepOptions, undoes: Done | None) -> t
     return tuple(hooks)
 
 
+SAME_STATE: Final = (
+    ": the next iteration has the same state; write return Continue(state), or return Break(value) to end"
+)
+
 HERE: Final = frozenset({"inline", "thread"})
 """Executors whose calls stay in this process. Others get the name of a function and recorded arguments."""
 
@@ -256,6 +264,16 @@ def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ex
         module = importable(module)
     plain = {"call": f"{module}:{name}", "args": to_plain(list(args)), "kwargs": to_plain(kwargs)}
     return limited(encode(plain), f"the arguments of {name}")
+
+
+def _tags(tags: Any) -> dict[str, str]:
+    if tags is None:
+        return {}
+    if not isinstance(tags, Mapping) or not all(isinstance(each, str) for pair in tags.items() for each in pair):
+        raise BadCall(f"tags are texts by name, found {tags!r}")
+    for name, value in tags.items():
+        text(name + value, "a tag")
+    return dict(tags)
 
 
 RemovedKind = Literal[
@@ -410,11 +428,13 @@ class Context:
         machine, scope = self._machine, scopes.current.get()
         location = machine.claim(name)
         machine.note("checkpoint", location)
+        machine.undos.checkpoints[name] = None
         mark = machine.undos.mark
         try:
             yield
         except RollBack as error:
             if error.to == name:
+                error.reached = True
                 await roll_back(machine, mark, scope.path)
             raise
 
@@ -519,15 +539,28 @@ class Context:
     # ---- other instances -----------------------------------------------------------------------------------
 
     async def child(
-        self, workflow: Any, *args: Any, key: str | None = None, detach: bool = False, **kwargs: Any
+        self,
+        workflow: Any,
+        *args: Any,
+        key: str | None = None,
+        detach: bool = False,
+        reuse: Literal["failed", "always"] | None = None,
+        tags: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Run another workflow and wait for its result; `ChildFailed` if it does not complete.
 
         A workflow that is passed itself runs in its own version if that is registered, else in the newest, which is
         also what a name means. The child is cancelled with its parent. `detach=True`: it outlives the parent, and the
-        answer is its key, as soon as it is recorded as started.
+        answer is its key, as soon as it is recorded as started. `reuse`, `tags` and `delay`: as for `engine.start`. A
+        parent that is started again uses the keys of its children again: each has a new generation, too.
         """
         machine = self._machine
+        if reuse not in (None, "failed", "always"):
+            raise BadCall(f'reuse={reuse!r}: a used key is started again if it "failed", or "always"')
+        if delay is not None and not seconds(delay) >= 0:
+            raise BadCall(f"delay={delay!r}: a child is delayed by no time or more")
         if not isinstance(workflow, str):
             if not hasattr(workflow, "encode_input"):
                 raise BadCall(f"ctx.child(workflow, ...): {workflow!r} is not a workflow")
@@ -538,7 +571,8 @@ class Context:
             name, version, value = workflow, "", limited(encode(to_plain(kwargs)), f"the input of {workflow}")
         location = machine.claim(name)
         child_key = f"{machine.family}/{location}" if key is None else text(key, "a key")
-        child = Child(location, name, child_key, value, detach, version)
+        due = 0 if delay is None else min(TIME_MAX, machine.moment.at + nanoseconds(delay))
+        child = Child(location, name, child_key, value, detach, version, reuse or "", _tags(tags), due)
         receipt: Receipt = await machine.answer(machine.open(child))
         if receipt.status != "ok":
             refused = receipt.error is not None and receipt.error.type == "ChildRefused"
@@ -648,7 +682,9 @@ class Context:
         keep: int = 20,
         prune_every: int = 20,
     ) -> T:
-        """Run `body(ctx, state)` until it returns `Break(value)`. `Continue(state)` or None goes on.
+        """Run `body(ctx, state)` until it returns `Break(value)`; `Continue(state)` goes on with another state.
+
+        Nothing goes on too. Of a body that takes a state that is a `FlowWarning`: its state stays what it was.
 
         Iterations before the last `keep` are forgotten every `prune_every` iterations, so a loop of any
         length is rebuilt from the last few. What one iteration leaves to the next is its state alone: plain
@@ -665,6 +701,7 @@ class Context:
         mark = await machine.resume_loop(location)
         number, value = (mark.number, mark.state) if mark is not None else (0, _state_bytes(name, state))
         entry = turns = 0
+        told = False
         while True:
             if entry != machine.moment.number:
                 entry, turns = machine.moment.number, 0
@@ -686,6 +723,9 @@ class Context:
                 raise BadCall(f"the body of loop {name!r} returned {answer!r}; return Continue, Break or nothing")
             if answer is not None:
                 value = _state_bytes(name, answer.state)
+            elif takes_state and not told:
+                told = True
+                machine.flow.warn(body, f"the body of loop {name!r} returned nothing{SAME_STATE}")
             number += 1
             if number % prune_every == 0:
                 machine.prune(location, keep, number - 1)

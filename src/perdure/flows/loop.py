@@ -32,8 +32,11 @@ TURNS_MAX: Final = 1_000_000
 """Callbacks in one delivery. A flow that needs more spins without waiting for anything."""
 
 
-class Evicted(BaseException):
-    """The machine was dropped while its code stood here. Only code in `finally` blocks can ever see it."""
+class Evicted(GeneratorExit):
+    """The machine was dropped while its code stood here. Only code in `finally` blocks can ever see it.
+
+    Python takes a `GeneratorExit` for the proper end of a generator that is closed, and prints nothing.
+    """
 
 
 class Host(Protocol):
@@ -130,7 +133,11 @@ class _Later:
 
 
 class FlowLoop(asyncio.AbstractEventLoop):
-    """See the module. `now` and `started_at` are recorded nanoseconds; `time()` is seconds from the start."""
+    """See the module. `now` and `started_at` are recorded nanoseconds; `time()` is seconds from the start.
+
+    `time()` never goes back, and never stands still while time passes: `lost` is how far the clock was set back since
+    the start.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host: Host = host
@@ -142,6 +149,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self._turns: Sequence[_Soon] = ()
         self._closed = False
         self.now = 0
+        self.lost = 0
         self.started_at = 0
         self.refused: NotDurable | None = None
         self.ahead: Callable[[object], bool] | None = None
@@ -188,10 +196,12 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self._closed = True
         self.ahead = None
         self._ready.clear()
-        for task in [task for task in self._tasks if not task.done()]:
-            self._ready.append(_Soon(_close, (task.get_coro(),), task.context))
-        if self._ready:
-            self.drain()
+        standing = [task for task in self._tasks if not task.done()]
+        if standing:
+            with Enclosure():
+                _set_running_loop(self)
+                for task in standing:
+                    task.context.run(_close, task.get_coro())  # type: ignore[arg-type]
         # Loop, tasks and machine refer to each other: taken apart here, they need no collector.
         self._ready.clear()
         self._tasks = []
@@ -215,8 +225,14 @@ class FlowLoop(asyncio.AbstractEventLoop):
 
     # ---- what asyncio asks of a loop -----------------------------------------------------------------------
 
+    def set(self, now: int) -> None:
+        """What the clock shows at this delivery."""
+        if now < self.now:
+            self.lost += self.now - now
+        self.now = now
+
     def time(self) -> float:
-        return (self.now - self.started_at) / 1e9
+        return (self.now + self.lost - self.started_at) / 1e9
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -235,11 +251,16 @@ class FlowLoop(asyncio.AbstractEventLoop):
     ) -> _Later | _Soon:
         soon = _Soon(callback, args, context if context is not None else copy_context())
         later = _Later(when, soon)
-        due = TIME_MAX if when > TIME_MAX / 1e9 else min(TIME_MAX, self.started_at + round(when * 1e9))
-        if due <= self.now:
+        end = TIME_MAX if when > TIME_MAX / 1e9 else self.started_at + _nanoseconds(when)
+        if end <= self.now + self.lost:
             self._ready.append(soon)
-        else:
-            later.withdraw = self._host.open_timer(due, lambda: self._ready.append(soon))
+            return later
+
+        def fire() -> None:
+            self.lost = max(self.lost, end - self.now)  # more, if the clock was set back since the timer was over
+            self._ready.append(soon)
+
+        later.withdraw = self._host.open_timer(min(TIME_MAX, end - self.lost), fire)
         return later
 
     def create_future(self) -> FlowFuture:
@@ -386,6 +407,14 @@ def source_of(coro: Any) -> str:
 def _close(coro: Coroutine[Any, Any, Any]) -> None:
     with suppress(BaseException):  # whatever user code does while it is thrown away concerns nobody
         coro.close()
+
+
+def _nanoseconds(when: float) -> int:
+    """The first nanosecond at which `time()` is not before `when`."""
+    found = round(when * 1e9)
+    while found / 1e9 < when:
+        found += 1
+    return found
 
 
 def _nothing() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 import msgspec
 
 from perdure.codec import decode, encode, from_plain
-from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, StepFailed
+from perdure.errors import BadCall, CallerError, Deadlock, Divergence, NotAwaited, PerdureError, RollBack, StepFailed
 from perdure.kernel.decision import NOTHING, Decision, Outcome, Send, Stuck
 from perdure.kernel.difference import Difference
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
@@ -38,7 +38,7 @@ from perdure.kernel.moment import TIME_MAX, Moment, when
 from perdure.kernel.past import Item as PastItem
 from perdure.kernel.past import Past, read, write
 from perdure.kernel.problem import Hook, Problem, ProblemKind, Report
-from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
+from perdure.kernel.receipt import DONE, Failure, Receipt, causes_of, failure_of, is_interrupt
 from perdure.kernel.replay import divergence
 from perdure.kernel.status import Status
 
@@ -197,8 +197,11 @@ class FlowMachine:
 
     def _happened(self, event: Event, moment: Moment) -> str:
         """Tell whoever waits. The answer is the location of the operation that the event belongs to."""
-        self.moment = moment  # as `_begin`, without the call: this is done at every step
-        self.loop.now = moment.at
+        self.moment = moment  # as `_begin`, without the calls: this is done at every step
+        loop, now = self.loop, moment.at
+        if now < loop.now:
+            loop.set(now)
+        loop.now = now
         self._opened.clear()
         self._withdrawn.clear()
         location = ""
@@ -211,7 +214,7 @@ class FlowMachine:
             case Message():
                 self.hand_over(Mail(moment.number, event))
             case Started():
-                self._start(event)
+                self._start(event, new=moment.recorded is None or _failed_at_once(moment.recorded))
             case Woken(location=asked):
                 location = self._wake(asked)
             case Settled(location=at, receipt=receipt):
@@ -232,22 +235,28 @@ class FlowMachine:
 
     def _begin(self, moment: Moment) -> None:
         self.moment = moment
-        self.loop.now = moment.at
+        self.loop.set(moment.at)
         self._opened.clear()
         self._withdrawn.clear()
 
-    def _start(self, event: Started) -> None:
+    def _start(self, event: Started, *, new: bool) -> None:
+        """`new`: arguments that the code does not take are refused. In a replay the code may have taken them then.
+
+        A refusal is recorded with this very delivery, however long the start is delayed: a replay finds it there.
+        """
+        due = event.due
         self.key, self.generation = event.key, event.generation
         self.loop.started_at = self.moment.at
         self.loop.salt(event.seed)
         self._identity = Identity(Address(event.workflow, event.key), event.generation)
         try:
-            args, kwargs = self.flow.signature.call_args(decode(event.input))
+            args, kwargs = self.flow.signature.call_args(decode(event.input), strict=new)
             body = self.flow.function(FlowContext(self), *args, **kwargs)
         except CallerError as error:  # started by name, from where nobody could check the input
             body = _raise(error)
-        if event.due > self.moment.at:
-            body = self._later(event.due, body)
+            due = 0 if new else due
+        if due > self.moment.at:
+            body = self._later(due, body)
         self._main = self.loop.spawn(body, Scope("", self.flow.strict_names, self), Context(), self.flow.name)
 
     async def _later(self, due: int, body: Coroutine[Any, Any, Any]) -> Any:
@@ -330,8 +339,10 @@ class FlowMachine:
     def _run(self) -> None:
         try:
             self.loop.drain(None if self.moment.recording is None else self._go_ahead)
-        except SystemExit as error:
-            raise BadCall(f"the flow raised SystemExit({error.code}): a flow cannot end the process") from error
+        except (KeyboardInterrupt, SystemExit) as error:
+            if is_interrupt(error):
+                raise
+            raise BadCall(f"the flow raised {error!r}: a flow cannot end the process") from error
         assert self._main is not None
         done = self._main.done()
         if done:
@@ -362,7 +373,8 @@ class FlowMachine:
         if self.log is not None:
             self._remember(self.log, recorded)
             self._event, self._location = event, asked.effect.location
-        self._asked, self.moment, self.loop.now = None, moment, moment.at
+        self._asked, self.moment = None, moment
+        self.loop.set(moment.at)
         awaited.set_result(event.receipt)
         return True
 
@@ -410,6 +422,8 @@ class FlowMachine:
         if main.cancelled():
             return self._failed(BadCall("the flow raised CancelledError, but nobody cancelled it"))
         error = main.exception()
+        if isinstance(error, RollBack):
+            self._refuse_unknown_checkpoint(error)
         if error is not None:
             return self._failed(error)
         if self.loop.refused is not None:
@@ -424,10 +438,20 @@ class FlowMachine:
             return self._failed(unusable)
         return Outcome(Status.COMPLETED, value)
 
+    def _refuse_unknown_checkpoint(self, error: RollBack) -> None:
+        """Undo nothing, rather than everything. Older versions did that, and their journals are replayed so."""
+        if error.to is None or error.reached or self._rollback is not None or self.moment.recorded is not None:
+            return
+        known = ", ".join(map(repr, self.undos.checkpoints)) or "none"
+        raise BadCall(
+            f"RollBack(to={error.to!r}) was raised outside of a checkpoint of that name, so nothing was undone; "
+            f"the flow has come to these checkpoints: {known}"
+        ) from error
+
     def _failed(self, error: BaseException) -> Outcome:
         failure = failure_of(error)
         if isinstance(error, StepFailed):
-            failure = msgspec.structs.replace(failure, causes=error.errors)
+            failure = msgspec.structs.replace(failure, causes=causes_of(error.errors))  # type: ignore[arg-type]
         again = failed_at(error)
         entry, timer = self._fired
         if not again and entry == self.moment.number:
@@ -799,6 +823,8 @@ class FlowMachine:
             if item.way == "again":
                 assert self._reliving is not None
                 self._reliving.late[item.location, item.attempt] = item
+            elif type(item.event) is Started:  # it did something then, so it was not refused
+                self._start(item.event, new=False)
             elif (told := self._as_of_now(item)) is not None:
                 self._happened(told, moment)
         self._release_barriers(moment.number)
@@ -912,6 +938,10 @@ class FlowMachine:
 
 async def _raise(error: Exception) -> Never:
     raise error
+
+
+def _failed_at_once(recorded: Decision) -> bool:
+    return recorded.outcome is not None and recorded.outcome.status is Status.FAILED
 
 
 def _rewound_by(event: Event) -> Rewound | None:

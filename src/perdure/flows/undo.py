@@ -36,6 +36,7 @@ class Undos:
     """In the order of completion."""
 
     def __init__(self) -> None:
+        self.checkpoints: dict[str, None] = {}  # the names of all that the flow has come to
         self._done: list[Done] = []
         self._count = 0
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from .decision import Decision
-from .effects import OURS, Call, Effect
+from .effects import Call, Effect
 from .entry import Entry
 from .events import CancelAsked, Message, Migrated, Parked, Received, Redelivered, Released, Retried, Rewound, Started
 from .instance import Instance, Intent
@@ -82,8 +82,7 @@ def apply_run(instance: Instance, entries: Iterable[Entry]) -> None:
 
 def _open(instance: Instance, call: Effect) -> None:
     id = instance.intent_id(call)
-    intent = instance.open[id] = Intent(id, call)
-    instance.calls += _is_here(intent)
+    instance.put(Intent(id, call))
 
 
 def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
@@ -132,7 +131,7 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
         case Released(intent=id):
             intent = instance.open[id]
             intent.held = False
-            instance.calls += _is_here(intent) - 1
+            instance.calls += intent.here - 1
             changed.resumed = intent
         case _:
             pass
@@ -194,9 +193,7 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
             intent = Intent(id, effect)
             if held is not None and id in held:
                 intent.held = True
-            instance.open[id] = intent
-            if type(effect) is Call:
-                instance.calls += _is_here(intent)
+            instance.put(intent)
             changed.opened.append(intent)
     if decision.publish:
         instance.published.update(decision.publish)
@@ -205,13 +202,8 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
 def _close(instance: Instance, id: bytes, changed: Changed) -> None:
     intent = instance.open.pop(id)
     if type(intent.effect) is Call:
-        instance.calls -= _is_here(intent)
+        instance.calls -= intent.here
     changed.closed.append(intent)
-
-
-def _is_here(intent: Intent) -> bool:
-    """Whether an open call makes its instance a running one. While a call is with a worker, its instance waits."""
-    return intent.held or intent.effect.executor in OURS  # type: ignore[union-attr]
 
 
 def _settle_status(instance: Instance, decision: Decision, changed: Changed) -> None:

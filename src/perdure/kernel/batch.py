@@ -94,7 +94,7 @@ class WorkflowRow(NamedTuple):
 
     name: str
     version: str
-    defaults: bytes  # a map of the arguments that a start may leave out, as canonical bytes
+    parameters: bytes  # as canonical bytes, see `codec/parameters.py`; empty: not known
 
 
 class Publication(msgspec.Struct, frozen=True):

@@ -4,6 +4,8 @@
 could not be loaded again.
 """
 
+from collections.abc import Sequence
+
 from .decision import Decision
 from .events import Event, Received
 from .instance import Instance
@@ -43,7 +45,9 @@ def _several(instance: Instance, event: Event, decision: Decision) -> tuple[byte
             raise ValueError(f"the decision withdraws {id.hex()}, which is not open")
         closed.add(id)
     opened: dict[bytes, None] = {}
-    ids = decision.ids or [instance.intent_id(effect) for effect in decision.open]
+    ids: Sequence[bytes] = decision.ids or decision.intents
+    if len(ids) != len(decision.open):
+        ids = [instance.intent_id(effect) for effect in decision.open]
     for id, effect in zip(ids, decision.open, strict=True):
         if id in opened or (id in instance.open and id not in closed):
             raise ValueError(f"two effects cannot be open at {effect.location!r}")

@@ -25,6 +25,7 @@ class Stuck(msgspec.Struct, frozen=True, gc=False, array_like=True):
     error: Failure
     location: str = ""
     kept: bool = False
+    version: str = ""  # of a divergence: which version of the workflow decided otherwise
 
 
 class Send(msgspec.Struct, frozen=True, gc=False, array_like=True):

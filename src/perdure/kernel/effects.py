@@ -47,6 +47,9 @@ class Child(msgspec.Struct, frozen=True, gc=False):
     input: bytes
     detached: bool = False
     version: str = ""  # of its workflow, if the parent knows one: the newest is taken where that is not registered
+    reuse: str = ""  # as of a start
+    tags: dict[str, str] = {}
+    due: int = 0  # its work begins then; 0: at once
 
 
 Effect = Call | Timer | Wait | Child

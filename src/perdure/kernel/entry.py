@@ -32,6 +32,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     patterns: tuple[str, ...] = ()  # location patterns used for the first time
     intents: tuple[bytes, ...] = ()  # ids of what the decision opens, if known: derived, so not written
     plain: bool = False  # read from a row that has no more than a receipt and the one default call that it led to
+    behind: int = 0  # how far the clock was behind the journal's time `at`: it had been set back
+
+    @property
+    def clock(self) -> int:
+        """What the clock showed."""
+        return self.at - self.behind
 
 
 class _Body(msgspec.Struct, array_like=True, gc=False):
@@ -54,6 +60,7 @@ class _Body(msgspec.Struct, array_like=True, gc=False):
     ids: tuple[bytes, ...] = ()
     state: bytes = b""
     begin: bytes = b""
+    behind: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -92,7 +99,9 @@ def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
         decision.noted,
     )
     last: tuple[object, ...] = ()
-    if decision.begin:
+    if entry.behind:
+        last = (decision.respond, decision.ids, decision.state, decision.begin, entry.behind)
+    elif decision.begin:
         last = (decision.respond, decision.ids, decision.state, decision.begin)
     elif decision.ids or decision.state:
         last = (decision.respond, decision.ids, decision.state)
@@ -129,7 +138,7 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
         state=raw.state,
         begin=raw.begin,
     )
-    return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns)
+    return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns, behind=raw.behind)
 
 
 def encode_run(deliveries: Iterable[tuple[int, int, Event, Decision]]) -> Iterator[bytes]:

@@ -28,6 +28,7 @@ class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     instance: int
     intent: bytes
     detached: bool = False
+    generation: int = 1  # of the parent: a later one may use the keys of children of an earlier one again
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .decision import Outcome, Stuck
-from .effects import Effect, attempt_of
+from .effects import OURS, Call, Effect, attempt_of, due_of
 from .events import Address, Event, Parent
 from .identity import Identity
 from .location import Patterns
+from .moment import TIME_MAX
 from .status import TERMINAL, Status
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ class Intent(msgspec.Struct, gc=False):
     counted: bool = True  # whether the last delivery is among the strikes
     held: bool = False  # by the gate
 
+    @property
+    def here(self) -> bool:
+        """Whether it is a call that makes its instance a running one. A call with a worker lets its instance wait."""
+        return type(self.effect) is Call and (self.held or self.effect.executor in OURS)
+
 
 class Instance:
     """See the module. `version` is the number of its entries; `seq` the place of the last one in the journal."""
@@ -53,6 +59,7 @@ class Instance:
         "machine",
         "made",
         "mailbox",
+        "next_due",
         "open",
         "outcome",
         "parent",
@@ -104,6 +111,7 @@ class Instance:
         self.made = False  # by a message
         self.rewound = 0  # the entry that rewound it last: the ids of all that was opened since are its own
         # not state
+        self.next_due = TIME_MAX  # no open timer or deadline is due before; those that were closed may count still
         self._identity: Identity | None = None
         self.workflow: Workflow | None = None
         self.machine: Machine | None = None
@@ -130,6 +138,17 @@ class Instance:
     @identity.setter
     def identity(self, identity: Identity) -> None:
         self._identity = identity
+
+    def put(self, intent: Intent) -> None:
+        """Count an intent as open: the one place, for entries and for snapshots."""
+        effect = intent.effect
+        self.open[intent.id] = intent
+        if type(effect) is Call:
+            self.calls += intent.here
+        else:
+            due = due_of(effect)
+            if due is not None and due < self.next_due:
+                self.next_due = due
 
     def intent_id(self, effect: Effect) -> bytes:
         return self.identity.intent(effect.location, attempt_of(effect))

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.errors import BadDecision
+from perdure.errors import BadDecision, LimitExceeded
 
 from . import placement, snapshot
 from .apply import apply
@@ -48,20 +48,20 @@ from .events import (
 )
 from .gate import Deny, Gate
 from .identity import Identity
-from .instance import Instance
+from .instance import Instance, Intent
 from .job import asked
 from .machine import Rebuild, Workflow
-from .machines import make, make_anew, migrate, spoil
+from .machines import has_other_code, make, make_anew, migrate, spoil
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
 from .manifest import NO_MANIFEST, RULES, WORLD, Manifest
 from .memory import Memory
-from .moment import Moment
+from .moment import TIME_MAX, Moment
 from .outside import Verify, audit, objection, unsigned
 from .past import keep_open
 from .receipt import Failure, Receipt
 from .refusals import NOT_HERE, refusal
 from .routing import Router
-from .rows import NEW_HEAD, Loaded, head_row, inbox_row
+from .rows import NEW_HEAD, Loaded, fired, head_row, inbox_row, work_row
 from .slots import Slots
 from .spread import Spread
 from .status import Status
@@ -114,7 +114,8 @@ class Kernel:
         shards: int = 1,
     ) -> None:
         self.seq = seq
-        self.at = at
+        self.at = at  # the journal's time: it never goes back
+        self.clock = at  # what the clock shows: it may be set back, and deadlines count from it
         self.counts: Counter[str] = Counter()
         self.workflows: Workflows[Workflow] = Workflows(workflows)
         self.router = Router()
@@ -151,8 +152,14 @@ class Kernel:
                 self._make_ready(instance)
 
     def adopt(self, ref: Ref, record: Loaded | None) -> None:
-        """Take in what the store knows of `ref`, and deliver what waited for it."""
-        self._make_ready(self.memory.adopt(ref, record))
+        """Take in what the store knows of `ref`, and deliver what waited for it.
+
+        Other code may get on with an instance that is stuck by a divergence: it is retried, once by each version.
+        """
+        instance = self.memory.adopt(ref, record)
+        if instance.stuck is not None and not self.closing and has_other_code(instance, self.workflows):
+            instance.mailbox.appendleft(Offer(instance.id, Retried()))
+        self._make_ready(instance)
 
     def recover(self, instance_id: int, alive: Collection[bytes]) -> list[tuple[int, int, int, bytes]]:
         """The calls that were open when the process died, as (strikes, deliveries, instance, intent).
@@ -196,7 +203,7 @@ class Kernel:
         It ends early when many more are wanted than before. A store that answers at once gives them now, and what is
         on its way to them need not be kept in the inbox until they are here.
         """
-        self.at = max(self.at, now)
+        self.clock, self.at = now, max(self.at, now)
         wanted, enough = self.memory.wanted, len(self.memory.wanted) + ROUND
         while self._ready and not full(batch) and len(wanted) < enough:
             round = self._take_round(batch)
@@ -251,7 +258,7 @@ class Kernel:
                     if self._here(offer.to):
                         self._keep(offer, batch)
                     else:
-                        batch.outbox.append(inbox_row(self._inbox_id(), offer.to, offer.event, self.at))
+                        batch.outbox.append(inbox_row(self._inbox_id(), offer.to, offer.event, self.clock))
             self._caused.clear()
 
     def committed(self, batch: Batch) -> None:
@@ -266,6 +273,8 @@ class Kernel:
     def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
         """An event that is to be recorded; None: there is nothing to record."""
         manifest = self.router.manifest
+        if instance.next_due <= self.clock:
+            offer = self._in_time(instance, offer)
         if manifest.migrating and type(offer.event) is not Migrated:
             offer = self._migration_first(instance, offer)
         event = offer.event
@@ -297,7 +306,7 @@ class Kernel:
             if instance.stuck is not None and type(event) not in FOR_STUCK:
                 self._shelve(instance, offer, batch)
                 return None
-        elif type(answer) is Refused and answer.code in NOT_HERE and self._leave(offer, batch):
+        elif type(answer) is Refused and answer.code in NOT_HERE and self._leave(offer, answer, batch):
             return None
         offer.taken = True
         if offer.inbox is not None and batch.inbox_added.pop(offer.inbox, None) is None:
@@ -318,6 +327,38 @@ class Kernel:
             # Known before `apply`, because a decision is checked before it is applied.
             instance.identity = instance.identity.in_life(instance.version + 1)
         return Taken(instance, offer, event, heard)
+
+    def _in_time(self, instance: Instance, offer: Offer) -> Offer:
+        """What comes first: an event, or the deadline of its instance that had passed when the event became durable.
+
+        Messages, answers of children and what came by the inbox have such a time. An event that waits in the mailbox
+        and became durable before the deadline goes before both. The order of the entries keeps what was chosen here.
+        """
+        event = offer.event
+        if instance.stuck is not None or (
+            type(event) is not Message and (type(event) is not Received or not (offer.caused or offer.inbox))
+        ):
+            return offer
+        timed = [(due, intent) for intent in instance.open.values() if (due := due_of(intent.effect)) is not None]
+        due, intent = min(timed, key=_by_due, default=(TIME_MAX, None))
+        instance.next_due = due
+        if intent is None or self._durable_at(offer) < due:
+            return offer
+        row = work_row(instance.id, intent)
+        assert row is not None, "what is due has a row"
+        passed = fired(row)
+        if refusal(instance, passed, self.workflows, self.router.manifest, heard=False) is not None:
+            return offer
+        instance.mailbox.appendleft(offer)
+        for place, other in enumerate(instance.mailbox):
+            if other.at and other.at < due:
+                del instance.mailbox[place]
+                return other
+        return Offer(instance.id, passed)
+
+    def _durable_at(self, offer: Offer) -> int:
+        """When an event became durable; by its entry, if not before. The clock of a sender may be ahead of ours."""
+        return min(offer.at, self.clock) if offer.at else self.clock
 
     def _migration_first(self, instance: Instance, offer: Offer) -> Offer:
         """An instance of an outdated definition goes over to the one in force before anything else happens to it."""
@@ -391,7 +432,7 @@ class Kernel:
         instance, event, heard = taken.instance, taken.event, taken.heard
         if type(event) is Received and instance.machine is not None:  # nearly always
             try:
-                moment = Moment(self.at, instance.seed, instance.version + 1, None, None, seq)
+                moment = Moment(self.clock, instance.seed, instance.version + 1, None, None, seq, self.at)
                 return instance.machine.deliver(event, moment)
             except Exception as error:
                 return spoil(instance, error)
@@ -411,7 +452,7 @@ class Kernel:
             if type(heard) is Migrated:
                 return migrate(instance, machine, heard, self.workflows)
             seed = event.seed if type(event) is Started else instance.seed
-            return machine.deliver(heard, Moment(self.at, seed, instance.version + 1, None, None, seq))
+            return machine.deliver(heard, Moment(self.clock, seed, instance.version + 1, None, None, seq, self.at))
         except Exception as error:
             return spoil(instance, error)
 
@@ -451,7 +492,8 @@ class Kernel:
             if decision.outcome is None:
                 held, denied = self.slots.admit(instance.id, intents, decision.open)
             packed, fresh = pack(decision.open, instance.patterns)
-        entry = Entry(self.seq, instance.id, instance.version + 1, self.at, event, decision, held, fresh, intents)
+        number, behind = instance.version + 1, self.at - self.clock
+        entry = Entry(self.seq, instance.id, number, self.at, event, decision, held, fresh, intents, False, behind)
         body = encode(entry, packed)
         workflow = instance.workflow
         if (
@@ -462,7 +504,7 @@ class Kernel:
             and not decision.begin
         ):
             size = len(body) - _size(event)
-            raise OverflowError(f"one decision of {size} bytes; the limit is {workflow.limits.bytes}")
+            raise LimitExceeded(f"one decision of {size} bytes; the limit is {workflow.limits.bytes}")
         return Written(entry, body, denied)
 
     # ---- apply: the change, and whom it concerns ----------------------------------------------------------------
@@ -560,10 +602,15 @@ class Kernel:
             offer.ticket = None
         instance.shelf.append(offer)
 
-    def _leave(self, offer: Offer, batch: Batch) -> bool:
-        """An engine without the workflow must not use up what waits for it in the inbox: another may have it."""
-        if offer.ticket is not None or (type(offer.event) is Started and offer.event.parent is not None):
+    def _leave(self, offer: Offer, answer: Refused, batch: Batch) -> bool:
+        """An engine without the workflow must not use up what waits for it in the inbox: another may have it.
+
+        A parent that asks for a child without code hears so, unless its own engine is another one with newer code.
+        """
+        if offer.ticket is not None:
             return False
+        if type(offer.event) is Started and offer.event.parent is not None:
+            return offer.inbox is not None and answer.code == "unknown-version"
         if offer.inbox is None and offer.caused:
             self._keep(offer, batch)
         return offer.inbox is not None
@@ -580,7 +627,8 @@ class Kernel:
     def _keep(self, offer: Offer, batch: Batch) -> None:
         """Write an event beside its cause: it is delivered from the inbox, now or in the next life."""
         offer.inbox = self._inbox_id()
-        batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, self.at)
+        offer.at = self.clock
+        batch.inbox_added[offer.inbox] = inbox_row(offer.inbox, offer.to, offer.event, offer.at)
 
     def _inbox_id(self) -> bytes:
         self.counts["kept"] += 1
@@ -601,6 +649,11 @@ def full(batch: Batch) -> bool:
     return len(batch.journal) >= ENTRIES_MAX or batch.size >= BYTES_MAX
 
 
+def _by_due(timed: tuple[int, Intent]) -> tuple[int, bytes]:
+    due, intent = timed
+    return due, intent.id
+
+
 def _may_rule(taken: Taken) -> bool:
     """Whether an event may change what is in force."""
     return taken.instance.address == WORLD and taken.event.name.startswith(RULES)  # type: ignore[union-attr]
@@ -616,7 +669,8 @@ def _comes_again(instance: Instance, event: Event) -> bool:
 def _size(event: Event) -> int:
     """The bytes that an event brings with it."""
     if type(event) is Received:
-        return len(event.receipt.value or b"")
+        error = event.receipt.error  # of an older executor: newer ones cut its texts
+        return len(event.receipt.value or b"") + (0 if error is None else len(error.message) + len(error.traceback))
     if type(event) is Message:
         return len(event.body)
     if type(event) is Rewound:

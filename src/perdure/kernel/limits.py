@@ -2,6 +2,8 @@
 
 import msgspec
 
+from perdure.errors import LimitExceeded
+
 from .decision import Decision
 
 MEBIBYTE = 1024 * 1024
@@ -21,7 +23,7 @@ class Limits(msgspec.Struct, frozen=True):
 def refuse_excess(decision: Decision, limits: Limits) -> None:
     """Raise when a decision is over a limit. The bytes are checked when the entry is encoded."""
     if len(decision.open) > limits.effects:
-        raise OverflowError(f"one decision opened {len(decision.open)} effects; the limit is {limits.effects}")
+        raise LimitExceeded(f"one decision opened {len(decision.open)} effects; the limit is {limits.effects}")
     messages = len(decision.send) + len(decision.announce)
     if messages > limits.messages:
-        raise OverflowError(f"one decision sent {messages} messages; the limit is {limits.messages}")
+        raise LimitExceeded(f"one decision sent {messages} messages; the limit is {limits.messages}")

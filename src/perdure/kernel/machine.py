@@ -64,8 +64,8 @@ class Workflow(Protocol):
     def version(self) -> str: ...
 
     @property
-    def defaults(self) -> bytes:
-        """A map of the arguments that a start may leave out, as canonical bytes."""
+    def parameters(self) -> bytes:
+        """What a start by name must satisfy, as canonical bytes (`codec/parameters.py`); empty: anything is taken."""
         ...
 
     @property

@@ -19,8 +19,9 @@ def make(instance: Instance, version: str, workflows: Workflows[Workflow]) -> Ma
     """The machine of an instance that has none: new, or told again what it was told before."""
     workflow = workflows.of(instance.address.workflow, version)
     assert workflow is not None, "an event for an unknown workflow is refused"
+    instance.workflow = workflow
     instance.machine = machine = rebuild(instance, workflow)
-    instance.workflow, instance.tail, instance.snapshot_at = workflow, None, None
+    instance.tail = instance.snapshot_at = None
     return machine
 
 
@@ -51,5 +52,16 @@ def spoil(instance: Instance, error: Exception) -> Decision:
     if instance.machine is not None:
         instance.machine.dispose()
     instance.machine = instance.tail = None
-    location = error.location if isinstance(error, Divergence) else ""
-    return Decision(stuck=Stuck(failure_of(error), location, kept=True))
+    location = version = ""
+    if isinstance(error, Divergence):
+        location, version = error.location, "" if instance.workflow is None else instance.workflow.version
+    return Decision(stuck=Stuck(failure_of(error), location, kept=True, version=version))
+
+
+def has_other_code(instance: Instance, workflows: Workflows[Workflow]) -> bool:
+    """Whether an instance is stuck by a divergence, and would now run on another version than the one that diverged."""
+    stuck = instance.stuck
+    if stuck is None or not stuck.kept or stuck.error.type != Divergence.__name__:
+        return False
+    workflow = workflows.of(instance.address.workflow, instance.definition)
+    return workflow is not None and workflow.version != stuck.version

@@ -18,6 +18,7 @@ class Offer(msgspec.Struct, eq=False):
     caused: bool = False  # by an entry of this shard: it must not be lost with the memory
     new: bool = False  # the name was made up just now: no store needs to be asked whether it exists
     taken: bool = False
+    at: int = 0  # when it became durable, by its inbox row; 0: it becomes so by its entry
     number: int = 0  # of its arrival, while its instance is away: names and ids wait in different places
 
 

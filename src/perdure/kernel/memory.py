@@ -9,10 +9,12 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from perdure.errors import Corrupt
+
 from . import snapshot
 from .batch import Batch, HeadRow, SnapshotRow
 from .effects import Call
-from .events import Address, Ref
+from .events import Address, Parent, Ref
 from .instance import Instance
 from .mailbox import Offer
 from .replay import fold
@@ -104,6 +106,7 @@ class Memory:
 
     def give_up(self, ref: Ref) -> list[Offer]:
         """What waited for an instance that cannot be read."""
+        self.wanted.pop(ref, None)
         return self._absent.pop(ref, [])
 
     def enter(self, ref: Ref, record: Loaded | None) -> Instance:
@@ -127,6 +130,8 @@ class Memory:
             return _ended(record.head)
         else:
             instance = fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)
+            if not instance.version:
+                raise Corrupt(f"there are no entries of {instance.address}")
         instance.woken = instance.made
         for intent in instance.open.values():
             if type(intent.effect) is Call and not intent.held and not self._slots.is_away(intent.effect):
@@ -246,6 +251,7 @@ def _ended(head: HeadRow) -> Instance:
     """One that has ended for good: of its past nothing is needed."""
     instance = Instance(Address(head.workflow, head.key))
     instance.id, instance.generation, instance.input_hash = head.id, head.generation, head.input_hash
+    instance.parent = Parent(head.parent, b"") if head.parent else None
     instance.status = Status(head.status)
     instance.outcome = decode_outcome(head.outcome) if head.outcome is not None else None
     return instance

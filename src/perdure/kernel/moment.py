@@ -25,12 +25,13 @@ TIME_MAX: Final = 2**63 - 1
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):
-    at: int  # nanoseconds since 1970 in UTC; never goes back within a shard
+    at: int  # what the clock showed, nanoseconds since 1970 in UTC; deadlines count from it. A clock may be set back
     seed: bytes
     number: int  # of the entry within its instance, from 1
     recorded: Decision | None = None  # in a replay: what was decided then, for what stands for changed code
     recording: Recording | None = None  # in a replay: what came next, for a machine that goes ahead
     seq: int = 0  # of the entry in the journal
+    logical: int = 0  # the journal's time, which never goes back; the same as `at` unless the clock was set back
 
     def entropy(self) -> bytes:
         return blake2b(self.number.to_bytes(8, "big"), key=self.seed[:64]).digest()

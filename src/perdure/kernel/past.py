@@ -139,7 +139,7 @@ class Behind:
         rewound = event if type(event) is Rewound else event.forked if type(event) is Started else None
         seed = self.instance.seed
         if rewound is None:
-            self.items.append(Item(entry.number, entry.at, event, entry.decision, location, attempt, seed=seed))
+            self.items.append(Item(entry.number, entry.clock, event, entry.decision, location, attempt, seed=seed))
             return
         past = read(rewound.past)
         earlier: list[Item] = []
@@ -153,11 +153,11 @@ class Behind:
         decision = entry.decision
         for now in [item for item in past.items if item.way == "now"]:  # what was opened was opened by this, if by any
             decision = msgspec.structs.replace(decision, send=(*now.decision.send, *decision.send))
-            here = Item(entry.number, entry.at, now.event, decision, now.location, now.attempt, "again", seed)
+            here = Item(entry.number, entry.clock, now.event, decision, now.location, now.attempt, "again", seed)
             self.items.append(here)
             decision = NOTHING
         mark = msgspec.structs.replace(rewound, past=write(Past(())), force=False)
-        self.items.append(Item(entry.number, entry.at, mark, decision, way="again", seed=seed))
+        self.items.append(Item(entry.number, entry.clock, mark, decision, way="again", seed=seed))
 
     def _opened(self, intent: Intent, number: int) -> None:
         self._names[intent.id] = intent.effect.location, attempt_of(intent.effect)

@@ -26,7 +26,7 @@ class Recording:
         if not self._left:
             return None
         self.entry, event = self._left.pop()
-        return event, Moment(self.entry.at, self._seed, self.entry.number, self.entry.decision, self, self.entry.seq)
+        return event, self._moment()
 
     def answer(self, location: str, others: Container[bytes]) -> tuple[Received, Moment] | None:
         """The next delivery, if it is the receipt of a call that was just asked for at a location.
@@ -41,4 +41,8 @@ class Recording:
             return None
         self._left.pop()
         self.entry = entry
-        return event, Moment(entry.at, self._seed, entry.number, entry.decision, self, entry.seq)
+        return event, self._moment()
+
+    def _moment(self) -> Moment:
+        entry = self.entry
+        return Moment(entry.clock, self._seed, entry.number, entry.decision, self, entry.seq, entry.at)

@@ -14,6 +14,7 @@ from .events import (
     Event,
     Message,
     Migrated,
+    Parent,
     Released,
     Retried,
     Rewound,
@@ -41,10 +42,10 @@ def refusal(
 ) -> Answer | None:
     """The answer to an event that is not recorded; None: record it. `heard`: its sender waits for the answer."""
     if type(event) is Started:
-        # A start that was acknowledged before is no longer refused for its version, nor is a fork: it gets the
-        # newest, as any instance does whose version is gone.
+        # A start that was acknowledged before is no longer refused for a version that is gone, nor is a fork: it gets
+        # the newest, as any instance does.
         asked = (heard and event.forked is None) or event.workflow in manifest.versions
-        against = _no_start(event, workflows.refusal(event.workflow, event.version if asked else ""), manifest)
+        against = _no_start(event, workflows.refusal(event.workflow, event.version, exact=asked), manifest)
         return against if instance.id == 0 else _start_of_another(instance, event, against)
     if instance.id == 0:
         if type(event) in OF_AN_INTENT:
@@ -57,7 +58,7 @@ def refusal(
     elif (answer := _control_refusal(instance, event, manifest)) is not None:
         return answer
     workflow = instance.address.workflow
-    unknown = workflows.refusal(workflow, instance.definition if instance.made else "")
+    unknown = workflows.refusal(workflow, instance.definition, exact=instance.made)
     if unknown is None and manifest.outdated(workflow, instance.definition) and not instance.ended:
         unknown = workflows.refusal(workflow, manifest.versions[workflow])
     return unknown
@@ -76,7 +77,9 @@ def _no_start(event: Started, unknown: Refused | None, manifest: Manifest) -> Re
 def _start_of_another(instance: Instance, event: Started, against: Refused | None) -> Answer | None:
     """The answer to a start under a name that an instance bears already."""
     again = instance.ended and (
-        event.reuse == "always" or (event.reuse == "failed" and instance.status is not Status.COMPLETED)
+        event.reuse == "always"
+        or (event.reuse == "failed" and instance.status is not Status.COMPLETED)
+        or _of_a_later_generation(event.parent, instance.parent)
     )
     if again or (against is not None and against.code in ("unknown-workflow", "refused")):
         return against
@@ -85,6 +88,16 @@ def _start_of_another(instance: Instance, event: Started, against: Refused | Non
     if input_hash(event.input) != instance.input_hash or event.forked is not None:
         return Refused("key-in-use", f"{instance.address} exists already, with another input")
     return Accepted(instance.id, instance.address, fresh=False)
+
+
+def _of_a_later_generation(parent: Parent | None, before: Parent | None) -> bool:
+    """Whether a parent that was started again asks for a child, and the key is that of a child of another instance.
+
+    Only the id of the earlier parent is looked at: the head of an instance that has ended has no more of it.
+    """
+    if parent is None or before is None or not parent.intent:
+        return False
+    return parent.generation > 1 and parent.instance != before.instance
 
 
 def _control_refusal(instance: Instance, event: Event, manifest: Manifest) -> Answer | None:

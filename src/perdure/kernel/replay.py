@@ -6,7 +6,7 @@ a difference is a `Divergence` with both sides and the location, never a silent 
 
 from collections.abc import Iterable, Iterator
 
-from perdure.errors import Divergence
+from perdure.errors import Corrupt, Divergence
 
 from .apply import apply, apply_run
 from .batch import JournalRow, SnapshotRow
@@ -22,6 +22,13 @@ from .snapshot import restore
 
 def fold(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalRow]) -> Instance:
     """The state of an instance, from its snapshot and the rows after it. Its machine is built when needed."""
+    try:
+        return _folded(address, snapshot, rows)
+    except (LookupError, TypeError, ValueError) as error:  # each row is whole, but one is missing
+        raise Corrupt(f"the rows of {address} do not fit together: {error}") from error
+
+
+def _folded(address: Address, snapshot: SnapshotRow | None, rows: Iterable[JournalRow]) -> Instance:
     instance = restore(snapshot) if snapshot is not None else Instance(address)
     reader = Patterns(instance.patterns.texts())
     tail: list[Entry] = []

@@ -9,11 +9,11 @@ from perdure.codec import seal, unseal
 from .batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
 from .decision import Outcome
 from .effects import Effect, Timer, Wait, due_of
-from .events import Address, Event, Migrated, Ref, Rewound, Started
+from .events import Address, Event, Migrated, Received, Ref, Rewound, Started
 from .instance import Instance, Intent
 from .mailbox import Offer
 from .outside import KIND, outside_of
-from .receipt import Receipt
+from .receipt import DONE, Failure, Receipt
 from .status import Status
 
 RESPONSE: Final = "&response/"
@@ -109,4 +109,11 @@ def inbox_row(id: bytes, to: Ref, event: Event, at: int) -> InboxRow:
 
 def offer_of(row: InboxRow) -> Offer:
     to: Ref = row.instance if row.instance else Address(row.workflow, row.key)
-    return Offer(to, _event_decoder.decode(unseal(row.body)), inbox=row.id)
+    return Offer(to, _event_decoder.decode(unseal(row.body)), inbox=row.id, at=row.at)
+
+
+def fired(row: WorkRow) -> Received:
+    """The receipt of a timer or a deadline that is due."""
+    if row.kind == "timer":
+        return Received(row.intent, DONE)
+    return Received(row.intent, Receipt("timeout", error=Failure("Timeout", "the deadline has passed")))

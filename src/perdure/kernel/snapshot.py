@@ -10,7 +10,6 @@ from perdure.codec import seal, unseal
 
 from .batch import BESIDE_MAX, SnapshotRow
 from .decision import Outcome, Stuck
-from .effects import Call
 from .entry import pack, unpack
 from .events import Address, Event, Parent
 from .instance import Instance, Intent
@@ -135,8 +134,7 @@ def restore(row: SnapshotRow) -> Instance:
     instance.patterns = Patterns(state.patterns)
     for id, packed, delivery, strikes, counted, held in state.open:
         effect = unpack(packed, instance.patterns)
-        instance.open[id] = Intent(id, effect, delivery, strikes, counted, held)
-        instance.calls += type(effect) is Call
+        instance.put(Intent(id, effect, delivery, strikes, counted, held))
     instance.seen = dict.fromkeys(state.seen)  # their content is not known here
     instance.published = state.published
     instance.cancelled = state.cancelled

@@ -57,7 +57,7 @@ class Spread:
                 else:
                     batch.publications[intent.id] = publication_of(instance, intent, effect)
             elif type(effect) is Child:
-                _start_child(instance, intent, effect, entry.at, cause)
+                cause(Address(effect.workflow, effect.key), start_of(effect, instance, intent.id, entry.at))
             elif (row := work_row(instance.id, intent)) is not None:
                 batch.work_opened[intent.id] = row
         if changed.resumed is not None:
@@ -163,12 +163,14 @@ def _close_job(intent: Intent, batch: Batch) -> None:
     batch.jobs_closed.append(intent.id)
 
 
-def _start_child(instance: Instance, intent: Intent, child: Child, at: int, cause: Cause) -> None:
-    parent = Parent(instance.id, intent.id, child.detached)
-    seed = Moment(at, instance.seed, instance.version).entropy()[:16] + intent.id
-    reuse = "always" if instance.rewound else ""  # the key may be that of a child that was dropped
-    start = Started(child.workflow, child.key, child.input, seed, child.version, parent, reuse=reuse)
-    cause(Address(child.workflow, child.key), start)
+def start_of(child: Child, instance: Instance, intent: bytes, at: int) -> Started:
+    """The start of a child of this instance, whose last entry asked for it."""
+    parent = Parent(instance.id, intent, child.detached, instance.generation)
+    seed = Moment(at, instance.seed, instance.version).entropy()[:16] + intent
+    reuse = "always" if instance.rewound else child.reuse  # the key may be that of a child that was dropped
+    return Started(
+        child.workflow, child.key, child.input, seed, child.version, parent, child.tags, reuse, due=child.due
+    )
 
 
 def _tell_parent(instance: Instance, parent: Parent, event: Event, cause: Cause) -> None:

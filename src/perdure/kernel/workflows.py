@@ -1,7 +1,7 @@
 """What an engine has registered: workflows by name and version, and which of them an instance runs on.
 
 A new instance runs on the newest version, unless its start asks for another one. From then on it runs on the version
-that it started with; where that is not registered, on the newest.
+that it started with; where that is not registered, on the newest. Where only older ones are, it is left alone.
 """
 
 import re
@@ -53,8 +53,12 @@ class Workflows(Generic[V]):
         return self._versions.get(name, {}).get(version)
 
     def of(self, name: str, version: str) -> V | None:
-        """What an instance runs on that started with this version; None: nothing of this name is registered."""
-        return self.exactly(name, version) or self._newest.get(name)
+        """What an instance runs on that started with this version; None: nothing here, or only older versions."""
+        newest = self._newest.get(name)
+        if newest is None or not version or newest.version == version:
+            return newest
+        exact = self._versions[name].get(version)
+        return exact or (newest if in_order(newest.version) > in_order(version) else None)
 
     def versions(self, name: str) -> list[str]:
         """The oldest first."""
@@ -67,14 +71,16 @@ class Workflows(Generic[V]):
     def names(self) -> list[str]:
         return sorted(self._newest)
 
-    def refusal(self, name: str, version: str = "") -> Refused | None:
-        """Why nothing can be started of this name, in this version if one is given."""
+    def refusal(self, name: str, version: str = "", *, exact: bool = True) -> Refused | None:
+        """Why nothing of this name can run here, in this version if one is given; `exact`: in no newer one either."""
         if name not in self._newest:
             known = ", ".join(self.names()) or "none"
             reason = f"no workflow is named {name!r} here; registered: {known}; register it: workflows=[...]"
             return Refused("unknown-workflow", reason)
-        if version and version not in self._versions[name]:
+        if version and version not in self._versions[name] and (exact or self.of(name, version) is None):
             known = ", ".join(map(repr, self.versions(name)))
+            if not exact:
+                known += "; older code is not used: register that version, or a newer one"
             return Refused("unknown-version", f"workflow {name!r} has no version {version!r} here; registered: {known}")
         return None
 

@@ -1,12 +1,12 @@
 """Executors perform effects. One receipt per start; a receipt after a stop is allowed, and will be stale."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from perdure.kernel.batch import Publication
-from perdure.kernel.receipt import Receipt
+from perdure.kernel.receipt import Failure, Receipt
 
 from .frame import Frame
 
@@ -37,6 +37,9 @@ class Handler(Protocol):
 Answered = Callable[[bytes, Receipt], None]
 """Called with the intent and its receipt, on the thread of the engine's loop."""
 
+
+CUT: Final = Receipt("unknown", error=Failure("Cut", "it was stopped while it ran", retry=False))
+"""An executor's answer when Ctrl-C ended a call. The call is parked, as at a close: that uses up no attempt."""
 
 Framed = Callable[[bytes, Frame], None]
 """Called with an intent and a frame of its step, on the thread of the engine's loop. It does not raise."""

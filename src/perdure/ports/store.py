@@ -148,7 +148,8 @@ class Store(Protocol):
         """Find instances by id or by name (the last generation) as they are durable now; `done` for each.
 
         Of an instance that has ended for good the record is the head alone. One that failed may be retried. Where the
-        snapshot is of the last entry, that is all.
+        snapshot is of the last entry, that is all. A plain `Corrupt` is of the rows of that instance; every other
+        error is of the database.
         """
         ...
 

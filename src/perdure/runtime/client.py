@@ -32,7 +32,7 @@ from .arguments import (
     unknown,
 )
 from .cells import MADE_BY_EVENTS, Catalog, Keyed, read_state, record_at, refuse_cell
-from .door import Door
+from .door import Door, Speaker
 from .handle import Handle
 from .history import Summary, summary
 from .judged import judged
@@ -44,7 +44,7 @@ R = TypeVar("R")
 Reuse = Literal["failed", "always"]
 
 
-class Client:
+class Client(Speaker):
     """Starts instances and finds them again. See `perdure.open` and `perdure.connect`.
 
     `catalog` reads the definitions of a world of cells.
@@ -53,10 +53,15 @@ class Client:
     def __init__(
         self, door: Door, workflows: Workflows[Startable[Any]], catalog: Callable[[bytes], Catalog] | None = None
     ) -> None:
-        self._door = door
+        super().__init__(door)
         self._workflows = workflows
         self._read_catalog = catalog
         self._catalog: tuple[bytes, Catalog] | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop on which this client must be used: `asyncio.run_coroutine_threadsafe(..., engine.loop)`."""
+        return self._any_loop.loop
 
     @property
     def queries(self) -> Queries:
@@ -165,19 +170,30 @@ class Client:
     def handle(self, workflow: Startable[R], key: str) -> Handle[R]: ...
 
     @overload
-    def handle(self, workflow: Keyed | str, key: str) -> Handle[Any]: ...
+    def handle(self, workflow: Keyed | str, key: str | None = ...) -> Handle[Any]: ...
 
-    def handle(self, workflow: Startable[Any] | Keyed | str, key: str) -> Handle[Any]:
-        """The handle of an instance that was started before, by anybody. A cell without keys has the key ""."""
+    def handle(self, workflow: Startable[Any] | Keyed | str, key: str | None = None) -> Handle[Any]:
+        """The handle of an instance that was started before, by its workflow and key, or by the `id` of a handle.
+
+        A cell without keys has the key "". The id of a cell is understood where its code is.
+        """
         if not isinstance(workflow, str) and isinstance(workflow, Keyed):
             workflow = workflow.workflow
-        found = self._known(workflow) or (Named(workflow) if isinstance(workflow, str) else workflow)
+        elif isinstance(workflow, str) and key is None and "/" in workflow:
+            workflow, key = self._parts(workflow)
+        found = self._registered(workflow) or (Named(workflow) if isinstance(workflow, str) else workflow)
         name = checked_text(found.name, "the name of a workflow")
         if not isinstance(key, str):
-            raise CallerError(f"a handle needs the key of an instance, found {key!r}")
+            raise CallerError(f"a handle needs the key of an instance, or its id alone, found {key!r}")
         if key or "/" not in name:  # the only cell of a definition without keys has the empty one
             key = checked_key(key)
-        return Handle(self._door, Address(name, key), found, None, self._workflows)
+        return Handle(self._any_loop, Address(name, key), found, None, self._workflows)
+
+    def _parts(self, id: str) -> tuple[str, str]:
+        """The workflow and the key of an id. Only names of cells have a slash: one, and only where they are known."""
+        name, _, key = id.partition("/")
+        rest, _, last = key.partition("/")
+        return (f"{name}/{rest}", last) if f"{name}/{rest}" in self._workflows else (name, key)
 
     async def state(
         self, cell: Keyed | str, key: str = "", *, at: int | None = None, at_least: int | None = None
@@ -312,6 +328,17 @@ class Client:
                 raise AskTimeout(f"{text}; it is recorded, and one will") from None
 
     def _known(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
+        """What is registered here, for a start: that must be the very object which is passed."""
+        found = self._registered(workflow)
+        if found is not None and found is not workflow and not isinstance(workflow, str):
+            raise CallerError(
+                f"the workflow that was passed is not the one that is registered as {found.name!r} in version "
+                f"{found.version!r}, though it has that name and version: open the engine again with the one you mean, "
+                "give it another version=..., or pass the name to run the registered one"
+            )
+        return found
+
+    def _registered(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if isinstance(workflow, str):
             return self._workflows.newest(workflow)
         if hasattr(workflow, "encode_input"):
@@ -328,4 +355,4 @@ class Client:
         if row is None or (self._workflows and name not in self._workflows):
             names = {*rows.names(), *self._workflows.names()}
             raise UnknownWorkflow(unknown("workflow", name, names, "register it: perdure.open(url, workflows=[...])"))
-        return Named(name, row.defaults) if isinstance(workflow, str) else workflow
+        return Named(name, row.parameters) if isinstance(workflow, str) else workflow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final, Protocol
 
@@ -15,6 +16,7 @@ from perdure.errors import (
     UnknownInstance,
     UnknownVersion,
     UnknownWorkflow,
+    WrongLoop,
 )
 from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Event, Ref
@@ -29,6 +31,11 @@ AFTER_THE_END: Final = '; start another instance, or this key again with reuse="
 
 class Door(Protocol):
     """How events get to an engine and outcomes come back. Refusals are raised as typed errors."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that it belongs to; None: any."""
+        ...
 
     @property
     def queries(self) -> Queries: ...
@@ -46,8 +53,11 @@ class Door(Protocol):
         """Wait until the journal has this entry."""
         ...
 
-    def changes(self, instance: int) -> AsyncGenerator[None, None]:
-        """Yields at once, and again whenever the instance may have published something or ended."""
+    def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
+        """Yields at once, and again whenever the instance may have published something, become stuck or ended.
+
+        `name`: only a value of this name counts; empty: any. Of the instance 0: whenever anything was recorded.
+        """
         ...
 
     @property
@@ -64,6 +74,25 @@ class Door(Protocol):
         ...
 
     def entropy(self) -> bytes: ...
+
+
+class Speaker:
+    """What callers hold speaks through a door, on the event loop of that door."""
+
+    def __init__(self, door: Door) -> None:
+        self._any_loop = door  # for what does not wait
+
+    @property
+    def _door(self) -> Door:
+        door = self._any_loop
+        running = asyncio._get_running_loop()
+        if running is not door.loop and door.loop is not None:
+            raise WrongLoop(
+                "this engine or client belongs to another event loop: from another thread write "
+                "asyncio.run_coroutine_threadsafe(engine.start(...), engine.loop).result(), or open a client here with "
+                "perdure.connect(url); inside a flow use ctx.child(...), ctx.send(...) or a step"
+            )
+        return door
 
 
 def refusal(refused: Refused) -> CallerError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -33,12 +32,11 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 
-from .door import refusal
+from .door import Door, refusal
 from .history import read_history
+from .log import log
 from .shard import Shard
 from .streams import Streams
-
-log = logging.getLogger("perdure")
 
 MOVED_SECONDS: Final = 1.0
 """How long to wait for an instance of another process before asking again whether it has come here."""
@@ -63,19 +61,20 @@ class LocalDoor:
     """Offers events to the shard of this process, and hears of each end. `failed`: who calls hooks."""
 
     def __init__(self, queries: Queries, failed: Callable[[Report], None]) -> None:
+        self.loop = asyncio._get_running_loop()
         self._queries = queries
         self.failed = failed
         self.streams = Streams()
         self._shard_of: Callable[[Ref], Shard | None] = _nowhere
         self._waiters: dict[Address, list[tuple[int, asyncio.Future[Outcome | None]]]] = {}
-        self._watchers: dict[int, list[asyncio.Event]] = {}
-        self._readers: list[asyncio.Event] = []  # of those who wait for an entry of the journal
+        self._watchers: dict[int, dict[str, list[asyncio.Event]]] = {}  # by instance, and by what they wait for
+        self._readers: list[asyncio.Event] = []  # of those who wait for the next commit, whatever it has
         self._fallen: Exception | None = None
 
     @property
     def queries(self) -> Queries:
         if isinstance(self._fallen, EngineClosed):
-            raise self._fallen
+            raise fresh(self._fallen)
         return self._queries
 
     def lead_to(self, shard_of: Callable[[Ref], Shard | None]) -> None:
@@ -84,7 +83,7 @@ class LocalDoor:
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
-            raise self._fallen
+            raise fresh(self._fallen)
         shard = self._shard_of(to)
         assert shard is not None, "a door opens on a shard"
         return await self._offer(shard, to, event, new)
@@ -100,7 +99,7 @@ class LocalDoor:
             if heard.done():
                 return
             if isinstance(answer, Exception):
-                heard.set_exception(answer)
+                heard.set_exception(fresh(answer))
             else:
                 heard.set_result(answer)
 
@@ -137,47 +136,42 @@ class LocalDoor:
                 if outcome is not None:
                     return outcome
             if self._fallen is not None:
-                raise self._fallen
+                raise fresh(self._fallen)
             return await waiter
         finally:
             waiters.remove((instance, waiter))
             if not waiters and self._waiters.get(address) is waiters:
                 del self._waiters[address]
 
-    async def changes(self, instance: int) -> AsyncGenerator[None, None]:
+    async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
         changed = asyncio.Event()
-        watchers = self._watchers.setdefault(instance, [])
+        names = self._watchers.setdefault(instance, {}) if instance else {name: self._readers}
+        watchers = names.setdefault(name, [])
         watchers.append(changed)
         try:
             while self._fallen is None:
                 yield
                 await changed.wait()
                 changed.clear()
-            raise self._fallen
+            raise fresh(self._fallen)
         finally:
             watchers.remove(changed)
-            if not watchers and self._watchers.get(instance) is watchers:
+            if not watchers and names.get(name) is watchers:
+                del names[name]
+            if not names and self._watchers.get(instance) is names:
                 del self._watchers[instance]
 
     async def reached(self, seq: int) -> None:
-        grown = asyncio.Event()
-        self._readers.append(grown)  # before the look: no commit is missed
-        try:
-            while await self.queries.height() < seq:
-                if self._fallen is not None:
-                    raise self._fallen
-                await grown.wait()
-                grown.clear()
-        finally:
-            self._readers.remove(grown)
+        await reached(self, seq)
 
     def committed(self, seq: int) -> None:
         for grown in self._readers:
             grown.set()
 
     def _tell_watchers(self, instance: int) -> None:
-        for changed in self._watchers.get(instance, ()):
-            changed.set()
+        for watchers in self._watchers.get(instance, {}).values():
+            for changed in watchers:
+                changed.set()
 
     def entropy(self) -> bytes:
         return os.urandom(16)
@@ -186,8 +180,10 @@ class LocalDoor:
         shard = self._shard_of(WORLD)
         return "" if shard is None else shard.kernel.router.manifest.hash
 
-    def published(self, instance: int) -> None:
-        self._tell_watchers(instance)
+    def published(self, instance: int, name: str) -> None:
+        names = self._watchers.get(instance, {})
+        for changed in (*names.get(name, ()), *names.get("", ())):
+            changed.set()
 
     def ended(self, instance: int, address: Address, outcome: Outcome) -> None:
         if self._watchers:
@@ -198,6 +194,7 @@ class LocalDoor:
 
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
         log.warning("%s is stuck: %s", address, stuck.error)
+        self._tell_watchers(instance)
         for wanted, waiter in self._waiters.get(address, ()):
             if wanted in (0, instance) and not waiter.done():
                 waiter.set_exception(InstanceStuck(str(address), stuck.error, stuck.location))
@@ -231,7 +228,7 @@ class LocalDoor:
                 if error is None:
                     waiter.set_result(None)
                 else:
-                    waiter.set_exception(error)
+                    waiter.set_exception(fresh(error))
 
     def close(self) -> None:
         self.fallen(EngineClosed("the engine was closed; what it had acknowledged goes on at the next open"))
@@ -249,7 +246,7 @@ class FleetDoor(LocalDoor):
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
-            raise self._fallen
+            raise fresh(self._fallen)
         shard = self._shard_of(to)
         if shard is not None and shard.takes and to not in self._by_inbox:  # nothing overtakes what waits there
             try:
@@ -272,14 +269,14 @@ class FleetDoor(LocalDoor):
                 if outcome is not None:
                     return outcome
             elif self._fallen is not None:
-                raise self._fallen
+                raise fresh(self._fallen)
             else:
                 with suppress(ResultTimeout):
                     return await self._remote.outcome(address, instance, MOVED_SECONDS)
 
-    async def changes(self, instance: int) -> AsyncGenerator[None, None]:
-        here = self._shard_of(instance) is not None
-        mine = super().changes(instance) if here else self._remote.changes(instance)
+    async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
+        here = instance != 0 and self._shard_of(instance) is not None
+        mine = super().changes(instance, name) if here else self._remote.changes(instance, name)
         async with aclosing(mine) as changes:
             async for change in changes:
                 yield change
@@ -298,8 +295,8 @@ class FleetDoor(LocalDoor):
         super().stuck(instance, address, stuck)
         self._fleet.hint_others()
 
-    def published(self, instance: int) -> None:
-        super().published(instance)
+    def published(self, instance: int, name: str) -> None:
+        super().published(instance, name)
         self._fleet.hint_others()
 
     def fallen(self, error: Exception) -> None:
@@ -314,6 +311,7 @@ class RemoteDoor:
     """Posts events into the inbox table, and looks for outcomes whenever the database has changed."""
 
     def __init__(self, queries: Queries) -> None:
+        self.loop = asyncio._get_running_loop()
         self.queries = queries
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
@@ -325,7 +323,7 @@ class RemoteDoor:
             raise refusal(Refused(posted.refused, posted.reason))  # type: ignore[arg-type]
         return 0 if isinstance(to, Address) else to
 
-    async def changes(self, instance: int) -> AsyncGenerator[None, None]:
+    async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
         while True:
             seen = await self.queries.changed()
             yield
@@ -333,10 +331,7 @@ class RemoteDoor:
                 await self.queries.change(seen)
 
     async def reached(self, seq: int) -> None:
-        async with aclosing(self.changes(0)) as changes:
-            async for _ in changes:
-                if await self.queries.height() >= seq:
-                    return
+        await reached(self, seq)
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
         try:
@@ -366,8 +361,23 @@ class RemoteDoor:
         return os.urandom(16)
 
 
+def fresh(error: Exception) -> Exception:
+    """The same error for one more caller: an object that is raised again keeps the tracebacks of all before."""
+    again = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    again.__cause__ = error.__cause__
+    return again
+
+
 def _nowhere(ref: Ref) -> Shard | None:
     return None
+
+
+async def reached(door: Door, seq: int) -> None:
+    async with aclosing(door.changes(0)) as changes:
+        async for _ in changes:
+            if await door.queries.height() >= seq:
+                return
 
 
 async def look(queries: Queries, address: Address, instance: int) -> Outcome | None:

@@ -10,7 +10,6 @@ of that time, counted from before it asked. What it still writes after that is r
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import random
 import time
@@ -24,9 +23,8 @@ from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import place
 from perdure.ports.leases import Leases, Standing
 
+from .log import log
 from .shard import Shard
-
-log = logging.getLogger("perdure")
 
 RENEWALS: Final = 4
 """How often a lease is renewed while it lasts."""

@@ -24,6 +24,7 @@ from perdure.errors import (
     KeyInUse,
     NotAnswered,
     NotStuck,
+    ResultTimeout,
     TooLarge,
     UnknownInstance,
     UnknownLocation,
@@ -40,9 +41,9 @@ from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 
-from .arguments import checked_key, checked_text, limited, seconds_of
+from .arguments import checked_key, checked_text, limited, seconds_of, unknown
 from .cells import NEVER_BACK, refuse_cell, refuse_world
-from .door import AFTER_THE_END, Door, refusal
+from .door import AFTER_THE_END, Door, Speaker, refusal
 from .history import Line, Reader, Summary, Waiting, read_history, summary
 from .startable import Startable
 from .streams import Streams
@@ -51,7 +52,7 @@ R = TypeVar("R")
 NEAR_MAX: Final = 3  # so many locations are proposed
 
 
-class Handle(Generic[R]):
+class Handle(Speaker, Generic[R]):
     """One instance, seen from outside. All methods are awaitable, and none of them holds anything back from others."""
 
     def __init__(
@@ -62,7 +63,7 @@ class Handle(Generic[R]):
         instance: int | None,
         workflows: Workflows[Startable[Any]],
     ) -> None:
-        self._door = door
+        super().__init__(door)
         self._workflow = workflow
         self._workflows = workflows
         self._instance = instance  # None: find it by name; 0: it is on its way to an engine
@@ -75,6 +76,11 @@ class Handle(Generic[R]):
     @property
     def key(self) -> str:
         return self.address.key
+
+    @property
+    def id(self) -> str:
+        """`workflow/key` as a text, for `engine.handle(id)`, a database or a URL."""
+        return str(self.address)
 
     def __repr__(self) -> str:
         return f"<handle {self.address}>"
@@ -106,6 +112,38 @@ class Handle(Generic[R]):
         head = await self._door.queries.head(await self._id())
         assert head is not None
         return Status(head.status)
+
+    async def until(self, status: str, timeout: float | timedelta | None = None) -> None:
+        """Wait until the instance has this status, such as "waiting": it waits for a message, a time or a child.
+
+        Raises `InstanceStuck` or `InstanceEnded` if it cannot get there by itself, `ResultTimeout` when time is up.
+        """
+        if status not in list(Status):
+            raise CallerError(unknown("status", status, list(map(str, Status)), "name one of these"))
+        seconds = seconds_of(timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._until(Status(status))
+        except TimeoutError:
+            raise ResultTimeout(f"{self.address} was not {status} after {seconds} s; it goes on") from None
+
+    async def _until(self, status: Status) -> None:
+        instance = await self._id_soon()
+        async with aclosing(self._door.changes(0)) as changes:
+            async for _ in changes:
+                head = await self._door.queries.head(instance)
+                assert head is not None
+                if head.status == status:
+                    return
+                if head.status in TERMINAL:
+                    raise InstanceEnded(f"{self.address} {ended(Status(head.status))} and will not be {status}")
+                if head.status == Status.STUCK:
+                    await self._raise_stuck()
+
+    async def _raise_stuck(self) -> None:
+        stuck = (await self._read()).state.stuck
+        if stuck is not None:
+            raise InstanceStuck(str(self.address), stuck.error, stuck.location)
 
     async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
         """Send a message; durable when this returns. The same `id` twice is delivered once."""
@@ -160,7 +198,7 @@ class Handle(Generic[R]):
     async def _values(self, name: str, until_stuck: bool = False) -> AsyncGenerator[bytes, None]:
         queries, seen = self._door.queries, None
         instance = await self._id_soon()
-        async with aclosing(self._door.changes(instance)) as changes:
+        async with aclosing(self._door.changes(instance, name)) as changes:
             async for _ in changes:
                 head = await queries.head(instance)  # before the value: what is published last is not missed
                 value = await queries.published(instance, name)
@@ -170,9 +208,7 @@ class Handle(Generic[R]):
                 if head is not None and head.status in TERMINAL:
                     return
                 if until_stuck and head is not None and head.status == Status.STUCK:
-                    stuck = (await self._read()).state.stuck
-                    if stuck is not None:
-                        raise InstanceStuck(str(self.address), stuck.error, stuck.location)
+                    await self._raise_stuck()
 
     async def wake(self, location: str = "") -> None:
         """End a sleep early: the one at a location, or all that the instance is in. Recorded."""

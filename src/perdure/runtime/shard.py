@@ -12,7 +12,6 @@ refuse nested tasks).
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +20,7 @@ from typing import Final, Protocol
 import msgspec
 
 from perdure.codec import decode, encode
-from perdure.errors import EngineClosed, Fenced, LeaseLost, PerdureError, StoreFailed
+from perdure.errors import Corrupt, EngineClosed, Fenced, LeaseLost, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call, attempt_of
@@ -33,24 +32,28 @@ from perdure.kernel.mailbox import Answer, Offer
 from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.problem import Report
-from perdure.kernel.receipt import DONE, Failure, Receipt
-from perdure.kernel.rows import Loaded, offer_of
+from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.rows import Loaded, fired, offer_of
 from perdure.ports.clock import Alarm, Clock
-from perdure.ports.executor import Executor
+from perdure.ports.executor import CUT, Executor
 from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Position, Store
 
 from . import collector
+from .log import log
 from .suspects import Suspects
 from .timers import Timers
-
-log = logging.getLogger("perdure")
 
 POLL: Final = 25_000_000
 """How often the inbox is looked at where nobody tells that something came. A look costs microseconds if nothing did."""
 
 LIGHT_WAIT: Final = 50_000_000
 """How long the results of ephemeral calls may wait for something that is worth a commit."""
+
+INBOX_AT_ONCE: Final = 1000
+
+AHEAD_MAX: Final = 60_000_000_000
+"""So far the journal's time may be ahead of the clock, in nanoseconds, before people are told."""
 
 TOLD_MAX: Final = 10_000
 """Calls with workers that are kept in mind because they said something, also after their end: a frame may be late."""
@@ -82,8 +85,8 @@ class Listener(Protocol):
 
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None: ...
 
-    def published(self, instance: int) -> None:
-        """The instance has published something."""
+    def published(self, instance: int, name: str) -> None:
+        """The instance has published a value under a name."""
         ...
 
     def failed(self, report: Report) -> None:
@@ -188,6 +191,8 @@ class Shard:
         self._timers = Timers()
         self._asking = False  # what the inbox and the timers have
         self._look_again = False
+        self._inbox_waits = False  # more rows than one look takes
+        self._told_ahead = False
         self._alarm: Alarm | None = None
         self._inbox_held: set[bytes] = set()
         self._scheduled = False
@@ -252,6 +257,9 @@ class Shard:
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once everything that is known by now is recorded: after an open, what others had posted before."""
+        if self._closed:  # nothing will be recorded any more
+            callback()
+            return
         self._settled.append(callback)
         self._schedule()
 
@@ -263,7 +271,7 @@ class Shard:
         self._note_workflows(lambda error: self._load(self._reload_failed) if error is None else self._crash(error))
 
     def _note_workflows(self, noted: Callable[[Exception | None], None]) -> None:
-        rows = [WorkflowRow(found.name, found.version, found.defaults) for found in self._workflows]
+        rows = [WorkflowRow(found.name, found.version, found.parameters) for found in self._workflows]
         self._store.register(rows, noted)
 
     def _load(self, loaded: Callable[[Exception | None], None]) -> None:
@@ -318,7 +326,7 @@ class Shard:
     def _crash(self, error: Exception) -> None:
         """A failed commit: memory may be ahead of the journal, so it is dropped and loaded again."""
         self._tell_callers(error)
-        if isinstance(error, Fenced):
+        if isinstance(error, Fenced | Corrupt):  # what is damaged stays so: to try again could damage more
             self._fall(error)
             return
         self.counts["crashes"] += 1
@@ -344,7 +352,7 @@ class Shard:
             self._fall(error)
 
     def _fall(self, error: Exception) -> None:
-        """Another owner took over: this one may write nothing any more, and says so to everybody."""
+        """Another owner took over, or the database is damaged: nothing is written any more. Callers hear why."""
         log.error("%s", error)
         self._closed = True
         self._life += 1
@@ -405,6 +413,9 @@ class Shard:
 
     def _answered(self, intent: bytes, receipt: Receipt) -> None:
         """An executor's receipt. It is kept here until it is durable, so that a failed commit cannot lose it."""
+        if receipt is CUT:
+            self.leave(intent)
+            return
         running = self.running.pop(intent, None)
         if running is None or self._closed:
             return
@@ -493,6 +504,9 @@ class Shard:
                     self._build()
             except Exception as error:  # how far it came nobody knows: what is in memory is worth nothing
                 self._crash(error)
+                raise
+            except KeyboardInterrupt:
+                self._crash(EngineClosed("Ctrl-C interrupted the engine; this was not recorded"))
                 raise
             if self._building.early:
                 self._begin_early()
@@ -606,8 +620,8 @@ class Shard:
             self._receipts.pop(intent, None)
         for ticket, answer in batch.answers:
             _hear(ticket, answer)
-        for id, _ in batch.published:
-            self._listener.published(id)
+        for id, name in batch.published:
+            self._listener.published(id, name)
         for id, address, outcome in batch.ended:
             self._listener.ended(id, address, outcome)
         for id, address, stuck in batch.stuck:
@@ -661,7 +675,8 @@ class Shard:
     def _loaded(self, life: int, asked: int, ref: Ref, record: Loaded | Exception | None) -> None:
         if life != self._life:
             return
-        if isinstance(record, Exception):
+        damaged = type(record) is Corrupt  # rows of this instance, not of the file
+        if isinstance(record, Exception) and not damaged:
             self._crash(record)
             return
         self._loading.discard(ref)
@@ -672,6 +687,8 @@ class Shard:
             self._schedule()
             return
         try:
+            if isinstance(record, Exception):
+                raise record
             self.kernel.adopt(ref, record)
         except (PerdureError, msgspec.MsgspecError) as error:  # its rows are damaged, or newer: that is its own affair
             log.error("%s cannot be read: %s", ref, error)
@@ -709,7 +726,7 @@ class Shard:
         """Set the alarm for whatever comes first: a timer, or the next look into the inbox."""
         now = self._clock.now()
         when = now + self._poll
-        if len(self.kernel.memory.wanted) < TIMERS_WAITING_MAX:
+        if len(self.kernel.memory.wanted) < TIMERS_WAITING_MAX and not self._inbox_waits:
             when = min(when, self._timers.next())
         if self._alarm is None or when < self._alarm_at:
             self._stop_alarm()
@@ -739,10 +756,15 @@ class Shard:
             self._look_again = True
             return
         self._asking = True
-        self._store.inbox(1000 + len(self._inbox_held), lambda rows: self._found_inbox(life, rows))
+        now, limit = self._clock.now(), INBOX_AT_ONCE + len(self._inbox_held)
+        self._store.inbox(limit, lambda rows: self._found_inbox(life, now, limit, rows))
 
-    def _found_inbox(self, life: int, rows: list[InboxRow] | Exception) -> None:
-        """First the inbox, then the timers: a message that came before a deadline wins over the deadline."""
+    def _found_inbox(self, life: int, now: int, limit: int, rows: list[InboxRow] | Exception) -> None:
+        """First the inbox, then the timers: a message that came before a deadline wins over the deadline.
+
+        `now` is when the inbox was asked: what was posted since is not among the rows, so no later timer fires. While
+        the inbox has more rows than were asked for, only those timers fire that were due before the last row.
+        """
         if life != self._life or self._closed:
             return
         if isinstance(rows, Exception):
@@ -757,7 +779,10 @@ class Shard:
                     log.error("an event in the inbox cannot be read and is left alone: %s", error)
                     continue
                 self._admit(offer, own=1)
-        now = self._clock.now()
+        self._tell_if_ahead(now)
+        self._inbox_waits = len(rows) >= limit
+        if self._inbox_waits:
+            now = min(now, rows[-1].at)
         if len(self.kernel.memory.wanted) >= TIMERS_WAITING_MAX:
             self._looked()
         elif self._timers.exhausted(now):
@@ -776,7 +801,7 @@ class Shard:
 
     def _fire(self, now: int) -> None:
         for row in self._timers.due(now):
-            self.kernel.offer(Offer(row.instance, _fired(row)))
+            self.kernel.offer(Offer(row.instance, fired(row)))
             self._schedule()
         self._looked()
 
@@ -788,6 +813,16 @@ class Shard:
         self._watch()
         if self._settled or self._idle is not None:
             self._schedule()
+
+    def _tell_if_ahead(self, now: int) -> None:
+        ahead = self.kernel.at - now
+        if ahead > AHEAD_MAX and not self._told_ahead:
+            log.warning(
+                "the journal is %.0f s ahead of the clock: an engine wrote to it while its clock was ahead, or this "
+                "clock is behind. New timers go by the clock; the journal's time stands still until it is reached",
+                ahead / 1e9,
+            )
+        self._told_ahead = ahead > AHEAD_MAX
 
     # ---- workers -------------------------------------------------------------------------------------------------
 
@@ -862,7 +897,7 @@ class Shard:
 
     def _may_be_governed(self, workflow: str, version: str) -> bool:
         """Also what an earlier manifest made, and the one in force does not name: it lives on, with or without code."""
-        known = self.kernel.workflows.of(workflow, version)
+        known = self.kernel.workflows.of(workflow, version) or self.kernel.workflows.newest(workflow)
         return workflow != WORLD.workflow and (known is None or isinstance(known, Governed))
 
     def _not_durable(self) -> int:
@@ -877,6 +912,9 @@ class Shard:
         What instances tell each other from now on waits in the inbox for the next engine.
         """
         self._closing = self.kernel.closing = True
+        if self._closed:
+            idle()
+            return
         self._stop_alarm()
         self._suspects.clear()
         self._idle = idle
@@ -888,12 +926,22 @@ class Shard:
         What may run once only and had begun is different: nobody knows what it has done.
         """
         for intent, running in list(self.running.items()):
-            self._stop_call(intent)
-            event: Event = Parked(intent)
-            if running.started and running.effect.deliveries_max == 1:
-                failure = Failure("Cut", "the engine was stopped while it ran", retry=False)
-                event = Received(intent, Receipt("unknown", error=failure))
-            self.kernel.offer(Offer(running.instance, event))
+            self.leave(intent)
+            running.executor.stop(intent)
+
+    def leave(self, intent: bytes) -> None:
+        """Park one call, if it runs here, and let it run: it ends with the engine, or Ctrl-C has ended it."""
+        running = self.running.pop(intent, None)
+        if running is None or self._closed:
+            return
+        if running.alarm is not None:
+            running.alarm.cancel()
+        self._suspects.cleared(intent)
+        event: Event = Parked(intent)
+        if running.started and running.effect.deliveries_max == 1:
+            failure = Failure("Cut", "the engine was stopped while it ran", retry=False)
+            event = Received(intent, Receipt("unknown", error=failure))
+        self.kernel.offer(Offer(running.instance, event))
         self._schedule()
 
     def release(self) -> None:
@@ -918,12 +966,6 @@ class Shard:
         if self._idle is not None and not working:
             idle, self._idle = self._idle, None
             idle()
-
-
-def _fired(row: WorkRow) -> Received:
-    if row.kind == "timer":
-        return Received(row.intent, DONE)
-    return Received(row.intent, Receipt("timeout", error=Failure("Timeout", "the deadline has passed")))
 
 
 def _hear(ticket: object, answer: Answer | Exception) -> None:

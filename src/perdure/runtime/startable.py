@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from perdure.codec import decode, encode, to_plain
+from perdure.codec import Parameters, decode, encode, to_plain
 from perdure.errors import CallerError
 
 from .arguments import limited
@@ -33,22 +33,24 @@ class Named:
 
     version = ""  # the newest
 
-    def __init__(self, name: str, defaults: bytes | None = None) -> None:
+    def __init__(self, name: str, parameters: bytes = b"") -> None:
         self.name = name
-        self._defaults = defaults
+        self._parameters = Parameters(name, parameters)
 
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         if args:
             raise CallerError(
                 f"{self.name!r} is known here by its name only: pass keyword arguments, or the workflow itself"
             )
-        defaults = decode(self._defaults) if self._defaults else {}
-        return limited(encode({**defaults, **to_plain(kwargs)}), f"the input of {self.name}")
+        return self._encoded(self._parameters.bind(to_plain(kwargs)))
 
     def encode_plain_input(self, value: Any) -> bytes:
         if not isinstance(value, dict):
             raise CallerError(f"the input of {self.name!r} must be a JSON object of its parameters, found {value!r}")
-        return self.encode_input((), value)
+        return self._encoded(self._parameters.bind(to_plain(value), json=True))
+
+    def _encoded(self, bound: dict[str, Any]) -> bytes:
+        return limited(encode(bound), f"the input of {self.name}")
 
     def decode_result(self, value: bytes) -> Any:
         return decode(value)

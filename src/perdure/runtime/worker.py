@@ -11,7 +11,6 @@ end is not lost: its claims run out, and the owner of the instance decides what 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable
@@ -26,11 +25,11 @@ from perdure.kernel.events import Received
 from perdure.kernel.job import publication
 from perdure.kernel.receipt import Answerer, Failure, Receipt, failure_of
 from perdure.kernel.rows import inbox_row
-from perdure.ports.executor import Executor
+from perdure.ports.executor import CUT, Executor
 from perdure.ports.frame import Frame
 from perdure.ports.jobs import CLAIM, Claim, Jobs
 
-log = logging.getLogger("perdure")
+from .log import log
 
 T = TypeVar("T")
 
@@ -81,6 +80,7 @@ class Worker:
         self.counts: Counter[str] = Counter()
         self.running: dict[bytes, Running] = {}  # by the id of the claim, which is what executors know a job by
         self._answers: dict[bytes, tuple[Claim, InboxRow]] = {}  # not yet taken by the database; by the same
+        self._interrupted: list[Claim] = []  # their steps were ended by Ctrl-C
         self._frames: list[tuple[Claim, Frame]] = []
         self._woken = asyncio.Event()  # there may be something to claim, or a place to claim for
         self._outgoing = asyncio.Event()
@@ -191,6 +191,9 @@ class Worker:
         running = self._take(id)
         if running is None:
             return
+        if receipt is CUT and running.job.effect.deliveries_max != 1:
+            self._interrupted.append(running.claim)
+            return
         signed = msgspec.structs.replace(receipt, by=self._sign(running.job, receipt))
         claim = running.claim
         event = Received(claim.job.intent, signed)
@@ -287,7 +290,7 @@ class Worker:
 
     async def _cut(self) -> None:
         """What may run once only and had begun is different: nobody knows what it has done."""
-        back = []
+        back = self._interrupted
         for id, running in list(self.running.items()):
             running.executor.stop(id)
             if running.job.effect.deliveries_max == 1:

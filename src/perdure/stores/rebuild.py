@@ -27,9 +27,9 @@ from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, 
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.job import job_row
 from perdure.kernel.location import Patterns
-from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.rows import NEW_HEAD, head_row, offer_of, receipt_of, response_name, work_row
+from perdure.kernel.spread import start_of
 from perdure.kernel.status import FINAL, Status
 
 Route = Callable[[Fact], Iterable[Address]]
@@ -231,12 +231,8 @@ class _Fold:
             self._cancels.pop((instance.parent.instance, instance.parent.intent), None)
 
     def _child_wanted(self, instance: Instance, entry: Entry, intent: bytes, effect: Child) -> None:
-        address = Address(effect.workflow, effect.key)
-        seed = Moment(entry.at, instance.seed, entry.number).entropy()[:16] + intent
-        parent = Parent(instance.id, intent, effect.detached)
-        reuse = "always" if instance.rewound else ""
-        start = Started(effect.workflow, effect.key, effect.input, seed, effect.version, parent, reuse=reuse)
-        self._starts[instance.id, intent] = address, start
+        start = start_of(effect, instance, intent, entry.at)
+        self._starts[instance.id, intent] = Address(effect.workflow, effect.key), start
 
     def _child_left(self, instance: Instance, event: Event, intent: Intent) -> None:
         """Nobody waits for the child any more: it was answered, or it is withdrawn and cancelled."""

@@ -17,7 +17,7 @@ from perdure.executors import info
 from perdure.executors.child import arguments
 from perdure.executors.frames import frame_of
 from perdure.kernel.batch import Publication
-from perdure.kernel.receipt import Receipt
+from perdure.kernel.receipt import Receipt, is_interrupt
 from perdure.ports.executor import Answered, Framed, Work
 from perdure.workers import imported
 
@@ -155,9 +155,9 @@ def perform(work: Work, about: info.StepInfo) -> Receipt:
     info.current.set(about)
     try:
         return info.ok(_finished(work.function(*work.args, **work.kwargs)), work.returns)
-    except (KeyboardInterrupt, SystemExit):
-        raise
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         return info.error(error)
 
 

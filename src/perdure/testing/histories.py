@@ -196,7 +196,7 @@ def changed_mind(address: Address, rows: Sequence[JournalRow], workflow: Workflo
                 machine.dispose()
                 machine = workflow.machine(str(address), None)
             current = machine.deliver(
-                event, Moment(entry.at, instance.seed, entry.number, entry.decision, None, entry.seq)
+                event, Moment(entry.clock, instance.seed, entry.number, entry.decision, None, entry.seq, entry.at)
             )
             if _comparable(current) != _comparable(entry.decision):
                 rebuild(_folded(address, rows), workflow).dispose()  # another operation is told best by its Divergence

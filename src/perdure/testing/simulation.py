@@ -46,7 +46,6 @@ from .clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
 from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, FaultyStore, Surroundings
-from .workers import SimulatedWorker, clock_of_claims
 
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
@@ -146,7 +145,7 @@ class Process:
     def stuck(self, instance: int, address: Address, stuck: Stuck) -> None:
         self.tell(f"says that {address} is stuck: {stuck.error}")
 
-    def published(self, instance: int) -> None:
+    def published(self, instance: int, name: str) -> None:
         self.tell(f"says that instance {instance} has published something")
 
     def committed(self, seq: int) -> None:
@@ -229,8 +228,7 @@ class Simulation:
     """See the module. Without `faults` it is calm: the same code, on a clock that you advance.
 
     `workflows` may have cells among them: their world begins by itself. `handlers` perform their effects, `verify` has
-    the keys of those who answer from outside. `ours`: see `Auditor`. `disk` is closed by whoever made it. `workers`: so
-    many serve the queue `work`, on a disk in memory.
+    the keys of those who answer from outside. `ours`: see `Auditor`. The caller closes `disk`.
     """
 
     steps_max = STEPS_MAX
@@ -247,7 +245,6 @@ class Simulation:
         disk: Disk | None = None,
         handlers: Iterable[Any] = (),
         verify: Verify = unsigned,
-        workers: int = 0,
     ) -> None:
         self.seed = seed
         self.verify = verify
@@ -261,8 +258,6 @@ class Simulation:
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
         self.disk = disk if disk is not None else Disk()
         self.database = self.disk.rows
-        if workers:
-            self.database.workers, self.database.now = True, lambda: clock_of_claims(self)
         self.auditor = Auditor(self.database, self.workflows, self.slots, ours=ours, verify=verify)
         self.counts: Counter[str] = Counter()
         self.steps = 0
@@ -273,11 +268,8 @@ class Simulation:
         self.watched = False  # a person looks after what has failed, and is not done yet
         self._coming = False
         self._failure: BaseException | None = None
-        self._hired = 0
         self.calm = False  # no more faults
         self.spawn()
-        for _ in range(workers):
-            self.hire()
         if self.cells is not None:
             self._begin(self.cells)
 
@@ -385,11 +377,6 @@ class Simulation:
         self.processes.append(process)
         if not process.open():
             self.process_died(process)
-
-    def hire(self) -> None:
-        """A new worker comes."""
-        self._hired += 1
-        SimulatedWorker(self, self._hired)
 
     def process_died(self, process: Process) -> None:
         if process in self.processes:

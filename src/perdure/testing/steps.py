@@ -24,7 +24,7 @@ from perdure.executors.inline import InlineExecutor
 from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
-from perdure.kernel.receipt import Receipt
+from perdure.kernel.receipt import Receipt, is_interrupt
 from perdure.ports.executor import Answered, Handler, Work
 
 from .clock import SECOND, Life, VirtualAlarm, VirtualClock
@@ -226,9 +226,9 @@ class StepExecutor(FakeExecutor):
 
         try:
             value = copy_context().run(call)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             self._ends(publication, info.error(error), answered)
             return
         if inspect.isawaitable(value):

@@ -398,6 +398,8 @@ class WorldHandle(Generic[R]):
 class WorldDoor:
     """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered."""
 
+    loop = None  # a world needs none
+
     def __init__(self, stage: Stage, queries: Queries | None = None) -> None:
         self._stage = stage
         self.queries: Queries = queries or MemoryStore(stage.database)
@@ -441,7 +443,7 @@ class WorldDoor:
         if height < seq:
             raise CallerError(f"in a world nothing happens while you wait: its journal ends with entry {height}")
 
-    def changes(self, instance: int) -> AsyncGenerator[None, None]:
+    def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
         raise CallerError("in a world nothing changes while you wait: look, advance(...), and look again")
 
     @property

@@ -15,6 +15,7 @@ from ..console import Console
 from ..console import command as define
 from ..exits import Exit
 from ..load import load_all
+from ..text import joined, style
 
 
 @define("check", db="none")
@@ -38,7 +39,7 @@ def command(console: Console, targets: tuple[str, ...]) -> None:
         "findings": [{"flow": name, **each._asdict()} for each, name in found],
         "ok": not found,
     }
-    lines = [f"{click.style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
+    lines = [f"{style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
     number = f"{len(flows)} flow{'s' if len(flows) != 1 else ''} checked"
-    console.answer(document, "\n".join(lines) or f"{number}, nothing found")
+    console.answer(document, joined(lines) if lines else f"{number}, nothing found")
     sys.exit(Exit.FAILED if found else Exit.OK)

@@ -27,7 +27,7 @@ from ..exits import Stopped
 from ..find import find_started
 from ..look import Look, line_document
 from ..rerun import Delivery, History, Parted, raised
-from ..text import first_line, table, told
+from ..text import first_line, joined, shown, style, table, told
 from ..world import code_of
 
 
@@ -127,11 +127,12 @@ class Session:
     def _open(self, at: int) -> None:
         """At this entry. If it runs nothing of the author's code: at the next that does, else at the last before."""
         for number in (*range(at, self._history.last + 1), *range(at - 1, self._history.first - 1, -1)):
-            note = "" if number == at else f"Entry {at} runs nothing of the {self._what}; entry {number} does.\n"
+            note = "" if number == at else f"Entry {at} runs nothing of the {self._what}; entry {number} does."
             if self._debug(number, note):
                 return
         why = self._console.command("why", str(self._history.address))
-        raise Stopped(f"nothing of the {self._what} has run yet; what it waits for is told by\n  {why}")
+        text = f"nothing of the {self._what} has run yet; what it waits for is told by"
+        raise Stopped(joined([text, f"  {why}"]))
 
     def _debug(self, number: int, note: str = "") -> bool:
         """Deliver an entry under pdb, and tell what came of it. False: there is nothing to see."""
@@ -145,9 +146,10 @@ class Session:
 
     def _deliver(self, delivery: Delivery, note: str) -> bool:
         number, debugger = delivery.entry.number, self._debugger
-        debugger.greeting = f"{note}Entry {number}: {told(self._history.line(number))}"
+        greeting = [*filter(None, [note]), f"Entry {number}: {told(self._history.line(number))}"]
         if delivery.state_before:
-            debugger.greeting += f"\nState before: {delivery.state_before}"
+            greeting.append(f"State before: {delivery.state_before}")
+        debugger.greeting = joined(greeting)
         error: BaseException | None = None
         had_raised = _error(delivery.machine) is not None
         with redirect_stdout(self._out):
@@ -184,8 +186,8 @@ class Session:
             self._console.answer(document, "")
             return
         document |= {"now": delivery.asked(now, now), "diverges": delivery.parts(now)}
-        rows = [[click.style(word, bold=True), ", ".join(document[word]) or "nothing"] for word in ("recorded", "now")]
-        self._console.answer(document, f"{table(rows)}\n{self._verdict(delivery, now)}")
+        rows = [[style(word, bold=True), ", ".join(document[word]) or "nothing"] for word in ("recorded", "now")]
+        self._console.answer(document, joined([table(rows), self._verdict(delivery, now)]))
 
     def _verdict(self, delivery: Delivery, now: Decision) -> str:
         if delivery.parts(now):
@@ -199,10 +201,10 @@ class Session:
         if self._history.state.kept is None:
             return "The code raised then, and does not now."
         retry = self._console.command("retry", str(self._history.address))
-        return f"The code raised then, and does not now. With this code in the engine:\n    {retry}"
+        return joined(["The code raised then, and does not now. With this code in the engine:", f"    {retry}"])
 
     def _say(self, text: str) -> None:
-        click.echo(text, file=self._out)
+        click.echo(shown(text), file=self._out)
 
 
 def _error(machine: Machine) -> BaseException | None:

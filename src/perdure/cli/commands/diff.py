@@ -14,7 +14,7 @@ from ..console import Console
 from ..console import command as define
 from ..exits import Exit, Stopped
 from ..find import find_started
-from ..text import first_line, to_json
+from ..text import first_line, joined, style, to_json
 
 WIDTH: Final = 60
 Told = tuple[Difference, str | None, str | None]
@@ -79,8 +79,8 @@ def _text(a: Story, b: Story, found: list[Told]) -> str:
     for each, *texts in found:
         for sign, colour, text in zip("-+", ("red", "green"), texts, strict=True):
             if text is not None:
-                lines.append(click.style(f"{sign} {each.place}{': ' if text else ''}{text}", fg=colour))
-    return "\n".join(lines)
+                lines.append(style(f"{sign} {each.place}{': ' if text else ''}{text}", fg=colour))
+    return joined(lines)
 
 
 def _where(story: Story, fact: Fact | None) -> str:

@@ -6,19 +6,20 @@ import os
 import platform
 import shutil
 import sys
+import time
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
 
-import click
-
 from perdure.errors import StoreError
+from perdure.kernel.moment import when
 from perdure.runtime.client import Client
+from perdure.runtime.shard import AHEAD_MAX
 
 from ..console import Console
 from ..console import command as define
 from ..exits import Exit
-from ..text import ago, table
+from ..text import ago, span, style, table
 
 DISK_FREE_MIN: Final = 256 * 1024 * 1024
 
@@ -39,7 +40,7 @@ def command(console: Console) -> None:
     document["ok"] = exit is Exit.OK
     console.answer(document, _text(document))
     for problem in document["problems"]:
-        console.note(f"{click.style('problem:', fg='red')} {problem}")
+        console.note(f"{style('problem:', fg='red')} {problem}")
     sys.exit(exit)
 
 
@@ -63,6 +64,13 @@ async def _database(console: Console, client: Client) -> tuple[dict[str, Any], l
         console.note(f"reading all of {facts['path']} ...")
     numbers: dict[str, Any] = {name: int(text) if text.isdigit() else text for name, text in facts.items()}
     problems = await client.queries.check()
+    ahead = numbers["last_entry_at"] - time.time_ns()
+    numbers["last_entry_at"] = when(numbers["last_entry_at"]) if numbers["last_entry_at"] else None
+    if ahead > AHEAD_MAX:
+        problems.append(
+            f"the journal is {span(ahead / 1e9)} ahead of the clock of this machine: an engine wrote to it while its "
+            "clock was ahead, or this clock is behind; correct the clock that is wrong. New timers go by the clock"
+        )
     if "journal_mode" in facts:
         numbers["disk_free_bytes"] = shutil.disk_usage(os.path.dirname(facts["path"])).free
         problems += _problems_of_file(numbers)
@@ -101,4 +109,4 @@ def _text(document: dict[str, Any]) -> str:
         workflows = ", ".join(f"{each['name']} {each['version']}" for each in database["workflows"])
         rows += [["engine", running], ["workflows", workflows or "none"]]
     rows.append(["problems", str(len(document["problems"])) if document["problems"] else "none"])
-    return table([[click.style(name, bold=True), text] for name, text in rows])
+    return table([[style(name, bold=True), text] for name, text in rows])

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from perdure.codec.visible import visible_json
 from perdure.kernel.events import Address
 from perdure.runtime.client import Client
 from perdure.testing.histories import text_of
@@ -31,7 +32,7 @@ def command(console: Console, id: str, output: str | None) -> None:
 
     address, text = console.ask(read)
     if output is None:
-        click.echo(text, nl=False)
+        click.echo(visible_json(text), nl=False)
         return
     try:
         Path(output).write_text(text, encoding="utf-8")

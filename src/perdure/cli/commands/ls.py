@@ -16,7 +16,7 @@ from ..console import command as define
 from ..find import find_started
 from ..given import read_tags
 from ..page import tell_page
-from ..text import ago, styled, table
+from ..text import ago, style, styled, table
 
 
 @define("ls")
@@ -55,7 +55,7 @@ def command(  # noqa: PLR0917
 
 def _table(found: list[Summary]) -> str:
     now = datetime.now(UTC)
-    rows = [[click.style(name, bold=True) for name in ("ID", "STATUS", "STARTED", "CHANGED")]]
+    rows = [[style(name, bold=True) for name in ("ID", "STATUS", "STARTED", "CHANGED")]]
     rows += [[_name(each), styled(each.status), ago(each.started_at, now), ago(each.changed_at, now)] for each in found]
     return table(rows)
 

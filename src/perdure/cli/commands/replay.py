@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from perdure.codec import to_plain
+from perdure.codec.visible import visible
 from perdure.errors import Divergence
 from perdure.kernel.events import Address
 from perdure.kernel.replay import fold, rebuild
@@ -22,7 +23,7 @@ from ..console import Console
 from ..console import command as define
 from ..exits import Exit, Stopped
 from ..snapshots import ask
-from ..text import indented, to_json
+from ..text import indented, joined, style, to_json
 from ..world import code_of
 
 PAGE = 200
@@ -56,10 +57,13 @@ def command(console: Console, targets: tuple[str, ...], verify: bool, since: str
     unsafe = [each for each in found if each["divergence"] is not None]
     counts = dict(Counter("unsafe" if each["divergence"] else "safe" for each in found))
     document = {"replayed": len(found), "safe": counts.get("safe", 0), "unsafe": unsafe}
-    lines = [f"{click.style(each['id'], bold=True)}: {_shown(each['id'], each['divergence'])}" for each in unsafe]
+    lines: list[str] = [
+        indented(f"{style(visible(each['id']), bold=True)}: {_shown(each['id'], each['divergence'])}")
+        for each in unsafe
+    ]
     instances = "1 instance" if len(found) == 1 else f"{len(found)} instances"
     lines.append(f"{instances} replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
-    console.answer(document, "\n".join(lines))
+    console.answer(document, joined(lines))
     sys.exit(Exit.FAILED if unsafe else Exit.OK)
 
 
@@ -73,7 +77,7 @@ def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> No
     if difference is None:
         lines.append("no difference")
     else:
-        where = f" of {click.style(difference.cell, bold=True)}" if difference.cell else ""
+        where = f" of {style(difference.cell, bold=True)}" if difference.cell else ""
         lines.append(f"entry {difference.entry}{where} differs:")
         for name, text, state in (
             ("recorded", difference.recorded, difference.recorded_state),
@@ -81,8 +85,8 @@ def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> No
         ):
             lines.append(f"  {name}: {text}{'' if state is None else f' {to_json(state)}'}")
         if difference.advice:
-            lines.append(f"  {indented(difference.advice)}")
-    console.answer(to_plain(found), "\n".join(lines))
+            lines.append(indented(f"  {difference.advice}"))
+    console.answer(to_plain(found), joined(lines))
     sys.exit(Exit.OK if difference is None else Exit.FAILED)
 
 
@@ -95,6 +99,8 @@ async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[
             for head in heads:
                 if head.status not in TERMINAL:
                     workflow = workflows.of(name, head.version)
+                    if workflow is None:  # it began with newer code: an engine with this code leaves it alone
+                        continue
                     address = Address(head.workflow, head.key)
                     rows = await queries.history(head.id)
                     found.append({"id": str(address), "divergence": _divergence(address, rows, workflow)})
@@ -102,7 +108,7 @@ async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[
 
 
 def _shown(id: str, divergence: str) -> str:
-    return indented(divergence.removeprefix(f"{id}, "))
+    return divergence.removeprefix(f"{id}, ")
 
 
 def _divergence(address: Address, rows: list[Any], workflow: Any) -> str | None:

@@ -15,6 +15,7 @@ import click
 
 from perdure.app import open as open_engine
 from perdure.app import run_async
+from perdure.codec.visible import visible
 from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck
 from perdure.kernel.instance import Instance
 from perdure.kernel.moment import when
@@ -30,7 +31,7 @@ from ..given import read_json
 from ..live import Progress, shown
 from ..load import load
 from ..look import error_document, error_of, result_of
-from ..text import first_line, indented, to_json
+from ..text import first_line, indented, joined, noted, to_json
 
 TICK_SECONDS: Final = 0.1
 DRAIN_SECONDS: Final = 5.0
@@ -228,7 +229,7 @@ def _tell(console: Console, ending: Ending, again: Again, timeout: float | None)
     if completed:
         return Exit.OK
     if error is not None and error.traceback and console.debug:
-        console.note(error.traceback.rstrip())
+        console.note(noted(error.traceback.rstrip()))
     console.note(_message(console, ending, again, timeout))
     return {
         "ended": Exit.FAILED,
@@ -242,9 +243,9 @@ def _message(console: Console, ending: Ending, again: Again, timeout: float | No
     state, error = ending.state, error_of(ending.state)
     name = str(state.address)
     reason = f": {first_line(str(error))}" if error is not None else ""
-    go_on = f"it is kept in {console.db}; to go on:\n  {again.command}"
+    go_on = [f"it is kept in {console.db}; to go on:", f"  {again.command}"]
     if not _kept(console):
-        go_on = "nothing is kept of it: --db FILE keeps a run"
+        go_on = ["nothing is kept of it: --db FILE keeps a run"]
     match ending.why:
         case "ended" if state.status is Status.CANCELLED:
             return f"{name} was cancelled" + (f": {error.message}" if error is not None and error.message else "")
@@ -252,12 +253,13 @@ def _message(console: Console, ending: Ending, again: Again, timeout: float | No
             return f"{name} failed{reason}"
         case "stuck":
             place = f" at {state.stuck.location}" if state.stuck is not None and state.stuck.location else ""
-            end = "; "
+            todo, told = "put right what is wrong, then", f"{visible(name)} is stuck{place}{reason}"
+            ways = [f"  {console.command('retry', name)}", f"  {again.command}"] if _kept(console) else []
             if error is not None and error.type == "Divergence":  # it has an advice, in lines
-                reason, end = f": {indented(str(error))}", "\n"
-            retry = f"{end}put right what is wrong, then\n  {console.command('retry', name)}\n  {again.command}"
-            return f"{name} is stuck{place}{reason}" + (retry if _kept(console) else "")
+                told = indented(f"{visible(name)} is stuck{place}: {error}")
+                return joined([told, *([todo, *ways] if ways else [])])
+            return joined([f"{told}; {todo}" if ways else told, *ways])
         case "timeout":
-            return f"{name} had not ended after {timeout:g} s; {go_on}"
+            return joined([f"{name} had not ended after {timeout:g} s; {go_on[0]}", *go_on[1:]])
         case "interrupted":
-            return f"{name} was interrupted; {go_on}"
+            return joined([f"{name} was interrupted; {go_on[0]}", *go_on[1:]])

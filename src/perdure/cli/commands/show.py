@@ -13,7 +13,7 @@ from ..console import command as define
 from ..find import find_started
 from ..live import open_line
 from ..look import Look
-from ..text import ago, local, short, styled, table, to_json
+from ..text import ago, joined, local, short, style, styled, table, to_json
 
 
 @define("show")
@@ -47,7 +47,7 @@ def _text(look: Look, now: datetime) -> str:
     if look.state.stuck is not None and look.state.stuck.location:
         rows.append(["stuck at", look.state.stuck.location])
     if look.error is not None:
-        rows.append(["error", str(look.error)])
+        rows.append(["error", joined(str(look.error).split("\n"))])
     if look.state.status == "completed":
         rows.append(["result", to_json(look.result)])
-    return table([[click.style(name, bold=True), text] for name, text in rows])
+    return table([[style(name, bold=True), text] for name, text in rows])

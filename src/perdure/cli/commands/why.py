@@ -15,7 +15,7 @@ from ..console import command as define
 from ..find import find
 from ..look import Look
 from ..reasons import Reason, Reasons
-from ..text import indented, styled
+from ..text import joined, styled
 
 
 @define("why")
@@ -36,8 +36,8 @@ def command(console: Console, id: str) -> None:
 
     name, status, reasons = console.ask(read)
     document = {"id": name, "status": status, "reasons": [reason.document() for reason in reasons]}
-    console.answer(document, "\n".join([f"{name} is {styled(status)}.", *map(_text, reasons)]))
+    console.answer(document, joined([f"{name} is {styled(status)}.", *map(_text, reasons)]))
 
 
 def _text(reason: Reason) -> str:
-    return indented(f"{reason.text}\n{reason.todo}") if reason.todo else reason.text
+    return joined([reason.text, *(f"    {todo}" for todo in reason.todo.splitlines())])

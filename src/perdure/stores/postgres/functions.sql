@@ -130,7 +130,7 @@ BEGIN
     SELECT owner INTO of_engine FROM perdure.shards WHERE shard = of_shard;
     DELETE FROM perdure.workflows
     WHERE engine = of_engine OR engine NOT IN (SELECT name FROM perdure.engines WHERE expires > now());
-    INSERT INTO perdure.workflows (engine, name, version, defaults)
+    INSERT INTO perdure.workflows (engine, name, version, parameters)
     SELECT of_engine, * FROM unnest(names, versions, arguments);
     RETURN true;
 END $$;

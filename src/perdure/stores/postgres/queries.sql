@@ -191,7 +191,7 @@ SELECT value FROM perdure.published WHERE instance = $1 AND name = $2
 
 -- name: workflows
 -- Of all engines: while one is put in place of another, both versions can be started.
-SELECT DISTINCT ON (name, version) name, version, defaults FROM perdure.workflows ORDER BY name, version, defaults
+SELECT DISTINCT ON (name, version) name, version, parameters FROM perdure.workflows ORDER BY name, version, parameters
 
 -- name: judge
 -- What an event for the inbox is judged by: whether it is there already, what else was posted to the name, and the head.
@@ -275,7 +275,10 @@ SELECT (SELECT max(version) FROM perdure.migrations)::text AS schema,
     current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('fsync') AS fsync,
     (SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_catalog.pg_class
-     WHERE relnamespace = $1::regnamespace AND relkind = 'r')::text AS size_bytes
+     WHERE relnamespace = $1::regnamespace AND relkind = 'r')::text AS size_bytes,
+    (SELECT coalesce(max((
+        SELECT at FROM perdure.journal WHERE seq >= shard::bigint << 48 AND seq < (shard + 1)::bigint << 48
+        ORDER BY seq DESC LIMIT 1)), 0) FROM perdure.shards)::text AS last_entry_at
 
 -- name: claim
 -- The oldest of each queue that nobody has. What another worker is just taking is passed by.

@@ -163,12 +163,12 @@ CREATE TABLE perdure.engines (
     expires timestamptz NOT NULL
 ) WITH (fillfactor = 20);
 
--- What the engines run, for clients that know workflows by name only: each version, and the arguments that a start may
--- leave out. Rows of one that has gone stay until the next one comes.
+-- What the engines run, for clients that know workflows by name only: each version, and the parameters that a start by
+-- name is checked against; empty: not known. Rows of one that has gone stay until the next one comes.
 CREATE TABLE perdure.workflows (
     engine text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
     version text COLLATE "C" NOT NULL,
-    defaults bytea NOT NULL,
+    parameters bytea NOT NULL,
     PRIMARY KEY (engine, name, version)
 );

@@ -255,8 +255,8 @@ class PostgresStore:
         lease = self._lease
         if lease is None:
             return self._unleased()
-        names, versions, defaults = map(list, zip(*workflows, strict=True)) if workflows else ([], [], [])
-        arguments = self.shard, lease.epoch, self._turn, names, versions, defaults
+        names, versions, parameters = map(list, zip(*workflows, strict=True)) if workflows else ([], [], [])
+        arguments = self.shard, lease.epoch, self._turn, names, versions, parameters
         if await self._database.engine.ask(lambda connection: connection.fetchval(self._sql.register, *arguments)):
             return None
         return await self._fenced(lease)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from perdure.errors import NotEmpty
+from perdure.errors import CannotOpen, NotEmpty
 
 ENDING = ".part"
 
@@ -16,7 +16,11 @@ def appearing(path: str | os.PathLike[str]) -> Iterator[str]:
     if os.path.exists(name):
         raise NotEmpty(f"there is a file {name} already; name a path where nothing is")
     part = name + ENDING
-    _remove(part)  # of somebody who was killed
+    try:
+        _remove(part)  # of somebody who was killed
+    except (OSError, ValueError) as error:  # a name that no file can have
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CannotOpen(f"{name[:80]} cannot be made: {reason}; name another path") from None
     try:
         yield part
         os.replace(part, name)

@@ -8,11 +8,14 @@ from perdure.ports.store import BlobRow
 from perdure.stores.content import checked, digest_of, problem_of
 
 from .statements import SQL
+from .writes import transaction
 
 
 def put(connection: apsw.Connection, bodies: Sequence[bytes], at: int) -> list[bytes]:
     digests = [digest_of(body) for body in bodies]
-    connection.executemany(SQL.put_blob, [(digest, at, body) for digest, body in zip(digests, bodies, strict=True)])
+    rows = [(digest, at, body) for digest, body in zip(digests, bodies, strict=True)]
+    with transaction(connection):
+        connection.executemany(SQL.put_blob, rows)
     return digests
 
 
@@ -27,14 +30,16 @@ def page(connection: apsw.Connection, after: bytes, limit: int) -> list[BlobRow]
 
 def delete(connection: apsw.Connection, digests: Sequence[bytes], before: int) -> int:
     changed = connection.total_changes()
-    connection.executemany(SQL.delete_blob, [(digest, before) for digest in digests])
+    with transaction(connection):
+        connection.executemany(SQL.delete_blob, [(digest, before) for digest in digests])
     return connection.total_changes() - changed
 
 
 def forget(connection: apsw.Connection, seqs: Sequence[int]) -> int:
     """World snapshots that are retained no longer."""
     changed = connection.total_changes()
-    connection.executemany(SQL.forget_world_snapshot, [(seq,) for seq in seqs])
+    with transaction(connection):
+        connection.executemany(SQL.forget_world_snapshot, [(seq,) for seq in seqs])
     return connection.total_changes() - changed
 
 

@@ -10,6 +10,8 @@ import os
 
 import apsw
 
+from . import files
+
 
 def lease_path(database: str) -> str:
     return f"{database}-lease"
@@ -28,8 +30,8 @@ def is_locked(path: str) -> bool:
 
 
 class FileLock:
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, database: str) -> None:
+        self._database = database
         self._connection: apsw.Connection | None = None
 
     @property
@@ -39,7 +41,9 @@ class FileLock:
     def take(self) -> bool:
         """False: another process, or another engine of this one, has it."""
         assert self._connection is None
-        connection = apsw.Connection(self.path)
+        path = lease_path(self._database)
+        files.make(path, like=self._database)
+        connection = apsw.Connection(path)
         try:
             connection.execute("BEGIN EXCLUSIVE")
         except apsw.BusyError:

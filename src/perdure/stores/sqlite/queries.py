@@ -8,7 +8,8 @@ and waits until the writer lets it in.
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import starmap
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
@@ -16,6 +17,7 @@ import apsw
 
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
+from perdure.kernel.status import Status
 from perdure.ports.store import BlobRow, Filter, JobState, Owner, Posted, Record, WorldSnapshotRow
 from perdure.stores.content import GROUP_ROWS, grouped
 from perdure.stores.posting import TAKEN, judge
@@ -23,9 +25,10 @@ from perdure.stores.posting import TAKEN, judge
 from . import blobs, reads
 from .check import check_rows
 from .connection import connect
+from .files import OpenFiles
 from .lease import is_locked, lease_path
 from .statements import SQL
-from .writes import read_error, transaction, write_error
+from .writes import read_error, write_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,14 +41,23 @@ class SqliteQueries:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = os.path.realpath(path)  # two names of one file are one database
         self._connection, self._patience = connect(self.path, create=create)
+        self._files = OpenFiles(self.path)
         self._writing: apsw.Connection | None = None
         self._writing_lock = threading.Lock()
 
     def close(self) -> None:
         with self._writing_lock:
-            if self._writing is not None:
-                self._writing.close()
-        self._connection.close()
+            self._close(self._writing, self._connection)
+
+    def _close(self, *connections: apsw.Connection | None) -> None:
+        """The last connection takes the log with it, by its name: after a replacement that is the log of another
+        database, which stays."""
+        leave_log = self._files.replaced() is not None
+        for connection in connections:
+            if connection is not None:
+                if leave_log:
+                    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.close()
 
     def _reading(self) -> apsw.Connection:
         """The connection that sees all that is durable and nothing else."""
@@ -54,23 +66,26 @@ class SqliteQueries:
     def _ask(self, query: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return query(self._reading(), *args, **kwargs)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise read_error(self.path, error) from error
 
     async def _write_beside(
         self, work: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """One short transaction beside those of the engine, durable when it is awaited."""
+        """Short transactions beside those of the engine, durable when they are awaited. A process may be stopped at any
+        moment: what `work` prepares, it prepares before it has the write lock, which the engine waits for."""
 
         def run() -> T:
             with self._writing_lock:
                 if self._writing is None:
+                    self._files.check()  # else it would write into the new file
                     self._writing, _ = connect(self.path, create=False)
                 try:
-                    with transaction(self._writing):
-                        return work(self._writing, *args, **kwargs)
+                    done = work(self._writing, *args, **kwargs)
                 except apsw.Error as error:
                     raise write_error(self.path, error) from error
+            self._files.check()
+            return done
 
         return await asyncio.to_thread(run)
 
@@ -119,6 +134,7 @@ class SqliteQueries:
         return {"path": self.path, **self._ask(reads.facts)}
 
     async def changed(self) -> int:
+        self._files.check()
         return self._ask(reads.data_version)
 
     async def change(self, seen: int) -> None:
@@ -130,23 +146,24 @@ class SqliteQueries:
         return await self._write_beside(self._post, row, start, reuse)
 
     def _post(self, connection: apsw.Connection, row: InboxRow, start: bytes | None, reuse: str) -> Posted:
-        answer = self._judge(connection, row, start, reuse)
-        if answer is None:
-            connection.execute(SQL.insert_inbox, row)
-        return answer or TAKEN
+        """Judge without a lock, then write if what was seen is still so; else judge again."""
+        while connection.execute(SQL.inbox_by_id, (row.id,)).get is None:
+            seen: int | None = None
 
-    @staticmethod
-    def _judge(connection: apsw.Connection, row: InboxRow, start: bytes | None, reuse: str) -> Posted | None:
-        if connection.execute(SQL.inbox_by_id, (row.id,)).get is not None:
-            return TAKEN
-        return judge(
-            row,
-            start=start,
-            reuse=reuse,
-            head=reads.head(connection, row.instance or Address(row.workflow, row.key)),
-            pending=lambda: starmap(InboxRow, connection.execute(SQL.inbox_by_name, (row.workflow, row.key))),
-            workflows=lambda: reads.workflows(connection),
-        )
+            def pending() -> Iterator[InboxRow]:
+                nonlocal seen
+                seen = connection.execute(SQL.last_posted, (row.workflow, row.key)).get
+                return starmap(InboxRow, connection.execute(SQL.inbox_by_name, (row.workflow, row.key)))
+
+            head = reads.head(connection, row.instance or Address(row.workflow, row.key))
+            workflows = partial(reads.workflows, connection)
+            answer = judge(row, start=start, reuse=reuse, head=head, pending=pending, workflows=workflows)
+            if answer is not None:
+                return answer
+            connection.execute(SQL.post, (*row, seen, _state(head)))
+            if connection.changes():
+                break
+        return TAKEN
 
     # ---- blobs ---------------------------------------------------------------------------------------------
 
@@ -193,7 +210,14 @@ class SqliteQueries:
             connection.execute("BEGIN")
             damage = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
             return damage or check_rows(connection)
-        except apsw.CorruptError as error:
+        except (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError) as error:
             return [f"{self.path} is damaged: {error}"]
         finally:
             connection.close()
+
+
+def _state(head: HeadRow | None) -> str:
+    """What a judgement depends on, as in the statement `post`: whether an instance runs or waits is the same to it."""
+    if head is None:
+        return ""
+    return f"{head.id}{'' if head.status in (Status.RUNNING, Status.WAITING) else head.status}"

@@ -114,6 +114,26 @@ SELECT queue, function FROM jobs WHERE intent = ?
 -- name: insert_inbox
 INSERT INTO inbox (id, workflow, key, instance, at, body) VALUES (?, ?, ?, ?, ?, ?)
 
+-- name: post
+-- An event for the inbox, unless the state by which it was judged is another one by now. One statement: nothing that could
+-- take long happens while it has the write lock. ?7 is the last event that was seen of that name (NULL: none was looked for).
+INSERT INTO inbox (id, workflow, key, instance, at, body) SELECT ?1, ?2, ?3, ?4, ?5, ?6
+WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE id = ?1)
+    AND (?7 IS NULL OR ?7 = (SELECT coalesce(max(n), 0) FROM inbox WHERE workflow = ?2 AND key = ?3))
+    AND ?8 = coalesce(
+        CASE ?4
+            WHEN 0 THEN (
+                SELECT id || iif(status IN ('running', 'waiting'), '', status) FROM instances
+                WHERE workflow = ?2 AND key = ?3 ORDER BY generation DESC LIMIT 1
+            )
+            ELSE (SELECT id || iif(status IN ('running', 'waiting'), '', status) FROM instances WHERE id = ?4)
+        END,
+        ''
+    )
+
+-- name: last_posted
+SELECT coalesce(max(n), 0) FROM inbox WHERE workflow = ? AND key = ?
+
 -- name: delete_inbox
 DELETE FROM inbox WHERE id = ?
 
@@ -128,7 +148,7 @@ INSERT OR REPLACE INTO published (instance, name, value) VALUES (?, ?, ?)
 DELETE FROM workflows
 
 -- name: insert_workflow
-INSERT INTO workflows (name, version, defaults) VALUES (?, ?, ?)
+INSERT INTO workflows (name, version, parameters) VALUES (?, ?, ?)
 
 -- name: head_by_id
 SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
@@ -204,7 +224,7 @@ SELECT id, workflow, key, instance, at, body FROM inbox WHERE workflow = ? AND k
 SELECT value FROM published WHERE instance = ? AND name = ?
 
 -- name: workflows
-SELECT name, version, defaults FROM workflows ORDER BY name, version
+SELECT name, version, parameters FROM workflows ORDER BY name, version
 
 -- name: all_published
 SELECT instance, name, value FROM published

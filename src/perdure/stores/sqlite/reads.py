@@ -8,6 +8,7 @@ import apsw
 import msgspec
 
 from perdure.codec import unseal
+from perdure.errors import Corrupt
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.manifest import MANIFEST, WORLD
@@ -39,8 +40,17 @@ def record(connection: apsw.Connection, ref: Ref) -> Record | None:
     return _record(connection, found.instance, found) if isinstance(found, SnapshotRow) else found
 
 
-def loaded(connection: apsw.Connection, refs: Iterable[Ref]) -> list[Loaded | None]:
-    return [_loaded(connection, ref) for ref in refs]
+def loaded(connection: apsw.Connection, refs: Iterable[Ref]) -> list[Loaded | Exception | None]:
+    return [_loaded_or_damaged(connection, ref) for ref in refs]
+
+
+def _loaded_or_damaged(connection: apsw.Connection, ref: Ref) -> Loaded | Exception | None:
+    try:
+        return _loaded(connection, ref)
+    except Corrupt as error:  # rows of this instance: the others can be read
+        return error
+    except UnicodeDecodeError as error:
+        return Corrupt(f"a text of {ref} is none ({error})")
 
 
 def _loaded(connection: apsw.Connection, ref: Ref) -> Loaded | None:
@@ -61,7 +71,8 @@ def _loaded(connection: apsw.Connection, ref: Ref) -> Loaded | None:
 
 def _record(connection: apsw.Connection, id: int, snapshot: SnapshotRow | None) -> Record:
     found = head(connection, id)
-    assert found is not None, "it was there a moment ago, in the same state of the file"
+    if found is None:
+        raise Corrupt(f"an index names instance {id}, and there is no such row")
     if found.status in FINAL:
         return Record(found)
     rows = []
@@ -105,6 +116,8 @@ _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow
 
 def position(connection: apsw.Connection) -> Position:
     seq, at = connection.execute(SQL.last_entry).fetchone() or (0, 0)
+    if type(seq) is not int or type(at) is not int:
+        raise Corrupt(f"the last entry has the number {seq!r} and the time {at!r}")
     world = head(connection, WORLD)
     manifest = None if world is None else published(connection, world.id, MANIFEST)
     return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
@@ -179,6 +192,7 @@ def facts(connection: apsw.Connection) -> dict[str, str]:
         "synchronous": synchronous[int(connection.pragma("synchronous"))],
         "schema": str(schema.version_of(connection)),
         "size_bytes": str(connection.pragma("page_count") * connection.pragma("page_size")),
+        "last_entry_at": str(next((at for _, at in connection.execute(SQL.last_entry)), 0)),
     }
 
 

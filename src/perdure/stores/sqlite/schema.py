@@ -11,7 +11,7 @@ from typing import Final
 import apsw
 
 APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
-VERSION: Final = 8
+VERSION: Final = 9
 """The number of the last file in `migrations/`."""
 
 PAGE_BYTES: Final = 2048

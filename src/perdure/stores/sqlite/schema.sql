@@ -131,11 +131,11 @@ CREATE TABLE shards (
     since INTEGER NOT NULL
 ) STRICT;
 
--- What the last engine ran, for clients that know workflows by name only: each version, and the arguments that a start
--- may leave out.
+-- What the last engine ran, for clients that know workflows by name only: each version, and the parameters that a start
+-- by name is checked against; empty: not known.
 CREATE TABLE workflows (
     name TEXT NOT NULL,
     version TEXT NOT NULL,
-    defaults BLOB NOT NULL,
+    parameters BLOB NOT NULL,
     PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;

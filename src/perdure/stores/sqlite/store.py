@@ -12,6 +12,7 @@ is durable. At all other times they use the writing connection, whose cache is w
 not change `data_version`.
 """
 
+import logging
 import os
 import socket
 import time
@@ -22,7 +23,7 @@ from typing import Any
 import apsw
 
 from perdure.codec import seal
-from perdure.errors import EngineRunning, Fenced
+from perdure.errors import EngineRunning, Fenced, PerdureError
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Loaded
@@ -33,12 +34,15 @@ from perdure.stores.answers import at_once
 from . import large_bodies, reads, schema
 from .checkpoints import Checkpoints
 from .connection import connect, enter_wal, open_error
-from .lease import FileLock, lease_path
+from .files import open_in
+from .lease import FileLock
 from .pace import Pace
 from .queries import SqliteQueries
 from .statements import SQL
 from .writer import Writer
-from .writes import insert, roll_back, transaction, write_error
+from .writes import insert, read_error, roll_back, transaction, write_error
+
+log = logging.getLogger("perdure")
 
 Done = Callable[[Exception | None], None]
 CallSoon = Callable[..., Any]
@@ -50,7 +54,8 @@ class SqliteStore(SqliteQueries):
     def __init__(self, path: str | os.PathLike[str], *, call_soon_threadsafe: CallSoon | None = None) -> None:
         super().__init__(path, create=True)
         self._call_soon = call_soon_threadsafe
-        self._lock = FileLock(lease_path(self.path))
+        self._patience.tell = self._tell_who_writes
+        self._lock = FileLock(self.path)
         self._lease: Lease | None = None
         self._pace = Pace()
         self._writer: Writer | None = None
@@ -65,6 +70,15 @@ class SqliteStore(SqliteQueries):
     def open_client(cls, path: str | os.PathLike[str]) -> SqliteQueries:
         """For other processes: everything but the lease."""
         return SqliteQueries(path)
+
+    def _tell_who_writes(self) -> None:
+        log.warning(
+            "%s: the engine has waited for %g s because another process is writing; it is open in %s. "
+            "A process that was stopped (Ctrl-Z, a debugger) has to go on, or to end",
+            self.path,
+            self._patience.tell_seconds,
+            open_in(self.path),
+        )
 
     # ---- the lease -----------------------------------------------------------------------------------------
 
@@ -87,6 +101,7 @@ class SqliteStore(SqliteQueries):
         except apsw.Error as error:
             self._lock.free()
             raise open_error(self.path, error) from error
+        self._files.watch_beside()
         self._lease = Lease(owner, epoch)
         return self._lease
 
@@ -110,8 +125,7 @@ class SqliteStore(SqliteQueries):
         self._stop_writer()
         if self._checkpoints is not None:
             self._checkpoints.close()
-        if self._second is not None:
-            self._second.close()
+        self._close(self._second)
         super().close()
         self._lock.free()
 
@@ -141,7 +155,7 @@ class SqliteStore(SqliteQueries):
             and batch.size <= large_bodies.SIZE_MIN
             and self._commit_lone(batch.journal[0])
         ):
-            done(None)
+            done(self._files.replaced())
             return
         if self._call_soon is None:
             done(self._attempt(batch))
@@ -255,7 +269,7 @@ class SqliteStore(SqliteQueries):
         except Exception as error:
             return self._failed(error)
         self._pace.took(time.perf_counter() - began)
-        return None
+        return self._files.replaced()
 
     def _failed(self, error: Exception) -> Exception:
         """Leave the connection usable, and say what happened."""
@@ -331,8 +345,14 @@ class SqliteStore(SqliteQueries):
             raise write_error(self.path, error) from error
 
     def load(self, refs: Sequence[Ref], done: Callable[[Ref, Loaded | Exception | None], None]) -> None:
-        with self._one_state():
-            found = self._ask(reads.loaded, refs)
+        found: Sequence[Loaded | Exception | None]
+        try:
+            with self._one_state():
+                found = self._ask(reads.loaded, refs)
+        except apsw.Error as error:
+            found = [read_error(self.path, error)] * len(refs)
+        except PerdureError as error:
+            found = [error] * len(refs)
         for ref, record in zip(refs, found, strict=True):  # only now: `done` may commit, not within a read
             done(ref, record)
 
@@ -357,6 +377,7 @@ class SqliteStore(SqliteQueries):
         pass  # there are no workers
 
     def _look_into_inbox(self, connection: apsw.Connection, limit: int) -> list[InboxRow]:
+        self._files.check()
         version = reads.data_version(connection)
         if connection is self._connection and version == self._inbox_version:
             return []

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import apsw
 
-from perdure.errors import Corrupt, StoreFailed
+from perdure.errors import Corrupt, StoreError, StoreFailed
 
-from .connection import PATIENCE_SECONDS
+from .connection import PATIENCE_SECONDS, damaged_file
+from .files import open_in
 
 GROUP: Final = 100
 """Rows by one statement. Twelve columns each: far below the 32,766 parameters that SQLite takes."""
@@ -49,15 +50,17 @@ def roll_back(connection: apsw.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
-def write_error(path: str, error: apsw.Error) -> StoreFailed:
+def write_error(path: str, error: apsw.Error) -> StoreError:
     """What an error of SQLite in a write means, in words."""
     match error:
+        case apsw.CorruptError() | apsw.NotADBError() | apsw.SQLError():  # the last: of a damaged schema
+            return damaged_file(path, error)
         case apsw.FullError():
             return StoreFailed(f"{path}: the disk is full; nothing was written: free some space, then go on")
         case apsw.BusyError():
             return StoreFailed(
                 f"{path} was locked by another process for {PATIENCE_SECONDS:.0f} s; nothing was written: "
-                "find it with `lsof`"
+                f"it is open in {open_in(path)}"
             )
         case apsw.ReadOnlyError():
             return StoreFailed(f"{path} can only be read now; nothing was written: make it writable again")
@@ -69,9 +72,11 @@ def write_error(path: str, error: apsw.Error) -> StoreFailed:
             return StoreFailed(f"{path}: {error}")
 
 
-def read_error(path: str, error: apsw.Error) -> StoreFailed | Corrupt:
+def read_error(path: str, error: apsw.Error | UnicodeDecodeError) -> StoreError:
     match error:
-        case apsw.CorruptError() | apsw.NotADBError():
-            return Corrupt(f"{path}: {error}")
+        case UnicodeDecodeError():
+            return Corrupt(f"a text in {path} is none ({error})")
+        case apsw.CorruptError() | apsw.NotADBError() | apsw.SQLError():  # the last: of a damaged schema
+            return damaged_file(path, error)
         case _:
             return StoreFailed(f"{path} cannot be read: {error}")

@@ -108,7 +108,7 @@ class PuppetShow:
 
     name = "puppet"
     version = "1"
-    defaults = b""
+    parameters = b""
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 

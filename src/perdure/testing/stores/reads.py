@@ -56,8 +56,8 @@ class Reads(OneStore):
         assert ask(store.published(2, "p")) is None
 
     def test_the_registered_workflows_are_those_of_the_last_engine(self, store: Waiting) -> None:
-        a, b = WorkflowRow("a", "1", b"defaults of a"), WorkflowRow("b", "2", b"")
-        newer = WorkflowRow("a", "2", b"other defaults")
+        a, b = WorkflowRow("a", "1", b"parameters of a"), WorkflowRow("b", "2", b"")
+        newer = WorkflowRow("a", "2", b"other parameters")
         store.register([b, newer, a])
         assert ask(store.workflows()) == [a, newer, b]
 

@@ -15,7 +15,7 @@ from perdure.runtime.history import Summary, summary
 from ...console import Console
 from ...console import command as define
 from ...page import tell_page
-from ...text import ago, styled, table
+from ...text import ago, style, styled, table
 from ...world import cell_names, refuse_unknown_cell, without_version
 
 PAGE = 500
@@ -56,7 +56,7 @@ async def _living(queries: Queries, names: list[str], before: int, limit: int) -
 
 def _table(found: list[Summary]) -> str:
     now = datetime.now(UTC)
-    rows = [[click.style(name, bold=True) for name in ("ID", "STATUS", "VERSION", "MADE", "CHANGED")]]
+    rows = [[style(name, bold=True) for name in ("ID", "STATUS", "VERSION", "MADE", "CHANGED")]]
     for each in found:
         name = f"{each.workflow}/{each.key}"
         rows.append([name, styled(each.status), each.version, ago(each.started_at, now), ago(each.changed_at, now)])

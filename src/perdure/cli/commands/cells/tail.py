@@ -16,7 +16,7 @@ from perdure.runtime.history import Line, Reader, read_history
 from ...console import Console
 from ...console import command as define
 from ...look import line_document
-from ...text import local, table, to_json, told
+from ...text import local, shown, table, to_json, told
 from ...world import refuse_unknown_cell, without_version
 
 GENERATIONS_MAX = 1000  # of one cell, between two looks
@@ -85,7 +85,7 @@ async def _generations(queries: Queries, address: Address, since: int) -> list[i
 
 def _say(console: Console, line: Line) -> None:
     text = to_json({"entry": line.seq, **line_document(line, True)}) if console.json else "  ".join(_row(line))
-    click.echo(text)
+    click.echo(shown(text))
     sys.stdout.flush()
 
 

@@ -9,7 +9,7 @@ from perdure.runtime.client import Client
 from ...console import Console
 from ...console import command as define
 from ...exits import Exit, Stopped
-from ...text import local, short
+from ...text import joined, local, short
 from ...trace import Node, Tracer
 
 
@@ -33,7 +33,7 @@ def command(console: Console, event: str) -> None:
         text = f"no event from outside has the id or the correlation {event!r}, and no entry this number"
         raise Stopped(text, Exit.NOT_FOUND, kind="UnknownEvent")
     lines = [line for node in found for line in _lines(node, 0)]
-    console.answer({"traces": [node.document() for node in found]}, "\n".join(lines))
+    console.answer({"traces": [node.document() for node in found]}, joined(lines))
 
 
 def _lines(node: Node, depth: int) -> list[str]:

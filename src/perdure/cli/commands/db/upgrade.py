@@ -9,6 +9,7 @@ from perdure import app
 from ...console import Console
 from ...console import command as define
 from ...exits import Stopped
+from ...text import joined
 
 
 @define("db upgrade", db="none")
@@ -52,7 +53,7 @@ def _print(console: Console, url: str | None, shards: int | None, schema: str | 
         text = app.run_async(lambda: upgrade_script(url, schema, shards=shards))
         if not text:
             console.note("there is nothing to do: the database has the newest schema")
-    console.answer({"sql": text}, text.rstrip("\n"))
+    console.answer({"sql": text}, joined(text.rstrip("\n").split("\n")))
 
 
 def _upgrade_file(console: Console, url: str) -> None:

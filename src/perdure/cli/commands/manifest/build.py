@@ -11,6 +11,7 @@ from perdure.cells import load
 from ...console import Console
 from ...console import command as define
 from ...exits import Stopped
+from ...text import joined
 from ...world import bound_of
 
 FORMS = {"json": load.to_json, "yaml": load.to_yaml}
@@ -29,7 +30,7 @@ def command(console: Console, module: str, output: str | None, form: str | None)
         form = "yaml" if output is not None and Path(output).suffix.lower() in (".yaml", ".yml") else "json"
     text = FORMS[form](manifest)
     if output is None:
-        console.answer(manifest.data(), text.rstrip("\n"))
+        console.answer(manifest.data(), joined(text.rstrip("\n").split("\n")))
         return
     try:
         Path(output).write_text(text, encoding="utf-8")

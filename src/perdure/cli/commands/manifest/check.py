@@ -12,6 +12,7 @@ from perdure.errors import BadDefinition, BadManifest
 from ...console import Console
 from ...console import command as define
 from ...exits import Exit
+from ...text import joined
 from ...world import bound_of
 
 
@@ -31,4 +32,4 @@ def command(console: Console, target: str) -> None:
     parts = {name: len(getattr(manifest, name)) for name in ("cells", "schemas", "effects", "routing")}
     document: dict[str, Any] = {"ok": True, "hash": manifest.hash, **parts, "problem": None}
     counts = ", ".join(f"{name} {count}" for name, count in parts.items())
-    console.answer(document, f"{target} is good: {counts}\n{manifest.hash}")
+    console.answer(document, joined([f"{target} is good: {counts}", manifest.hash]))

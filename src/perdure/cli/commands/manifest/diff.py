@@ -12,7 +12,7 @@ from perdure.cells.compare import Contrast, contrasts
 from ...console import Console
 from ...console import command as define
 from ...exits import Exit
-from ...text import short
+from ...text import joined, short, style
 from ...world import manifest_of
 
 SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
@@ -33,11 +33,11 @@ def command(console: Console, a: str, b: str) -> None:
         "changes": [{"kind": c.kind, "path": c.path, "before": c.before, "after": c.after} for c in found],
     }
     same = f"{a} and {b} are the same: {after.hash}"
-    console.answer(document, "\n".join(map(_told, found)) or same)
+    console.answer(document, joined(map(_told, found)) if found else same)
     sys.exit(Exit.FAILED if found else Exit.OK)
 
 
 def _told(contrast: Contrast) -> str:
     sign, colour = SIGNS[contrast.kind]
     values = [short(value, 80) for value in (contrast.before, contrast.after) if value is not None]
-    return f"{click.style(sign, fg=colour)} {contrast.path}: {' → '.join(values)}"
+    return f"{style(sign, fg=colour)} {contrast.path}: {' → '.join(values)}"

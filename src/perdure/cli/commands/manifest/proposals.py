@@ -8,6 +8,7 @@ from perdure.runtime.client import Client
 from ...console import Console
 from ...console import command as define
 from ...rules import document
+from ...text import joined
 
 
 @define("manifest proposals")
@@ -19,4 +20,4 @@ def command(console: Console) -> None:
 
     found = console.ask(read)
     lines = [f"{each['proposal']}  {each['status']}  {each['mode']}  {each['reason']}".rstrip() for each in found]
-    console.answer({"proposals": found}, "\n".join(lines) or "nothing was proposed yet")
+    console.answer({"proposals": found}, joined(lines) if lines else "nothing was proposed yet")

@@ -9,6 +9,7 @@ from perdure.cells.patch import in_words
 from ...console import Console
 from ...console import command as define
 from ...rules import ask, tell
+from ...text import joined
 from ...world import manifest_of
 
 
@@ -19,4 +20,4 @@ def command(console: Console, target: str) -> None:
     wanted = manifest_of(target)
     proposal = ask(console, lambda rules: rules.propose(wanted))
     lines = [f"proposal {proposal.number}", *(f"  {line}" for line in in_words(proposal.changes))]
-    tell(console, proposal, "\n".join(lines))
+    tell(console, proposal, joined(lines))

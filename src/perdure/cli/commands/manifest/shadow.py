@@ -17,6 +17,7 @@ from ...console import command as define
 from ...exits import Exit
 from ...given import read_json
 from ...rules import ask, mode, number_in
+from ...text import joined
 from ...world import bound_of
 
 
@@ -48,7 +49,7 @@ def command(console: Console, target: str, against: str | None, mode: Any, **ans
         ),
         [code],
     )
-    console.answer(to_plain(report), "\n".join(_told(report)))
+    console.answer(to_plain(report), joined(_told(report)))
     sys.exit(Exit.FAILED if report.failures else Exit.OK)
 
 

@@ -9,6 +9,7 @@ from perdure.codec import to_plain
 from ...console import Console
 from ...console import command as define
 from ...snapshots import ask
+from ...text import joined
 
 
 @define("snapshot gc")
@@ -30,4 +31,4 @@ def command(console: Console, dry_run: bool, keep: int | None, grace: float) -> 
     would = "would be " if dry_run else ""
     lines = [f"{name[:19]} {would}given up" for name in found.snapshots]
     lines.append(f"{found.blobs} blobs ({found.bytes:,} bytes) {would}freed, {found.kept} kept")
-    console.answer(to_plain(found), "\n".join(lines))
+    console.answer(to_plain(found), joined(lines))

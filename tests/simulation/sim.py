@@ -1,7 +1,7 @@
 """The simulation from the command line: thousands of small worlds, each from one seed.
 
-    python -m perdure.testing.sim --seeds 20000          counts, and one line for each seed that fails
-    python -m perdure.testing.sim --seed 123 --story     what happened in that world
+    python -m tests.simulation.sim --seeds 20000          counts, and one line for each seed that fails
+    python -m tests.simulation.sim --seed 123 --story     what happened in that world
 
 A schedule is one workload under one profile of faults. The faults stop after a while; then everything
 must come to the end that it has in a calm world.
@@ -24,13 +24,12 @@ from typing import NamedTuple
 
 from perdure.kernel import snapshot
 from perdure.kernel.events import Address
-
-from .auditor import Violation
-from .disks import Disk
-from .faults import FATES, MILLISECOND, Faults
-from .simulation import Simulation, quiet_log
-from .workers import QUEUE
-from .workloads import WORKLOADS, Expected, Workload, verdict
+from perdure.testing.auditor import Violation
+from perdure.testing.disks import Disk
+from perdure.testing.faults import FATES, MILLISECOND, Faults
+from perdure.testing.simulation import Simulation, quiet_log
+from tests.simulation.workers import QUEUE
+from tests.simulation.workloads import WORKLOADS, Expected, Workload, verdict
 
 CHUNK = 100
 """Worlds between two looks at the garbage, and in one piece of work for another core."""
@@ -144,17 +143,7 @@ def simulate(seed: int, story: Callable[[str], None] | None = None, disk: Disk |
     error = ""
     with small_snapshots(faults.snapshots), quiet_log():
         try:
-            world = Simulation(
-                workload.workflows(),
-                seed=seed,
-                faults=faults,
-                slots=slots,
-                story=story,
-                handlers=workload.handlers,
-                verify=workload.verify,
-                disk=disk,
-                workers=workload.workers if disk is None else 0,
-            )
+            world = workload.simulation(seed=seed, faults=faults, slots=slots, story=story, disk=disk)
             if story is not None:
                 story(f"workload {workload.name}, profile {profile}, {faults}, slots {slots}")
             _live(world, workload, dice)
@@ -253,7 +242,7 @@ def survey_in_parallel(
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m perdure.testing.sim", description=(__doc__ or "").partition("\n")[0]
+        prog="python -m tests.simulation.sim", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--seeds", type=int, default=2000, help="how many worlds")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
@@ -293,7 +282,7 @@ def _many(seeds: range, jobs: int) -> int:
         print(f"{name:{width}} {totals[name]:>12,}")
     for found in failed:
         print(f"# {found.workload}, {found.profile}: {found.summary[:300]}")
-        print(f"python -m perdure.testing.sim --seed {found.seed} --story")
+        print(f"python -m tests.simulation.sim --seed {found.seed} --story")
     took = time.monotonic() - begun
     print(f"{len(seeds)} worlds in {took:.1f} s, {len(seeds) / took:.0f} a second")
     print(f"{len(seeds) - len(failed)} passed, {len(failed)} failed")

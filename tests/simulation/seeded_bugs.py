@@ -1,10 +1,9 @@
-"""The museum: bugs that were once made somewhere, put into the code on purpose. The simulation must find
-each of them.
+"""Seeded bugs: mistakes that were made in some engine, put into the code on purpose. The simulation must find each.
 
-An exhibit patches the code under test for the time of a `with` block. `hunt` runs seeds in order until a
-world fails; an exhibit that no seed finds is a hole in the auditor, not a harmless bug.
+A seeded bug patches the code under test for the time of a `with` block. `hunt` runs seeds in order until a world
+fails. A bug that no seed finds is a hole in the auditor.
 
-    python -m perdure.testing.museum                     every exhibit, with the number of schedules it took
+    python -m tests.simulation.seeded_bugs       every bug, with the number of schedules it took
 """
 
 from __future__ import annotations
@@ -49,13 +48,12 @@ from perdure.runtime import shard
 from perdure.runtime.shard import Running, Shard
 from perdure.runtime.timers import Timers
 from perdure.stores.memory import MemoryJobs, MemoryStore
-
-from .sim import simulate
+from tests.simulation.sim import simulate
 
 SCHEDULES_MAX = 10_000
 
 
-class Exhibit(NamedTuple):
+class SeededBug(NamedTuple):
     name: str
     patches: Callable[[], list[tuple[Any, str, Any]]]
 
@@ -70,30 +68,30 @@ class Catch(NamedTuple):
 
 
 @contextmanager
-def on_display(exhibit: Exhibit) -> Iterator[None]:
+def with_bug(bug: SeededBug) -> Iterator[None]:
     """The code with this bug in it."""
     with ExitStack() as stack:
-        for target, name, replacement in exhibit.patches():
+        for target, name, replacement in bug.patches():
             stack.enter_context(patch.object(target, name, replacement))
         yield
 
 
-def hunt(exhibit: Exhibit, schedules_max: int = SCHEDULES_MAX) -> Catch:
+def hunt(bug: SeededBug, schedules_max: int = SCHEDULES_MAX) -> Catch:
     """Run seeds until one of them notices."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with on_display(exhibit):
+        with with_bug(bug):
             for seed in range(schedules_max):
                 found = simulate(seed)
                 if found.error:
-                    return Catch(exhibit.name, seed + 1, seed, found.summary)
+                    return Catch(bug.name, seed + 1, seed, found.summary)
                 if seed % 200 == 199:
                     gc.collect()
     finally:
         if collecting:
             gc.enable()
-    return Catch(exhibit.name, 0, -1, "")
+    return Catch(bug.name, 0, -1, "")
 
 
 # ---- the runtime ---------------------------------------------------------------------------------------
@@ -450,61 +448,61 @@ def _nobody_misses_a_worker() -> list[tuple[Any, str, Any]]:
     return [(Shard, "_look_for_lost", mutant)]
 
 
-EXHIBITS: tuple[Exhibit, ...] = (
-    Exhibit("calls are published before the commit", _publish_early),
-    Exhibit("callers are answered before the commit", _acknowledge_early),
-    Exhibit("a failed commit is ignored", _ignore_failed_commit),
-    Exhibit("the store does not check the epoch", _no_epoch_check),
-    Exhibit("the last head of an instance is not written with its journal", _half_a_commit),
-    Exhibit("a timer row is not written", _after_spread(lambda batch: batch.work_opened.clear())),
-    Exhibit("a timer row is not deleted", _after_spread(lambda batch: batch.work_closed.clear())),
-    Exhibit("timers of an earlier life are not read", _timers_in_memory_only),
-    Exhibit("a stale receipt is applied", _refuse_less(Received)),
-    Exhibit("message ids are not remembered", _refuse_less(Message)),
-    Exhibit("a redelivery is not journaled", _redeliver_unrecorded),
-    Exhibit("deliveries are not counted", _attempts_uncounted),
-    Exhibit("receipts are lost with a failed commit", _forget_receipts),
-    Exhibit("live state skips what the fold applies", _live_differs),
-    Exhibit("what an entry caused is kept in memory only", _caused_not_kept(Received, Started)),
-    Exhibit("a delivered inbox row is not removed", _inbox_not_emptied),
-    Exhibit("an instance is evicted before it is durable", _evict_uncommitted),
-    Exhibit("a late answer of the store is believed", _believe_late_loads),
-    Exhibit("ids of kept events repeat in the next life", _kept_ids_repeat),
-    Exhibit("recorded time goes back with the wall clock", _time_goes_back),
-    Exhibit("the gate holds a call and it runs all the same", _slots_ignored),
-    Exhibit("dice are rolled anew in replay", _dice_unrecorded),
-    Exhibit("a flow reads the clock", _clock_in_machine),
-    Exhibit("a message is lost when its receive is cancelled", _mail_lost),
-    Exhibit("a snapshot drops an open intent", _snapshot_loses_intent),
-    Exhibit("ids of intents stay the same through a rewind", _one_life),
-    Exhibit("a retry takes for done what was undone", _retry_keeps_what_was_undone),
-    Exhibit("a retry does again what had not failed", _retry_forgets),
-    Exhibit("the next process does not know the manifest in force", _manifest_forgotten),
-    Exhibit("a snapshot of a cell forgets what it has open", _cell_forgets_what_is_open),
-    Exhibit("a cell that is made anew does not hear its first event", _first_event_lost),
-    Exhibit("a routed event is kept in memory only", _caused_not_kept(Message)),
-    Exhibit("a receipt with a bad signature is admitted", _objects_less("bad-signature")),
-    Exhibit("a receipt of another executor is admitted", _objects_less("wrong-executor")),
-    Exhibit("a receipt from the inbox need not say who it is from", _objects_less("no-identity")),
-    Exhibit("a receipt is refused, and the world is not told", _refused_in_silence),
-    Exhibit("a claim that is void can be answered", _void_claims_answer),
-    Exhibit("a job is claimed by two workers", _claimed_by_two),
-    Exhibit("the job of a lost worker is not delivered again", _nobody_misses_a_worker),
-    Exhibit("the row of a job is not deleted", _after_spread(lambda batch: batch.jobs_closed.clear())),
-    Exhibit("the row of a job is not written", _after_spread(lambda batch: batch.jobs_opened.clear())),
+SEEDED_BUGS: tuple[SeededBug, ...] = (
+    SeededBug("calls are published before the commit", _publish_early),
+    SeededBug("callers are answered before the commit", _acknowledge_early),
+    SeededBug("a failed commit is ignored", _ignore_failed_commit),
+    SeededBug("the store does not check the epoch", _no_epoch_check),
+    SeededBug("the last head of an instance is not written with its journal", _half_a_commit),
+    SeededBug("a timer row is not written", _after_spread(lambda batch: batch.work_opened.clear())),
+    SeededBug("a timer row is not deleted", _after_spread(lambda batch: batch.work_closed.clear())),
+    SeededBug("timers of an earlier life are not read", _timers_in_memory_only),
+    SeededBug("a stale receipt is applied", _refuse_less(Received)),
+    SeededBug("message ids are not remembered", _refuse_less(Message)),
+    SeededBug("a redelivery is not journaled", _redeliver_unrecorded),
+    SeededBug("deliveries are not counted", _attempts_uncounted),
+    SeededBug("receipts are lost with a failed commit", _forget_receipts),
+    SeededBug("live state skips what the fold applies", _live_differs),
+    SeededBug("what an entry caused is kept in memory only", _caused_not_kept(Received, Started)),
+    SeededBug("a delivered inbox row is not removed", _inbox_not_emptied),
+    SeededBug("an instance is evicted before it is durable", _evict_uncommitted),
+    SeededBug("a late answer of the store is believed", _believe_late_loads),
+    SeededBug("ids of kept events repeat in the next life", _kept_ids_repeat),
+    SeededBug("recorded time goes back with the wall clock", _time_goes_back),
+    SeededBug("the gate holds a call and it runs all the same", _slots_ignored),
+    SeededBug("dice are rolled anew in replay", _dice_unrecorded),
+    SeededBug("a flow reads the clock", _clock_in_machine),
+    SeededBug("a message is lost when its receive is cancelled", _mail_lost),
+    SeededBug("a snapshot drops an open intent", _snapshot_loses_intent),
+    SeededBug("ids of intents stay the same through a rewind", _one_life),
+    SeededBug("a retry takes for done what was undone", _retry_keeps_what_was_undone),
+    SeededBug("a retry does again what had not failed", _retry_forgets),
+    SeededBug("the next process does not know the manifest in force", _manifest_forgotten),
+    SeededBug("a snapshot of a cell forgets what it has open", _cell_forgets_what_is_open),
+    SeededBug("a cell that is made anew does not hear its first event", _first_event_lost),
+    SeededBug("a routed event is kept in memory only", _caused_not_kept(Message)),
+    SeededBug("a receipt with a bad signature is admitted", _objects_less("bad-signature")),
+    SeededBug("a receipt of another executor is admitted", _objects_less("wrong-executor")),
+    SeededBug("a receipt from the inbox need not say who it is from", _objects_less("no-identity")),
+    SeededBug("a receipt is refused, and the world is not told", _refused_in_silence),
+    SeededBug("a claim that is void can be answered", _void_claims_answer),
+    SeededBug("a job is claimed by two workers", _claimed_by_two),
+    SeededBug("the job of a lost worker is not delivered again", _nobody_misses_a_worker),
+    SeededBug("the row of a job is not deleted", _after_spread(lambda batch: batch.jobs_closed.clear())),
+    SeededBug("the row of a job is not written", _after_spread(lambda batch: batch.jobs_opened.clear())),
 )
 
 
 def main(wanted: str = "") -> int:
-    """Show every exhibit, or those whose name contains a word."""
-    exhibits = [exhibit for exhibit in EXHIBITS if wanted in exhibit.name]
-    width = max(len(exhibit.name) for exhibit in exhibits)
+    """Show every bug, or those whose name contains a word."""
+    bugs = [bug for bug in SEEDED_BUGS if wanted in bug.name]
+    width = max(len(bug.name) for bug in bugs)
     missed = 0
-    for exhibit in exhibits:
-        catch = hunt(exhibit)
+    for bug in bugs:
+        catch = hunt(bug)
         missed += not catch.schedules
         print(f"{catch.name:{width}} {catch.schedules or 'NOT FOUND':>9}  {catch.error[:120]}", flush=True)
-    print(f"{len(exhibits) - missed} caught, {missed} missed")
+    print(f"{len(bugs) - missed} caught, {missed} missed")
     return 1 if missed else 0
 
 

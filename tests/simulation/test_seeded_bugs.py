@@ -1,28 +1,28 @@
-"""Every bug in the museum is caught, and the code without them survives the same worlds."""
+"""Every seeded bug is caught, and the code without them survives the same worlds."""
 
 import pytest
 
-from perdure.testing.museum import EXHIBITS, SCHEDULES_MAX, Exhibit, hunt
-from perdure.testing.sim import survey
+from tests.simulation.seeded_bugs import SCHEDULES_MAX, SEEDED_BUGS, SeededBug, hunt
+from tests.simulation.sim import survey
 
 SURVIVED = 300
 
 
-def test_the_museum_is_worth_a_visit():
-    names = [exhibit.name for exhibit in EXHIBITS]
+def test_there_are_many_seeded_bugs():
+    names = [bug.name for bug in SEEDED_BUGS]
 
     assert len(names) >= 12
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.name)
-def test_the_simulation_catches(exhibit: Exhibit, record_property):
-    catch = hunt(exhibit)
+@pytest.mark.parametrize("bug", SEEDED_BUGS, ids=lambda bug: bug.name)
+def test_the_simulation_catches(bug: SeededBug, record_property):
+    catch = hunt(bug)
 
-    assert catch.schedules, f"{SCHEDULES_MAX} schedules did not notice that {exhibit.name}"
+    assert catch.schedules, f"{SCHEDULES_MAX} schedules did not notice that {bug.name}"
     record_property("schedules", catch.schedules)
-    print(f"{exhibit.name}: caught after {catch.schedules} schedules: {catch.error}")
+    print(f"{bug.name}: caught after {catch.schedules} schedules: {catch.error}")
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,13 @@
-"""Simulated workers: they claim jobs of a world's database and execute them, and are as unreliable as real ones.
+"""Simulated workers, and a simulation that has some. They claim jobs of its database and fail as real ones do.
 
-One dies in the middle of a job, another stands still until its claims are lost and then goes on as if nothing had
-happened, a third answers twice. Each fault is drawn from the world's dice. When the faults are over, all of them wake
-up, and the dead ones are replaced.
+One worker dies in the middle of a job, another stands still until its claims are lost and then goes on, a third answers
+twice. Each fault is drawn from the dice of the simulation. When the faults end, every worker wakes up and every dead
+worker is replaced.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,13 +18,11 @@ from perdure.kernel.receipt import Answerer, Receipt
 from perdure.kernel.rows import inbox_row
 from perdure.ports.jobs import CLAIM, Claim
 from perdure.stores.memory import MemoryJobs
-
-from .clock import Life
-from .executor import Execution, FakeExecutor
-from .faults import MILLISECOND, Surroundings
-
-if TYPE_CHECKING:
-    from .simulation import Simulation
+from perdure.testing.clock import Life
+from perdure.testing.disks import Disk
+from perdure.testing.executor import Execution, FakeExecutor
+from perdure.testing.faults import MILLISECOND, Surroundings
+from perdure.testing.simulation import Simulation
 
 QUEUE: Final = "work"
 HASTE: Final = 20
@@ -33,8 +31,25 @@ HASTE: Final = 20
 PLACES: Final = 3
 
 
+class WithWorkers(Simulation):
+    """A simulation in memory whose queue `work` is served by so many workers."""
+
+    def __init__(self, workflows: Any, *, workers: int, **options: Any) -> None:
+        disk = Disk()
+        disk.rows.workers, disk.rows.now = True, lambda: self.clock.steady * HASTE
+        super().__init__(workflows, disk=disk, **options)
+        self._hired = 0
+        for _ in range(workers):
+            self.hire()
+
+    def hire(self) -> None:
+        """A new worker comes."""
+        self._hired += 1
+        SimulatedWorker(self, self._hired)
+
+
 class SimulatedWorker:
-    def __init__(self, world: Simulation, number: int) -> None:
+    def __init__(self, world: WithWorkers, number: int) -> None:
         self._world = world
         self._number = number
         self._name = f"worker {number}"
@@ -134,7 +149,3 @@ class SimulatedWorker:
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
         """Somebody who is no worker answers for one, and is refused."""
         self._world.post_receipt(instance, intent[:16], receipt)
-
-
-def clock_of_claims(world: Simulation) -> int:
-    return world.clock.steady * HASTE

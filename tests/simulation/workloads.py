@@ -45,11 +45,11 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.executor import Work
 from perdure.ports.outside import OpenEffect
 from perdure.ports.outside import answer as said_outside
-
-from .cells import state_of
-from .clock import SECOND
-from .simulation import Simulation
-from .workers import QUEUE
+from perdure.testing.cells import state_of
+from perdure.testing.clock import SECOND
+from perdure.testing.disks import Disk
+from perdure.testing.simulation import Simulation
+from tests.simulation.workers import QUEUE, WithWorkers
 
 QUICK = Backoff(base=0.01, factor=1, jitter=0.5)
 
@@ -489,7 +489,7 @@ class Ledger:
     """
 
     version = "1"
-    defaults = b""
+    parameters = b""
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 
@@ -847,6 +847,13 @@ class Workload(NamedTuple):
     handlers: tuple[Any, ...] = ()
     verify: Verify = unsigned
     workers: int = 0  # of the queue `work`
+
+    def simulation(self, *, disk: Disk | None = None, **options: Any) -> Simulation:
+        """A simulation that has what this workload needs. On a file the engine itself serves the queue."""
+        options |= {"handlers": self.handlers, "verify": self.verify}
+        if self.workers and disk is None:
+            return WithWorkers(self.workflows(), workers=self.workers, **options)
+        return Simulation(self.workflows(), disk=disk, **options)
 
 
 def _orders(world: Simulation) -> Expected:

@@ -1,0 +1,90 @@
+"""The parameters of a function as recorded data: a call by name is checked where the code of the function is not.
+
+`described` writes them, and a database keeps them with each workflow. `Parameters` reads them and checks a call. It
+knows the names, the defaults, and the types that are plain data; what else a type demands is checked where the code is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, Literal
+
+from perdure.codec.converters.frame import PLAIN_SCALARS, Converter, Mismatch, converter, did_you_mean
+from perdure.codec.values import decode
+from perdure.errors import NotConvertible
+
+Way = Literal["needed", "optional", "positional", "named"]
+"""How a parameter is given; the last two take any number of arguments: `*args` and `**kwargs`."""
+
+KINDS: Final = {kind.__name__: kind for kind in PLAIN_SCALARS}
+
+
+def described(name: str, way: Way, convert: Converter, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """One parameter as plain data. `defaults`: those that can be recorded."""
+    kinds = sorted(kind.__name__ for kind in convert.kinds) if convert.kinds <= PLAIN_SCALARS else []
+    form: dict[str, Any] = {"name": name, "way": way, "type": convert.label, "kinds": kinds}
+    return {**form, "default": defaults[name]} if name in defaults else form
+
+
+def not_taken(names: Collection[str], known: Iterable[str]) -> str:
+    """In words that follow on 'found'."""
+    first, *others = sorted(names)
+    if others:
+        return f"the arguments {', '.join(map(repr, sorted(names)))}, which it does not take"
+    return f"an argument {first!r} that it does not take{did_you_mean(first, known)}"
+
+
+class Parameters:
+    """What is known of a function by its recorded parameters. `data` is empty where nothing is."""
+
+    def __init__(self, function: str, data: bytes) -> None:
+        self._function = function
+        self._known: dict[str, dict[str, Any]] | None = {each["name"]: each for each in decode(data)} if data else None
+
+    def bind(self, plain: Mapping[str, Any], json: bool = False) -> dict[str, Any]:
+        """The recorded form of a call by name, with defaults. `json`: the arguments came as JSON."""
+        known = self._known
+        if known is None:
+            return dict(plain)
+        given = dict(plain)
+        for name, each in known.items():
+            if each["way"] == "named" and name not in given:
+                given[name] = {other: given.pop(other) for other in plain if other not in known}
+        strange = given.keys() - known.keys()
+        if strange:
+            raise self._wrong(min(strange), not_taken(strange, known))
+        bound: dict[str, Any] = {}
+        for name, each in known.items():
+            if name in given:
+                bound[name] = self._checked(name, given[name], json)
+            elif "default" in each:
+                bound[name] = each["default"]
+            elif each["way"] == "needed":
+                raise self._wrong(name, f"no argument {name!r}")
+            elif each["way"] == "positional":
+                bound[name] = []
+        return bound
+
+    def _checked(self, name: str, value: Any, json: bool) -> Any:
+        kinds = [KINDS[each] for each in self._known[name]["kinds"] if each in KINDS]  # type: ignore[index]
+        if not kinds or type(value) in kinds:
+            return value
+        try:
+            if len(kinds) == 1:
+                return converter(kinds[0]).read(value, json)
+            converter(Any).refuse(value)
+        except Mismatch as mismatch:
+            label = self._known[name]["type"]  # type: ignore[index]
+            raise Mismatch(label, mismatch.found).at(name).error(self._function) from None
+
+    def _wrong(self, name: str, found: str) -> NotConvertible:
+        return NotConvertible(f"$.{name}", f"a call {self._function}{self._shown()}", found, self._function)
+
+    def _shown(self) -> str:
+        stars = {"positional": "*", "named": "**"}
+        shown = [
+            f"{stars.get(each['way'], '')}{name}: {each['type']}"
+            + (f" = {each['default']!r:.60}" if "default" in each else "")
+            for name, each in (self._known or {}).items()
+        ]
+        return f"({', '.join(shown)})"
