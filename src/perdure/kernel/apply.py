@@ -15,7 +15,20 @@ import msgspec
 from .decision import Decision
 from .effects import Call, Effect
 from .entry import Entry
-from .events import CancelAsked, Message, Migrated, Parked, Received, Redelivered, Released, Retried, Rewound, Started
+from .events import (
+    CancelAsked,
+    Event,
+    Message,
+    Migrated,
+    Parked,
+    Received,
+    Redelivered,
+    Released,
+    Retried,
+    Rewound,
+    Started,
+    id_of,
+)
 from .instance import Instance, Intent
 from .status import Status, change
 
@@ -94,19 +107,21 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
                 _close(instance, instance.kept.intent, changed)
             instance.kept = entry.event
             instance.outcome = None
+        else:
+            _seen(instance, entry.event)
         if type(entry.event) is Started:
             _started(instance, entry, entry.event)
         return
     event = entry.event
     if type(event) is Retried and instance.kept is not None:
+        _seen(instance, event)
         event, instance.kept = instance.kept, None
+    _seen(instance, event)
     match event:
         case Received(intent=id):
             _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)
-        case Message():
-            _seen(instance, event)
         case CancelAsked():
             instance.cancelled = True
         case Rewound(open=kept):
@@ -137,9 +152,9 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             pass
 
 
-def _seen(instance: Instance, message: Message) -> None:
-    if message.id:
-        instance.seen[message.id] = content(message)
+def _seen(instance: Instance, event: Event) -> None:
+    if id := id_of(event):
+        instance.seen[id] = content(event)
         if len(instance.seen) > SEEN_MAX_CELL:
             least, most = (SEEN_MIN_CELL, SEEN_MAX_CELL) if instance.made else (SEEN_MIN, SEEN_MAX)
             if len(instance.seen) > most:
@@ -147,9 +162,11 @@ def _seen(instance: Instance, message: Message) -> None:
                     del instance.seen[old]
 
 
-def content(message: Message) -> int:
-    """What tells messages apart that have one id. For memory alone: it is another number in each process."""
-    return hash((message.name, message.body))
+def content(event: Event) -> int:
+    """What tells events apart that have one id. For memory alone: it is another number in each process."""
+    if type(event) is Message:
+        return hash((event.name, event.body))
+    return hash(type(event).__name__)
 
 
 def _is_fork(instance: Instance, entry: Entry) -> bool:

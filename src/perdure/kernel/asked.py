@@ -39,8 +39,8 @@ class Actor(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Asked(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What an event from outside carries beside what it says.
 
-    `id`: the kernel drops an id that it has seen and gives the first answer again. `via`: what a server adds. `if_entry`:
-    the event is refused if the last entry of the instance has another number.
+    `id`: the kernel drops an id that it has seen and gives the first answer again. `via`: what a server adds.
+    `if_entry`: the event is refused if the last entry of the instance has another number.
     """
 
     id: str = ""
@@ -55,6 +55,6 @@ def actor_of(by: Actor | str) -> Actor:
     """The actor that a caller names; a text is the actor of that id."""
     if isinstance(by, Actor):
         return by
-    if isinstance(by, str):  # type: ignore[redundant-expr]
+    if isinstance(by, str):
         return Actor(by)
     raise BadCall(f"by= takes a perdure.Actor or the id of one as text, found {by!r:.80}")

@@ -21,6 +21,8 @@ from .events import (
     Settled,
     Started,
     Woken,
+    asked_of,
+    id_of,
 )
 from .instance import Instance
 from .machine import Workflow
@@ -104,12 +106,18 @@ def _control_refusal(instance: Instance, event: Event, manifest: Manifest) -> An
     """The answer to what callers and other instances send."""
     if type(event) in NOT_FOR_CELLS and (against := _not_for_cells(instance, event, manifest)):
         return Refused("refused", f"{instance.address.workflow} is {against}")
+    id, said = id_of(event), asked_of(event)
+    if id in instance.seen:
+        if instance.seen[id] not in (None, content(event)) and not (type(event) is Message and event.name == APPLY):
+            text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
+            return Refused("refused", f"{text}; send this one with an id of its own")  # counts are added to `APPLY`
+        return Accepted(instance.id, instance.address, fresh=False)
+    if said is not None and said.if_entry is not None and said.if_entry != instance.version:
+        text = f"the last entry of {instance.address} is {instance.version}, not {said.if_entry}"
+        return Refused("version-conflict", text)
     match event:
-        case Message(id=id) if id in instance.seen:
-            if event.name != APPLY and instance.seen[id] not in (None, content(event)):  # counts are added to that
-                text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
-                return Refused("refused", f"{text}; send this one with an id of its own")
-            return Accepted(instance.id, instance.address, fresh=False)
+        case Message(intent=intent) if intent and intent not in instance.open:
+            return STALE
         case CancelAsked(intent=asked) if asked and (instance.parent is None or instance.parent.intent != asked):
             return STALE
         case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
