@@ -20,6 +20,7 @@ from perdure.kernel.identity import Identity
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.moment import TIME_MAX, Moment, at_of, when
+from perdure.kernel.policy import Policy
 from perdure.kernel.receipt import Failure
 from perdure.kernel.routing import Subscription
 from perdure.kernel.status import Status
@@ -311,6 +312,7 @@ class TaskWorkflow:
     name = WORKFLOW
     version = "1"
     parameters = b""
+    policy = Policy("task", retry=False, rewind=False, fork=False, wake=False)
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 
