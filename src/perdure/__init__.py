@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
-    from perdure.governance import Governance
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
@@ -28,8 +27,9 @@ if TYPE_CHECKING:
     from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client
     from perdure.runtime.handle import Handle
-    from perdure.snapshots import Snapshots
-    from perdure.worlds import load_manifest
+    from perdure.worlds.files import load_manifest
+    from perdure.worlds.governance import Governance
+    from perdure.worlds.snapshots import Snapshots
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
@@ -43,7 +43,7 @@ _HOME = {
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
-    "perdure.governance": ("Governance",),
+    "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -51,8 +51,8 @@ _HOME = {
     "perdure.ports.secrets": ("Secret",),
     "perdure.runtime.client": ("Client",),
     "perdure.runtime.handle": ("Handle",),
-    "perdure.snapshots": ("Snapshots",),
-    "perdure.worlds": ("load_manifest",),
+    "perdure.worlds.snapshots": ("Snapshots",),
+    "perdure.worlds.files": ("load_manifest",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 

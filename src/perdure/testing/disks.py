@@ -19,13 +19,12 @@ from perdure.codec import unseal
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JobRow, SnapshotRow, TagRow
 from perdure.kernel.task import CandidateRow, TaskRow
 from perdure.ports.store import Lease, Posted, Queries, Store
+from perdure.runtime.virtual_clock import Life
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.stores.rebuild import tasks_of
 from perdure.stores.sqlite import SqliteStore, reads
 from perdure.stores.sqlite.lease import lease_path
 from perdure.stores.sqlite.statements import SQL
-
-from .clock import Life
 
 T = TypeVar("T")
 

@@ -93,7 +93,7 @@ UPDATE perdure.shards SET turn = $3 WHERE shard = $1 AND epoch = $2 AND turn < $
 SELECT EXISTS (SELECT FROM perdure.journal WHERE seq = $1)
 
 -- name: register
-SELECT perdure.register($1, $2, $3, $4, $5, $6)
+SELECT perdure.register($1, $2, $3, $4, $5, $6, $7)
 
 -- name: last_entry
 -- Of the numbers $1 < seq <= $2. A restored database may have no entry after its base.
