@@ -93,6 +93,8 @@ __all__ = [
     "StillRunning",
     "StoreError",
     "StoreFailed",
+    "TaskCancelled",
+    "TaskExpired",
     "TaskRefused",
     "TooLarge",
     "UnknownEvent",
@@ -774,6 +776,31 @@ class ChildFailed(OperationFailed):
 
     def __str__(self) -> str:
         return f"child {self.workflow}/{self.key} {self.status}: {self.error}"
+
+
+class TaskExpired(OperationFailed):
+    """Nobody answered a task until its `expire`. `name` is that of the task."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self.name = name
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class TaskCancelled(OperationFailed):
+    """A person cancelled a task. `name` is that of the task, `by` the person, `reason` what that person said."""
+
+    def __init__(self, name: str, by: str, reason: str) -> None:
+        super().__init__(name, by, reason)
+        self.name = name
+        self.by = by
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the task {self.name!r} was cancelled{f' by {self.by}' if self.by else ''}: {self.reason}"
 
 
 # ---- asking an engine ---------------------------------------------------------------------------------------------
