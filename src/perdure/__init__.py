@@ -10,7 +10,7 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
-    from perdure.cells.author import Cell, CellContext, Datum, Effect, Next, ReceiptOf, Rejected, cell
+    from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
     from perdure.codec.jsonschema import Field
@@ -39,7 +39,17 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
-    "perdure.cells.author": ("Cell", "CellContext", "Datum", "Effect", "Next", "ReceiptOf", "Rejected", "cell"),
+    "perdure.cells.author": (
+        "Cell",
+        "CellContext",
+        "Datum",
+        "Effect",
+        "FrameOf",
+        "Next",
+        "ReceiptOf",
+        "Rejected",
+        "cell",
+    ),
     "perdure.cells.bind": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
     "perdure.codec.jsonschema": ("Field",),
@@ -90,6 +100,7 @@ __all__ = [  # noqa: PLE0604
     "FileSecrets",
     "Flow",
     "Frame",
+    "FrameOf",
     "Governance",
     "Handle",
     "Hash",

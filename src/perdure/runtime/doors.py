@@ -140,11 +140,19 @@ class LocalDoor:
                     return outcome
             if self._fallen is not None:
                 raise fresh(self._fallen)
+            if shard is not None and shard.unreadable:
+                await self._raise_if_unreadable(shard, address, instance)
             return await waiter
         finally:
             waiters.remove((instance, waiter))
             if not waiters and self._waiters.get(address) is waiters:
                 del self._waiters[address]
+
+    async def _raise_if_unreadable(self, shard: Shard, address: Address, instance: int) -> None:
+        head = await self.queries.head(instance or address)
+        for ref in (address, instance if head is None else head.id):
+            if ref in shard.unreadable:
+                raise fresh(shard.unreadable[ref])
 
     async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
         changed = asyncio.Event()
