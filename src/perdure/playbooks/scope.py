@@ -174,11 +174,11 @@ class Compiler:
         return None if raw is None else self.value(path, raw, scope)
 
     def map(self, path: str, raw: Mapping[str, Any], scope: Scope) -> dict[str, Code]:
-        return {key: self.value(f"{path}/{key}", value, scope) for key, value in raw.items()}
+        return {key: self.value(f"{path}/{key}", value, scope) for key, value in sorted(raw.items())}
 
     def sets(self, path: str, raw: Mapping[str, Any], scope: Scope) -> Sets:
         made = []
-        for target, value in raw.items():
+        for target, value in sorted(raw.items()):
             root, _, key = target.partition(".")
             made.append((root, key, self.value(f"{path}/{target}", value, scope)))
         return tuple(made)
@@ -233,7 +233,7 @@ class Compiler:
     def _action(self, action: Action, scopes: _Scopes, path: str) -> ActionCode:
         kind, scope = self.kinds.get(action.kind), scopes.of("action")
         fields = {}
-        for key, raw in action.fields.items():
+        for key, raw in sorted(action.fields.items()):
             field = None if kind is None else kind.fields.get(key)
             is_code = field is not None and (field.raw or (field.sql and not self.playbook.v10))
             fields[key] = Fixed(raw) if is_code else self.value(f"{path}/fields/{key}", raw, scope)
