@@ -10,7 +10,7 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
-    from perdure.cells.author import Cell, CellContext, Datum, Effect, Next, ReceiptOf, Rejected, cell
+    from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
     from perdure.codec.record import Duration, Hash, Nat, Record, Time
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
-    from perdure.governance import Governance
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
@@ -28,12 +27,23 @@ if TYPE_CHECKING:
     from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client
     from perdure.runtime.handle import Handle
-    from perdure.snapshots import Snapshots
-    from perdure.worlds import load_manifest
+    from perdure.worlds.files import load_manifest
+    from perdure.worlds.governance import Governance
+    from perdure.worlds.snapshots import Snapshots
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
-    "perdure.cells.author": ("Cell", "CellContext", "Datum", "Effect", "Next", "ReceiptOf", "Rejected", "cell"),
+    "perdure.cells.author": (
+        "Cell",
+        "CellContext",
+        "Datum",
+        "Effect",
+        "FrameOf",
+        "Next",
+        "ReceiptOf",
+        "Rejected",
+        "cell",
+    ),
     "perdure.cells.bind": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
     "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),
@@ -43,7 +53,7 @@ _HOME = {
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
-    "perdure.governance": ("Governance",),
+    "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -51,8 +61,8 @@ _HOME = {
     "perdure.ports.secrets": ("Secret",),
     "perdure.runtime.client": ("Client",),
     "perdure.runtime.handle": ("Handle",),
-    "perdure.snapshots": ("Snapshots",),
-    "perdure.worlds": ("load_manifest",),
+    "perdure.worlds.snapshots": ("Snapshots",),
+    "perdure.worlds.files": ("load_manifest",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
@@ -74,6 +84,7 @@ __all__ = [  # noqa: PLE0604
     "FileSecrets",
     "Flow",
     "Frame",
+    "FrameOf",
     "Governance",
     "Handle",
     "Hash",

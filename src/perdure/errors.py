@@ -90,6 +90,7 @@ __all__ = [
     "StoreError",
     "StoreFailed",
     "TooLarge",
+    "TooManyFrames",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -454,6 +455,24 @@ class TooLarge(CallerError):
 
     def __str__(self) -> str:
         return f"{self.what} has {self.size:,} bytes, more than the limit of {self.limit:,}; record a reference instead"
+
+
+class TooManyFrames(AuthorError):
+    """A call has sent as many frames as are recorded of one call. This one was not recorded.
+
+    Put more into each frame, or send what is only looked at with `perdure.progress`.
+    """
+
+    def __init__(self, instance: str, location: str, limit: int) -> None:
+        super().__init__(instance, location, limit)
+        self.instance = instance
+        self.location = location
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"{self.instance}: the call at {self.location} has sent {self.limit:,} frames, the limit; send larger ones"
+        )
 
 
 class LimitExceeded(AuthorError, OverflowError):

@@ -41,12 +41,13 @@ from perdure.kernel.limits import Limits
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Machine
 from perdure.kernel.mailbox import Answer, Offer
-from perdure.kernel.manifest import MANIFEST, WORLD, Manifest, Route, decode_manifest
 from perdure.kernel.moment import Moment
+from perdure.kernel.policy import ANY, Policy
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import Record, offer_of
+from perdure.kernel.rules import IN_FORCE, RULER, Route, Rules, decode_rules
 from perdure.kernel.status import FINAL, Status
 
 Order = Sequence[Any]
@@ -62,10 +63,12 @@ class Told:
         limits: Limits | None = None,
         subscriptions: tuple[Subscription, ...] = (),
         version: str = "1",
+        policy: Policy = ANY,
     ) -> None:
         self.name = name
         self.version = version
         self.parameters = b""
+        self.policy = policy
         self.limits = limits or Limits()
         self.subscriptions = subscriptions
         self.broken: set[str] = set()
@@ -132,8 +135,8 @@ class ToldMachine:
             case ["publish", name, value]:
                 self._add(decision, "publish", (name, encode(value)))
             case ["enforce", versions, routes]:
-                manifest = Manifest("of a test", versions, tuple(Route(*route) for route in routes))
-                self._add(decision, "publish", (MANIFEST, manifest.encode()))
+                manifest = Rules("of a test", versions, tuple(Route(*route) for route in routes))
+                self._add(decision, "publish", (IN_FORCE, manifest.encode()))
             case ["ids", *ids]:
                 decision["ids"] = tuple(id.encode() for id in ids)
             case ["state", str(value)]:
@@ -256,7 +259,7 @@ class World:
             seq=last.seq if last else 0,
             at=last.at if last else 0,
             salt=bytes([self.lives]),
-            manifest=decode_manifest(self._published(WORLD, MANIFEST)),
+            rules=decode_rules(self._published(RULER, IN_FORCE)),
         )
 
     def _published(self, address: Address, name: str) -> bytes | None:

@@ -28,7 +28,7 @@ class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     instance: int
     intent: bytes
     detached: bool = False
-    generation: int = 1  # of the parent: a later one may use the keys of children of an earlier one again
+    generation: int = 1  # the highest among its ancestors; a later one may use the keys of children again
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
@@ -44,6 +44,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     due: int = 0  # the work begins then and not before; 0: at once
     forked: "Rewound | None" = None  # it goes on from what another instance has behind it
     first: "Message | None" = None  # it was made by this message, and has it to answer
+    root: int = 0  # the first of its family; 0: its parent, or itself where it has none
 
 
 class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
@@ -51,6 +52,14 @@ class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
 
     intent: bytes
     receipt: Receipt
+
+
+class Streamed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="f"):
+    """A frame of an open intent. `number` counts the recorded frames of one delivery from 1."""
+
+    intent: bytes
+    number: int
+    body: bytes
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="m"):
@@ -103,13 +112,19 @@ class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
 
 
 class Migrated(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="g"):
-    """The manifest says: go on under another definition. That, and its hash, are filled in when it is taken.
+    """The rules say: go on under another definition. That, and its hash, are filled in when it is taken.
 
     The machine is made anew, by the new definition, from what the old one held; see `Decision.begin`.
     """
 
     version: str = ""
-    manifest: str = ""
+    rules: str = ""
+
+
+class Tagged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="n"):
+    """A person changes tags; None removes one. Nothing else changes, not even the status of a stuck instance."""
+
+    tags: dict[str, str | None]
 
 
 class Redelivered(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="d"):
@@ -138,6 +153,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 Event = (
     Started
     | Received
+    | Streamed
     | Message
     | CancelAsked
     | Woken
@@ -145,10 +161,11 @@ Event = (
     | Settled
     | Rewound
     | Migrated
+    | Tagged
     | Redelivered
     | Parked
     | Released
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
-KERNEL_ONLY = frozenset({Redelivered, Parked, Released})
-OF_AN_INTENT = frozenset({Received, Redelivered, Parked, Released})
+KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({Received, Streamed, Redelivered, Parked, Released})
