@@ -13,7 +13,7 @@ from perdure.kernel.effects import Call, Child, Timer, Wait
 from perdure.kernel.events import CancelAsked, Message, Received, Started
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.playbooks.dialect import PlaybookWorkflow, from_text
+from perdure.playbooks.author import PlaybookWorkflow, from_text
 from perdure.playbooks.kinds import Field, Kind
 
 TOOLS = {

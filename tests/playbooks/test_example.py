@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.playbooks.dialect import from_text
+from perdure.playbooks.author import from_text
 from tests.playbooks.stage import TOOLS, Stage
 
 EXAMPLE = (Path(__file__).parent / "example.yaml").read_text()

@@ -518,8 +518,7 @@ def test_too_many_iterations_are_an_error():
 BIG = {"rows": [{"id": n} for n in range(200)], "total": 200}
 REF = {
     "ref": {
-        "digest": "d1",
-        "bytes": 99999,
+        "blob": {"hash": "d1", "size": 99999},
         "length": 2,
         "content_type": "application/json",
         "preview": "{",
@@ -539,7 +538,7 @@ def kept(location, params):
             value = value[key]
         return {"result": value}
     if "&put" in location:
-        return {"ref": {"digest": "put1", "bytes": len(params["data"])}}
+        return {"ref": {"blob": {"hash": "put1", "size": len(params["data"])}}}
     return REF
 
 
@@ -580,7 +579,7 @@ def test_a_guard_may_read_a_stored_value():
 def test_a_stored_list_is_looped_over_in_slices():
     def stubs(location, params):
         if location == "a/a_task":
-            return {"ref": {"digest": "list", "bytes": 99999, "length": 1000}}
+            return {"ref": {"blob": {"hash": "list", "size": 99999}, "length": 1000}}
         return kept(location, params)
 
     text = """
@@ -605,7 +604,7 @@ def test_a_large_value_that_an_expression_makes_is_stored_first():
     stage = Stage(book(text), kept)
 
     assert stage.done == ["a/&put#1", "b/b_task"]
-    assert stage.asked["b/b_task"]["refs"][0][1]["digest"] == "put1"
+    assert stage.asked["b/b_task"]["refs"][0][1]["blob"]["hash"] == "put1"
 
 
 def test_a_stored_value_that_is_gone_is_an_error_of_what_reads_it():

@@ -16,6 +16,7 @@ class Field(msgspec.Struct, frozen=True):
     types: tuple[str, ...] = ("any",)  # of JSON Schema: string number integer boolean array object null; or any
     required: bool = False
     raw: bool = False  # its text is code and is not rendered
+    split: bool = False  # its text is split into words before templates are rendered
     sql: bool = False  # templates in it are a problem: values are bound
     about: str = ""
 

@@ -62,9 +62,8 @@ class Loops:
         state = self.machine.state
         state.asked += 1
         asked = {
-            "effect": "values/read",
+            "call": "values/read",
             "params": {"digest": turns.items.kept.digest, "path": [], "slice": [index, index + SLICE]},
-            "key": "",
         }
         owner = Open("slice", "", run.token, detail=index)
         turn.call(f"{run_location(run)}/&read#{state.asked}", asked, owner)

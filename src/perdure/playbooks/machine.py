@@ -259,12 +259,12 @@ class PlaybookMachine:
         """Read or store a value first; then do the item again."""
         self.state.asked += 1
         if isinstance(need, NeedsPut):
-            what, asked = "put", {"effect": "values/put", "params": {"data": need.data}, "key": ""}
+            what, asked = "put", {"call": "values/put", "params": {"data": need.data}}
             detail: Any = [item, need.digest, "put"]
         else:
             assert isinstance(need.ref, Stored)
             digest, path = need.ref.kept.digest, list(need.path)
-            what, asked = "read", {"effect": "values/read", "params": {"digest": digest, "path": path}, "key": ""}
+            what, asked = "read", {"call": "values/read", "params": {"digest": digest, "path": path}}
             asked["inline_max"] = self.compiler.playbook.settings.limits.max_result_bytes
             detail = [item, digest, path]
         turn.call(f"{location}/&{what}#{self.state.asked}", asked, Open(what, "", item[1], item[2], detail=detail))

@@ -172,7 +172,7 @@ class Pipelines:
                 raise Fault("template_error", f"{code.path}: the timeout {given!r:.60} is no duration")
         queue = None if code.queue is None else turn.value(code.queue, roots, f"{code.path}/queue", location)
         beside = Beside()
-        asked: dict[str, Any] = {"effect": f"tools/{code.action.kind}", "params": part(fields, beside), "key": ""}
+        asked: dict[str, Any] = {"call": f"tools/{code.action.kind}", "params": part(fields, beside)}
         if beside.secrets:
             asked["secrets"] = [list(each) for each in beside.secrets]
         if beside.refs:
@@ -327,7 +327,13 @@ class Pipelines:
         told = {key: data[key] for key in ("http", "sql", "py") if key in data}
         kind = "denied" if failure.type == "Denied" else str(data.get("kind") or failure.type)
         details = data.get("details", None if data.keys() & {"kind", "http", "sql", "py"} else failure.data)
-        return error(kind, message, retryable=failure.retry, status=data.get("status"), details=details), told
+        return error(
+            kind,
+            message,
+            retryable=bool(data.get("retryable", failure.retry)),
+            status=data.get("status"),
+            details=details,
+        ), told
 
     # ---- rules ---------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.errors import AuthorError
+from perdure.errors import BadPlaybook
 
 PROBLEMS_MAX: Final = 50
 
@@ -70,20 +70,6 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.source or '<playbook>'}:{self.line}:{self.column}: {word}{self.text}{hint}"
 
 
-class BadPlaybook(AuthorError):
-    """A playbook has problems. Nothing was recorded.
-
-    `problems` has all of them, at most 50, in the order of the text. Each has `code`, `line`, `column`, `text` and `hint`.
-    """
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__(self.problems)
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.problems))
-
-
 def meant(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, sorted(known), 1, 0.6)
     return f"did you mean {near[0]}?" if near else ""
@@ -120,3 +106,6 @@ class Report:
 
 def _in_order(problems: list[Problem]) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda each: (each.line, each.column))[:PROBLEMS_MAX])
+
+
+__all__ = ["CODES", "PROBLEMS_MAX", "WARNINGS", "BadPlaybook", "Problem", "Report", "meant"]

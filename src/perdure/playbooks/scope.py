@@ -6,6 +6,8 @@ Every expression of a step is compiled when the step is first used, and all of t
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -235,6 +237,8 @@ class Compiler:
         fields = {}
         for key, raw in sorted(action.fields.items()):
             field = None if kind is None else kind.fields.get(key)
+            if field is not None and field.split and isinstance(raw, str):
+                raw = words(raw)
             is_code = field is not None and (field.raw or (field.sql and not self.playbook.v10))
             fields[key] = Fixed(raw) if is_code else self.value(f"{path}/fields/{key}", raw, scope)
         step = scopes.step
@@ -269,6 +273,25 @@ class Compiler:
             self.optional(f"{path}/error", rule.error, scope),
             path,
         )
+
+
+_TEMPLATE: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+
+
+def words(text: str) -> list[str]:
+    """A command as its words. A template stays in one word, whatever it renders to: no data can add an argument."""
+    templates: list[str] = []
+
+    def hold(found: re.Match[str]) -> str:
+        templates.append(found[0])
+        return f"\x00{len(templates) - 1}\x00"
+
+    held = _TEMPLATE.sub(hold, text)
+    try:
+        split = shlex.split(held)
+    except ValueError:
+        split = [held]
+    return [re.sub(r"\x00(\d+)\x00", lambda found: templates[int(found[1])], word) for word in split]
 
 
 def has_template(raw: Any) -> bool:

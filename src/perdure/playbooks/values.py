@@ -18,15 +18,25 @@ from perdure.expressions import NeedsRead, Ref, SecretText
 Path = tuple[str | int, ...]
 
 
+class Blob(msgspec.Struct, frozen=True):
+    """How blobs are named in what is recorded: garbage collection finds a map with these two keys."""
+
+    hash: str
+    size: int
+
+
 class Kept(msgspec.Struct, frozen=True):
     """What a receipt says of a large value that was stored."""
 
-    digest: str
-    bytes: int
+    blob: Blob
     length: int | None = None
     content_type: str = ""
     preview: str = ""
     fields: dict[str, Any] = {}
+
+    @property
+    def digest(self) -> str:
+        return self.blob.hash
 
 
 def kept_of(value: Any) -> Kept:
@@ -60,7 +70,8 @@ class Stored(Ref):
 
     def shown(self) -> dict[str, Any]:
         """For people: summaries and `show`."""
-        return {"$ref": self.kept.digest, **{key: item for key, item in msgspec.to_builtins(self.kept).items() if item}}
+        about = {key: item for key, item in msgspec.to_builtins(self.kept).items() if item and key != "blob"}
+        return {"$ref": self.kept.digest, "bytes": self.kept.blob.size, **about}
 
 
 class Beside(msgspec.Struct):
