@@ -8,12 +8,14 @@ attributes, so that programs need not read their text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 __all__ = [
     "AddressRefused",
     "AskTimeout",
     "AuthorError",
+    "BadAnswer",
     "BadCall",
     "BadDecision",
     "BadDefinition",
@@ -21,6 +23,7 @@ __all__ = [
     "BadKey",
     "BadManifest",
     "BadRequest",
+    "BadSchema",
     "BadSignature",
     "CallerError",
     "CannotOpen",
@@ -48,6 +51,7 @@ __all__ = [
     "LeaseLost",
     "LimitExceeded",
     "ManifestChanged",
+    "Misfit",
     "NewerFormat",
     "NewerSchema",
     "NoHandler",
@@ -89,6 +93,9 @@ __all__ = [
     "StillRunning",
     "StoreError",
     "StoreFailed",
+    "TaskCancelled",
+    "TaskExpired",
+    "TaskRefused",
     "TooLarge",
     "TooManyFrames",
     "UnknownEvent",
@@ -96,8 +103,10 @@ __all__ = [
     "UnknownIntent",
     "UnknownLocation",
     "UnknownSnapshot",
+    "UnknownTask",
     "UnknownVersion",
     "UnknownWorkflow",
+    "VersionConflict",
     "WrongLoop",
 ]
 
@@ -802,6 +811,31 @@ class ChildFailed(OperationFailed):
         return f"child {self.workflow}/{self.key} {self.status}: {self.error}"
 
 
+class TaskExpired(OperationFailed):
+    """Nobody answered a task until its `expire`. `name` is that of the task."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self.name = name
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class TaskCancelled(OperationFailed):
+    """A person cancelled a task. `name` is that of the task, `by` the person, `reason` what that person said."""
+
+    def __init__(self, name: str, by: str, reason: str) -> None:
+        super().__init__(name, by, reason)
+        self.name = name
+        self.by = by
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the task {self.name!r} was cancelled{f' by {self.by}' if self.by else ''}: {self.reason}"
+
+
 # ---- asking an engine ---------------------------------------------------------------------------------------------
 
 
@@ -864,6 +898,13 @@ class NotStuck(CallerError):
 
 class StillRunning(CallerError):
     """What a rewind would drop is running. Wait for it, or let it be cancelled: force=True."""
+
+
+class VersionConflict(CallerError):
+    """The instance has another last entry than the caller expected, so nothing was recorded.
+
+    Look at what happened since (`handle.history()`), and ask again with `if_entry=` of now, or without it.
+    """
 
 
 class InstanceFailed(PerdureError):
@@ -1165,6 +1206,87 @@ class SecretChanged(CallerError):
 
     def __str__(self) -> str:
         return f"the secret {self.name!a} is not the one that its reference names: another digest"
+
+
+# ---- data with a JSON Schema, and tasks (perdure.codec.jsonschema, perdure.tasks) ------------------------------------
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: where (a path or a JSON pointer), what, and what to do about it."""
+
+    where: str
+    text: str
+    code: str = ""
+    hint: str = ""
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        code = f" ({self.code})" if self.code else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{where}{self.text}{hint}{code}"
+
+
+class BadSchema(AuthorError):
+    """This annotation has no JSON Schema, or this mapping is none.
+
+    Use a dataclass, a TypedDict, an enum, a Literal, a msgspec struct, a pydantic model, scalars, list, dict, or a JSON
+    Schema of the draft 2020-12 as a dict.
+    """
+
+
+class Misfit(CallerError):
+    """This data does not fit its JSON Schema.
+
+    `problems` has everything that is wrong, each with the JSON pointer of its place. Nothing was recorded: correct the
+    data and call again.
+    """
+
+    def __init__(self, problems: Iterable[Problem], what: str = "") -> None:
+        self.problems = tuple(problems)
+        self.what = what
+        super().__init__(self.problems, what)
+
+    def __str__(self) -> str:
+        prefix = f"{self.what}: " if self.what else ""
+        return prefix + "; ".join(f"{each.where or '/'}: {each.text}" for each in self.problems)
+
+
+class BadAnswer(Misfit):
+    """The answer does not fit the form of the task.
+
+    `problems` has everything that is wrong, each with the JSON pointer of its field. The task is as it was: correct
+    the answer and complete the task again. `engine.tasks.get(id).form` is the form.
+    """
+
+
+class UnknownTask(CallerError):
+    """There is no such task, or it is not for this actor.
+
+    An actor who may not see a task does not learn that it exists. `engine.tasks.list(by=...)` has the tasks that an
+    actor may see.
+    """
+
+
+class TaskRefused(CallerError):
+    """The task does not take this from this actor now.
+
+    `code` says why: taken, ended, not-assignee, not-candidate, not-manager, excluded, no-reason, shared. `holder` has
+    the task; `ended_by` and `ended_at` say who ended it, and when. The task is as it was.
+    """
+
+    def __init__(
+        self, code: str, text: str, holder: str = "", ended_by: Iterable[str] = (), ended_at: datetime | None = None
+    ) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+        self.holder = holder
+        self.ended_by = tuple(ended_by)
+        self.ended_at = ended_at
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.code})"
 
 
 # ---- testing workflows (perdure.testing) ---------------------------------------------------------------------------

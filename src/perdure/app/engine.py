@@ -30,10 +30,9 @@ from perdure.runtime.setup import Setup
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
-
 from perdure.tools.handler import enter
 
-from .dialects import begin, enclosure_of, read_catalog, registered
+from .dialects import begin, built_in, enclosure_of, read_catalog, registered
 from .effects import Effects
 from .entrance import entrance
 from .urls import is_server, open_store
@@ -100,6 +99,8 @@ async def open(
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, gathered = registered(workflows)
+    for own in built_in():
+        known.replace(own)
     for each in gathered:
         if each.opened is not None:
             each.opened()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from .process import OUTPUT_MAX, run_process
-from .tool import Tool, ToolCall, ToolError, Told
+from .tool import Told, Tool, ToolCall, ToolError
 
 RUNNER: Final = str(Path(__file__).with_name("runner.py"))
 

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from .sql import Found, SqlParams, as_json, bound, dsn_of, result, statements, values
-from .tool import Tool, ToolCall, ToolError, Told
+from .tool import Told, Tool, ToolCall, ToolError
 
 ONCE: Final = "create table if not exists perdure_once (key text primary key, result text not null)"
 
