@@ -55,6 +55,19 @@ class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
     receipt: Receipt
 
 
+class Requested(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="q"):
+    """A running call asks its instance for something. The answer comes with a decision: `Decision.answers`.
+
+    `id` names the request within the call; `delivery` is that of the call, so one of an earlier delivery is stale.
+    """
+
+    intent: bytes
+    delivery: int
+    id: str
+    name: str
+    body: bytes
+
+
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="m"):
     name: str
     body: bytes
@@ -148,6 +161,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 Event = (
     Started
     | Received
+    | Requested
     | Message
     | CancelAsked
     | Woken
