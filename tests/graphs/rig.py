@@ -6,7 +6,6 @@ so that nothing can hide outside of its state.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Generator
 from typing import Any
@@ -96,8 +95,8 @@ class Rig:
                 self._hand_out(id)
         for intent, request, value in decision.answers:
             self._answer(intent, request, value)
-        for id, value in decision.respond:
-            self.responses[id] = decode(value)
+        for message, said in decision.respond:
+            self.responses[message] = decode(said)
         if decision.outcome is not None:
             assert self.outcome is None
             self.outcome = decision.outcome
@@ -124,7 +123,7 @@ class Rig:
             self._answered(intent, lambda: work.function(*work.args, **work.kwargs))
             return
         delivery = self.deliveries[intent]
-        token = asking.current.set(lambda id, name, body: Pending(id, name, body))  # type: ignore[arg-type,return-value]
+        token = asking.current.set(Pending)
         live = Live(intent, effect.location, delivery, work.function(*work.args, **work.kwargs))
         self.live[intent] = live
         try:
@@ -160,7 +159,7 @@ class Rig:
 
     def _go_on(self, live: Live, value: bytes) -> None:
         if self.live.get(live.intent) is live:
-            token = asking.current.set(lambda id, name, body: Pending(id, name, body))  # type: ignore[arg-type,return-value]
+            token = asking.current.set(Pending)
             try:
                 self._advance(live, value)
             finally:
@@ -291,6 +290,3 @@ async def echo(node: Any) -> Any:
 
 def run(graph: Graph, input: Any = None, **start: Any) -> Rig:
     return Rig(graph, input, **start).run()
-
-
-assert asyncio

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import perdure
 from perdure.graphs import Graph, Limits, Node, Permit, tool
 from perdure.kernel.loops import Break
 
-from .rig import Rig, echo, run
+from .rig import echo, run
 
 
 @tool(writes=True)
@@ -30,7 +29,8 @@ async def runner(node: Node) -> object:
             return "draft 1" in node.inputs["write"].value
         case "ship":
             return await node.use("publish", text=node.inputs["write"].value)
-    return node.goal
+        case _:
+            return node.goal
 
 
 def report() -> Graph:
@@ -57,7 +57,6 @@ def test_the_example_of_the_page_runs():
     rig.say(task, "approve")
 
     assert rig.result == "published 51 characters"
-    assert rig.most == 2 or rig.most == 1
     rig.replayed()
 
 
@@ -78,7 +77,3 @@ def test_nodes_open_when_their_dependencies_have_ended():
 
     assert rig.result == "c of b of a"
     assert len(rig.journal) == 4, "n nodes are n + 1 entries"
-
-
-assert perdure
-assert Rig

@@ -48,9 +48,9 @@ class Graph:
     """A governed DAG of agents and functions: a workflow whose definition is data.
 
     runner: an `async def` (inline) or `def` (in a thread) that is called with a `Node` for each run. runners: others,
-    by name, that nodes pick. tools: what runs may use. limits, permits, veto: what the gate says yes and no to. roles: who
-    answers the graph's questions. system: text for agents. outputs: nodes whose values are the result (default: those
-    that no node waits for). rest_after: seconds of waiting after which a run leaves memory; None: never.
+    by name, that nodes pick. tools: what runs may use. limits, permits, veto: what the gate says yes and no to. roles:
+    who answers the graph's questions. system: text for agents. outputs: nodes whose values are the result (default:
+    those that no node waits for). rest_after: seconds of waiting after which a run leaves memory; None: never.
     """
 
     subscriptions: tuple[Subscription, ...] = ()

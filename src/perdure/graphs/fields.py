@@ -51,7 +51,7 @@ def flag(value: Any) -> bool:
 def texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset):
         raise ValueError("a list of texts")
-    found = tuple([getattr(each, "name", each) for each in value])
+    found: tuple[Any, ...] = tuple([getattr(each, "name", each) for each in value])
     if not all(isinstance(each, str) and each for each in found):
         raise ValueError("a list of texts")
     return tuple(dict.fromkeys(found))
@@ -81,17 +81,16 @@ def limits(value: Any) -> Limits:
     if not isinstance(value, Mapping) or not set(value) <= set(known):
         raise ValueError(f"limits of {', '.join(known)}")
     for name, each in value.items():
-        counted = name in ("running", "nodes", "depth")
+        is_whole = name in ("running", "nodes", "depth")
         if each is None:
             continue
-        if isinstance(each, bool) or not isinstance(each, int if counted else int | float) or not 0 <= each < 2**53:
-            raise ValueError(f"{name} as {'a whole number' if counted else 'a number'}, not negative")
-    return Limits(
-        **{
-            name: each if each is None or name in ("running", "nodes", "depth") else float(each)
-            for name, each in value.items()
-        }
-    )
+        if isinstance(each, bool) or not isinstance(each, int if is_whole else int | float) or not 0 <= each < 2**53:
+            raise ValueError(f"{name} as {'a whole number' if is_whole else 'a number'}, not negative")
+    counted = ("running", "nodes", "depth")
+    found: dict[str, Any] = {
+        name: each if each is None or name in counted else float(each) for name, each in value.items()
+    }
+    return Limits(**found)
 
 
 def backoff(value: Any) -> Backoff:
@@ -109,6 +108,7 @@ def after(value: Any) -> tuple[tuple[str, str], ...]:
     """Pairs of alias and name. A list names each by itself; a name twice counts once."""
     if isinstance(value, str) or hasattr(value, "name"):
         value = [value]
+    pairs: list[tuple[Any, Any]]
     if isinstance(value, Mapping):
         pairs = [(alias, getattr(name, "name", name)) for alias, name in value.items()]
     elif isinstance(value, list | tuple):
@@ -150,7 +150,7 @@ def plain(value: Any) -> Any:
 
 
 def approval(value: Any) -> str:
-    return one_of(*APPROVALS)("" if value is None else value) if value is not None else ""  # type: ignore[no-any-return]
+    return "" if value is None else str(one_of(*APPROVALS)(value))
 
 
 COMMON: Final[dict[str, Reader]] = {

@@ -57,6 +57,5 @@ def _texts(inputs: dict[str, Any]) -> list[str]:
 
 
 REDUCERS: Final[dict[str, Reducer]] = {
-    each.__name__: each  # type: ignore[attr-defined]
-    for each in (concat, dedupe_lines, merge_arrays, merge_objects, count, collect)
+    each.__name__: each for each in (concat, dedupe_lines, merge_arrays, merge_objects, count, collect)
 }

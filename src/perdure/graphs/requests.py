@@ -163,7 +163,7 @@ def tool_answered(turn: Turn, node: NodeState, request: Request, receipt: Receip
     tool = turn.graph.tools[request.name]
     request.intent = b""
     if receipt.status == "ok":
-        found = decode(receipt.value) if receipt.value else None
+        found: Any = decode(receipt.value) if receipt.value else None
         value, usage = found if tool.executor in LIVE else (found, {})
         _spend(turn, node, request, usage)
         turn.answer(node, request, {"v": value})
@@ -252,7 +252,7 @@ def _done(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any])
     if request is not None and request.status == "step":
         if "f" in asked:
             _spend(turn, node, request, {})
-            payload = {"f": [request.name, 1, [asked["f"]]]}
+            payload: dict[str, Any] = {"f": [request.name, 1, [asked["f"]]]}
         else:
             _spend(turn, node, request, asked.get("usage") or {})
             payload = {"v": asked.get("v")}

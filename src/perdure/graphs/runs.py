@@ -99,10 +99,11 @@ class Node:
         `reserve` counts against the budget until the result is there; `usage`, or what it gives for the result, counts
         then.
         """
-        body = {"name": name, "arguments": digest(encode(_plain(name, list(args)))), "reserve": dict(reserve or {})}
-        id = self._next_id("step", name, body["arguments"])
+        content = digest(encode(_plain(name, list(args))))
+        body = {"name": name, "arguments": content, "reserve": dict(reserve or {})}
+        id = self._next_id("step", name, content)
         answer = await self._answered(id, "step", body)
-        returns = hints_of(getattr(function, "__func__", function), None).get("return") if callable(function) else None
+        returns = hints_of(getattr(function, "__func__", function), None).get("return")
         if "go" not in answer:
             return _read(answer["v"], returns)
         try:
@@ -111,9 +112,9 @@ class Node:
             plain = to_plain(value)
             cost = dict(usage(value) if callable(usage) else usage or {})
         except Exception as error:
-            failed = [type(error).__name__, str(error)[:2000]]
-            await self._send(f"{id}!", "done", {"step": id, "f": failed})
-            raise StepFailed(name, 1, (Failure(*failed),)) from error
+            failure = Failure(type(error).__name__, str(error)[:2000])
+            await self._send(f"{id}!", "done", {"step": id, "f": [failure.type, failure.message]})
+            raise StepFailed(name, 1, (failure,)) from error
         await self._send(f"{id}!", "done", {"step": id, "v": plain, "usage": cost})
         return _read(plain, returns)
 

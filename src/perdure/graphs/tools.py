@@ -45,7 +45,7 @@ class Tool:
         self.backoff = backoff or Backoff()
         self.timeout = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         self.executor = executor or ("inline" if inspect.iscoroutinefunction(function) else "thread")
-        if not isinstance(retries, int) or not 0 <= retries <= RETRIES_MAX:
+        if not isinstance(retries, int) or not 0 <= retries <= RETRIES_MAX:  # type: ignore[redundant-expr]
             raise BadCall(
                 f"the tool {self.name}: retries is a whole number from 0 to {RETRIES_MAX:,}, found {retries!r}"
             )
