@@ -246,6 +246,12 @@ class Rig:
         self.run()
         return decision
 
+    def deliver_message(self, name: str, body: Any) -> str:
+        """A message, without letting anything else happen. Gives its id."""
+        id = f"m{self.number}"
+        self.deliver(Message(name, encode(body), id))
+        return id
+
     def cancel(self) -> None:
         self.deliver(CancelAsked("enough"))
 

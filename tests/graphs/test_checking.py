@@ -67,7 +67,10 @@ def test_all_problems_come_at_once():
         ([{"name": "a", "kind": "classify", "branches": {"x": ["a"]}}], "the classifier itself"),
         ([{"name": "a", "kind": "classify", "branches": {"x": ["b"]}}, {"name": "b"}], "does not come after it"),
         (
-            [{"name": "a", "kind": "classify", "branches": {"x": ["b"]}, "default": "y"}, {"name": "b", "after": ["a"]}],
+            [
+                {"name": "a", "kind": "classify", "branches": {"x": ["b"]}, "default": "y"},
+                {"name": "b", "after": ["a"]},
+            ],
             "default is 'y'",
         ),
         ([{"name": "a", "limits": {"tokens": -1}}], "not negative"),
@@ -127,7 +130,9 @@ def test_code_and_data_give_one_hash():
     code = Graph("g", runner=echo, tools=[publish], limits=Limits(running=2), permits=[Permit("publish", "allow")])
     first = code.node("a", role="plan", goal="x", output=Page)
     code.loop("b", after=[first], max_iters=3, timeout=5, limits=Limits(tokens=10))
-    data = Graph("g", runner=echo, tools=[publish], limits={"running": 2}, permits=[{"glob": "publish", "verdict": "allow"}])
+    data = Graph(
+        "g", runner=echo, tools=[publish], limits={"running": 2}, permits=[{"glob": "publish", "verdict": "allow"}]
+    )
     data.add({"name": "a", "role": "plan", "goal": "x", "output": Page})
     data.add({"name": "b", "kind": "loop", "after": ["a"], "max_iters": 3, "timeout": 5.0, "limits": {"tokens": 10}})
 
