@@ -10,9 +10,10 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
-    from perdure.cells.author import Cell, CellContext, Datum, Effect, Next, ReceiptOf, Rejected, cell
+    from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
+    from perdure.codec.jsonschema import Field
     from perdure.codec.record import Duration, Hash, Nat, Record, Time
     from perdure.executors.frames import emit, progress
     from perdure.executors.info import step_info
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
-    from perdure.governance import Governance
+    from perdure.flows.tasks import Answered
+    from perdure.kernel.asked import Actor
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
@@ -28,14 +30,29 @@ if TYPE_CHECKING:
     from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client
     from perdure.runtime.handle import Handle
-    from perdure.snapshots import Snapshots
-    from perdure.worlds import load_manifest
+    from perdure.runtime.tasks import TaskDetail
+    from perdure.tasks.model import Escalation, Quorum
+    from perdure.tasks.row import TaskInfo
+    from perdure.worlds.files import load_manifest
+    from perdure.worlds.governance import Governance
+    from perdure.worlds.snapshots import Snapshots
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
-    "perdure.cells.author": ("Cell", "CellContext", "Datum", "Effect", "Next", "ReceiptOf", "Rejected", "cell"),
+    "perdure.cells.author": (
+        "Cell",
+        "CellContext",
+        "Datum",
+        "Effect",
+        "FrameOf",
+        "Next",
+        "ReceiptOf",
+        "Rejected",
+        "cell",
+    ),
     "perdure.cells.bind": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
+    "perdure.codec.jsonschema": ("Field",),
     "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),
     "perdure.executors.frames": ("emit", "progress"),
     "perdure.executors.info": ("step_info",),
@@ -43,7 +60,12 @@ _HOME = {
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
-    "perdure.governance": ("Governance",),
+    "perdure.flows.tasks": ("Answered",),
+    "perdure.kernel.asked": ("Actor",),
+    "perdure.runtime.tasks": ("TaskDetail",),
+    "perdure.tasks.model": ("Escalation", "Quorum"),
+    "perdure.tasks.row": ("TaskInfo",),
+    "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -51,12 +73,14 @@ _HOME = {
     "perdure.ports.secrets": ("Secret",),
     "perdure.runtime.client": ("Client",),
     "perdure.runtime.handle": ("Handle",),
-    "perdure.snapshots": ("Snapshots",),
-    "perdure.worlds": ("load_manifest",),
+    "perdure.worlds.snapshots": ("Snapshots",),
+    "perdure.worlds.files": ("load_manifest",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [  # noqa: PLE0604
+    "Actor",
+    "Answered",
     "Backoff",
     "Break",
     "Call",
@@ -70,10 +94,13 @@ __all__ = [  # noqa: PLE0604
     "Effect",
     "Engine",
     "EnvironmentSecrets",
+    "Escalation",
     "Failed",
+    "Field",
     "FileSecrets",
     "Flow",
     "Frame",
+    "FrameOf",
     "Governance",
     "Handle",
     "Hash",
@@ -84,6 +111,7 @@ __all__ = [  # noqa: PLE0604
     "Ok",
     "OpenEffect",
     "Problem",
+    "Quorum",
     "ReceiptOf",
     "Received",
     "Record",
@@ -91,6 +119,8 @@ __all__ = [  # noqa: PLE0604
     "Secret",
     "Snapshots",
     "Status",
+    "TaskDetail",
+    "TaskInfo",
     "Time",
     "cell",
     "connect",

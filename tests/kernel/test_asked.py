@@ -10,7 +10,7 @@ from perdure.kernel.events import Address, CancelAsked, Event, Message, Retried,
 from perdure.kernel.mailbox import Accepted, Refused, Stale
 from tests.kernel.machines import World
 
-ANN = Actor("ann", roles=["manager"])  # type: ignore[arg-type]
+ANN = Actor("ann", roles=["manager"])
 
 
 def waiting() -> World:

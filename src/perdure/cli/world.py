@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.codec import decode
 from perdure.errors import UnknownWorkflow
-from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
-from perdure.kernel.manifest import Manifest as InForce
+from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, Rules, decode_rules
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.arguments import unknown
 
@@ -26,7 +25,7 @@ FILES = (".json", ".yaml", ".yml")
 
 def bound_of(target: str) -> Bound:
     """The world of a manifest file or of a module, with its code."""
-    from perdure.worlds import load_manifest
+    from perdure.worlds.files import load_manifest
 
     if target.lower().endswith(FILES):
         current_directory_first()
@@ -38,7 +37,7 @@ def bound_of(target: str) -> Bound:
 def manifest_of(target: str) -> Manifest:
     """The manifest of a file, whose code is not needed, of a module, or in force on a database."""
     from perdure.app import connect, run_async
-    from perdure.worlds import read_manifest
+    from perdure.worlds.files import read_manifest
 
     if target.lower().endswith(FILES):
         return read_manifest(target)
@@ -57,17 +56,17 @@ async def in_force(queries: Queries) -> Manifest:
     """The manifest that a database runs."""
     from perdure.cells.manifest import read
 
-    head = await queries.head(WORLD)
+    head = await queries.head(RULER)
     data = None if head is None else await queries.published(head.id, DEFINITIONS)
     if data is None:
         raise Stopped("this database has no cells: no engine was opened on it with any", Exit.NOT_FOUND)
     return read(decode(data))
 
 
-async def kernel_manifest(queries: Queries) -> InForce:
+async def kernel_manifest(queries: Queries) -> Rules:
     """What the kernel knows of the manifest in force."""
-    head = await queries.head(WORLD)
-    return decode_manifest(None if head is None else await queries.published(head.id, MANIFEST))
+    head = await queries.head(RULER)
+    return decode_rules(None if head is None else await queries.published(head.id, IN_FORCE))
 
 
 async def cell_names(queries: Queries) -> list[str]:

@@ -27,6 +27,8 @@ from .events import (
     Retried,
     Rewound,
     Started,
+    Streamed,
+    Tagged,
     id_of,
 )
 from .instance import Instance, Intent
@@ -37,8 +39,8 @@ SEEN_MAX: Final = 4608
 """How many message ids an instance remembers: never fewer than the last so many. Above the maximum the oldest are
 forgotten together, because to find the oldest of a dict costs as much as were deleted before it."""
 
-SEEN_MIN_CELL: Final = 256
-SEEN_MAX_CELL: Final = 320
+SEEN_MIN_MADE: Final = 256
+SEEN_MAX_MADE: Final = 320
 """The same for an instance that was made by a message: there are many of those, and each has messages of its own."""
 
 
@@ -61,6 +63,9 @@ def apply(instance: Instance, entry: Entry) -> Changed:
         instance.patterns.learn(entry.patterns)
     if type(event) is Received and decision.stuck is None:  # most entries are receipts
         _close(instance, event.intent, changed)
+    elif type(event) is Tagged:
+        _tag(instance, event.tags.items())
+        return changed
     else:
         _happened(instance, entry, changed)
     if decision.stuck is None or not decision.stuck.kept:
@@ -122,6 +127,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)
+        case Streamed(intent=id, number=number):
+            instance.open[id].frames = number
         case CancelAsked():
             instance.cancelled = True
         case Rewound(open=kept):
@@ -155,8 +162,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
 def _seen(instance: Instance, event: Event) -> None:
     if id := id_of(event):
         instance.seen[id] = content(event)
-        if len(instance.seen) > SEEN_MAX_CELL:
-            least, most = (SEEN_MIN_CELL, SEEN_MAX_CELL) if instance.made else (SEEN_MIN, SEEN_MAX)
+        if len(instance.seen) > SEEN_MAX_MADE:
+            least, most = (SEEN_MIN_MADE, SEEN_MAX_MADE) if instance.made else (SEEN_MIN, SEEN_MAX)
             if len(instance.seen) > most:
                 for old in list(islice(instance.seen, len(instance.seen) - least)):
                     del instance.seen[old]
@@ -188,6 +195,7 @@ def _started(instance: Instance, entry: Entry, event: Started) -> None:
     instance.input_hash = input_hash(event.input)
     instance.started_at = entry.at
     instance.parent = event.parent
+    instance.root = event.root or (entry.instance if event.parent is None else event.parent.instance)
     instance.tags = event.tags
     if event.first is not None:
         instance.made = True
@@ -214,6 +222,14 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
             changed.opened.append(intent)
     if decision.publish:
         instance.published.update(decision.publish)
+    if decision.tags:
+        _tag(instance, decision.tags)
+
+
+def _tag(instance: Instance, tags: Iterable[tuple[str, str | None]]) -> None:
+    """The mapping is replaced, not changed: the event of the start may have it, and so may a row."""
+    changed = {**instance.tags, **dict(tags)}
+    instance.tags = {name: value for name, value in changed.items() if value is not None}
 
 
 def _close(instance: Instance, id: bytes, changed: Changed) -> None:

@@ -4,6 +4,7 @@ The rows are plain tuples in the order of the columns of the tables, so that a s
 Everything but the journal rows can be rebuilt from the journal (see `stores/rebuild.py`).
 """
 
+from collections import Counter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from .events import Address
 from .identity import Identity
 from .mailbox import Answer
 from .problem import Report
+from .task import TaskRows
 
 
 class JournalRow(NamedTuple):
@@ -38,6 +40,22 @@ class HeadRow(NamedTuple):
     input_hash: bytes
     tags: str  # JSON
     outcome: bytes | None  # sealed
+    root: int  # the first of its family: itself, if it has no parent
+    ended_at: int  # 0: not yet
+    reason: str  # what it waits for, or its error: see `kernel.rows.reason`
+
+
+class TagRow(NamedTuple):
+    """One tag of an instance. Rows of one tag are in the order of lists: by the start of the instance."""
+
+    name: str
+    value: str
+    started_at: int
+    instance: int
+
+
+Standing = tuple[str, str, str]
+"""Workflow, version and status of an instance: what instances are counted by."""
 
 
 class WorkRow(NamedTuple):
@@ -95,6 +113,7 @@ class WorkflowRow(NamedTuple):
     name: str
     version: str
     parameters: bytes  # as canonical bytes, see `codec/parameters.py`; empty: not known
+    policy: str = ""  # as JSON, see `policy.py`; empty: not known
 
 
 class Publication(msgspec.Struct, frozen=True):
@@ -115,6 +134,7 @@ class Batch:
     __slots__ = (
         "answers",
         "audits",
+        "counts",
         "done_with",
         "early",
         "ended",
@@ -134,6 +154,8 @@ class Batch:
         "snapshots",
         "stops",
         "stuck",
+        "tags",
+        "tasks",
         "work_closed",
         "work_opened",
     )
@@ -141,6 +163,8 @@ class Batch:
     def __init__(self) -> None:
         self.journal: list[JournalRow] = []
         self.heads: dict[int, HeadRow] = {}
+        self.tags: dict[TagRow, bool] = {}  # False: the row goes
+        self.counts: Counter[Standing] = Counter()  # by how much they change
         self.work_opened: dict[bytes, WorkRow] = {}
         self.work_closed: list[bytes] = []
         self.jobs_opened: dict[bytes, JobRow] = {}  # new ones, or an open one in its next delivery
@@ -150,6 +174,7 @@ class Batch:
         self.outbox: list[InboxRow] = []  # for instances of other shards
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], PublishedRow] = {}
+        self.tasks: dict[int, TaskRows] = {}
         self.size = 0
         self.light = 0  # entries that nobody waits for: they may wait for those that somebody does
         self.early: list[Publication] = []  # before the commit: calls that need not be durable
@@ -188,8 +213,8 @@ class Batch:
 
     @property
     def headed(self) -> bool:
-        """Whether one journal row and one head are all."""
-        return len(self.journal) == 1 and len(self.heads) == 1 and self._is_short
+        """Whether one journal row and one head, with its counts, are all."""
+        return len(self.journal) == 1 and len(self.heads) == 1 and not self.tags and self._is_short
 
     @property
     def _is_short(self) -> bool:
@@ -203,6 +228,7 @@ class Batch:
             or self.outbox
             or self.snapshots
             or self.published
+            or self.tasks
         )
 
     def __bool__(self) -> bool:

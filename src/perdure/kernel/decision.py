@@ -80,6 +80,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """Answers to requests of running calls, as intent, request and value. Not recorded: a rebuilt machine has them."""
     begin: bytes = b""
     """Of an instance that goes on under another definition: the snapshot that its machine begins with there."""
+    tags: tuple[tuple[str, str | None], ...] = ()
+    """Tags that the instance gives itself; None removes one."""
 
 
 NOTHING = Decision()

@@ -29,7 +29,7 @@ class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     instance: int
     intent: bytes
     detached: bool = False
-    generation: int = 1  # of the parent: a later one may use the keys of children of an earlier one again
+    generation: int = 1  # the highest among its ancestors; a later one may use the keys of children again
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
@@ -45,6 +45,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     due: int = 0  # the work begins then and not before; 0: at once
     forked: "Rewound | None" = None  # it goes on from what another instance has behind it
     first: "Message | None" = None  # it was made by this message, and has it to answer
+    root: int = 0  # the first of its family; 0: its parent, or itself where it has none
     asked: Asked | None = None
 
 
@@ -65,6 +66,14 @@ class Requested(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="q")
     delivery: int
     id: str
     name: str
+    body: bytes
+
+
+class Streamed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="f"):
+    """A frame of an open intent. `number` counts the recorded frames of one delivery from 1."""
+
+    intent: bytes
+    number: int
     body: bytes
 
 
@@ -126,13 +135,20 @@ class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
 
 
 class Migrated(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="g"):
-    """The manifest says: go on under another definition. That, and its hash, are filled in when it is taken.
+    """The rules say: go on under another definition. That, and its hash, are filled in when it is taken.
 
     The machine is made anew, by the new definition, from what the old one held; see `Decision.begin`.
     """
 
     version: str = ""
-    manifest: str = ""
+    rules: str = ""
+
+
+class Tagged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="n"):
+    """A person changes tags; None removes one. Nothing else changes, not even the status of a stuck instance."""
+
+    tags: dict[str, str | None]
+    asked: Asked | None = None
 
 
 class Redelivered(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="d"):
@@ -162,6 +178,7 @@ Event = (
     Started
     | Received
     | Requested
+    | Streamed
     | Message
     | CancelAsked
     | Woken
@@ -169,13 +186,14 @@ Event = (
     | Settled
     | Rewound
     | Migrated
+    | Tagged
     | Redelivered
     | Parked
     | Released
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
-KERNEL_ONLY = frozenset({Redelivered, Parked, Released})
-OF_AN_INTENT = frozenset({Received, Redelivered, Parked, Released})
+KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({Received, Streamed, Redelivered, Parked, Released})
 
 
 def asked_of(event: Event) -> Asked | None:

@@ -46,9 +46,16 @@ class _State(msgspec.Struct, array_like=True):
     stuck: Stuck | None = None
     kept: Event | None = None
     outcome: Outcome | None = None
+    frames: dict[bytes, int] = {}  # of open intents, the number of the last recorded frame, if there is one
 
 
-_decoder = msgspec.msgpack.Decoder(_State)
+class _Descendant(_State, array_like=True):
+    """An instance whose root is not its parent. The others have no field for it, and are written as ever."""
+
+    root: int = 0
+
+
+_decoder = msgspec.msgpack.Decoder(_Descendant)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -80,7 +87,7 @@ def take(instance: Instance) -> SnapshotRow | None:
 def write(instance: Instance, machine: bytes) -> bytes:
     """All that `apply` folded, and what its machine has saved. The same state gives the same bytes."""
     opened = _opened(instance) if instance.open else []
-    state = _State(
+    fields = (
         machine,
         instance.address.workflow,
         instance.address.key,
@@ -103,8 +110,14 @@ def write(instance: Instance, machine: bytes) -> bytes:
         instance.stuck,
         instance.kept,
         instance.outcome,
+        {intent.id: intent.frames for intent in instance.open.values() if intent.frames},
     )
-    return seal(_encoder.encode(state))
+    plain = instance.root == _root(instance)
+    return seal(_encoder.encode(_State(*fields) if plain else _Descendant(*fields, instance.root)))
+
+
+def _root(instance: Instance) -> int:
+    return instance.id if instance.parent is None else instance.parent.instance
 
 
 def _opened(instance: Instance) -> list[tuple[bytes, tuple[Any, ...], int, int, bool, bool]]:
@@ -130,11 +143,12 @@ def restore(row: SnapshotRow) -> Instance:
     instance.input_hash = state.input_hash
     instance.started_at = state.started_at
     instance.parent = state.parent
+    instance.root = state.root or _root(instance)
     instance.tags = state.tags
     instance.patterns = Patterns(state.patterns)
     for id, packed, delivery, strikes, counted, held in state.open:
         effect = unpack(packed, instance.patterns)
-        instance.put(Intent(id, effect, delivery, strikes, counted, held))
+        instance.put(Intent(id, effect, delivery, strikes, counted, held, state.frames.get(id, 0)))
     instance.seen = dict.fromkeys(state.seen)  # their content is not known here
     instance.published = state.published
     instance.cancelled = state.cancelled

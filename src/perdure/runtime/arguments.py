@@ -7,10 +7,12 @@ import os
 import time
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final, TypedDict
 
 from perdure.errors import CallerError, TooLarge
+from perdure.kernel.asked import Actor, Asked, actor_of
 from perdure.kernel.limits import VALUE_MAX
+from perdure.kernel.tags import objection
 
 TEXT_MAX: Final = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
 
@@ -26,6 +28,37 @@ def checked_text(value: str, what: str) -> str:
     except UnicodeEncodeError:
         pass
     raise CallerError(f"{what} is a text of valid Unicode with 1 to {TEXT_MAX:,} characters, found {value!a:.80}")
+
+
+class Asking(TypedDict, total=False):
+    """What each verb takes beside what it does: who asks, under which id, and for which last entry."""
+
+    id: str | None
+    by: Actor | str | None
+    if_entry: int | None
+
+
+class Said(Asking, total=False):
+    """The same, and why."""
+
+    reason: str
+
+
+def asked(said: Said | Asking) -> Asked | None:
+    """What a caller said of itself, as events carry it; None: nothing."""
+    if not said:
+        return None
+    id, by, entry = said.get("id"), said.get("by"), said.get("if_entry")
+    reason: Any = said.get("reason", "")
+    if entry is not None and (type(entry) is not int or entry < 0):
+        raise CallerError(f"if_entry is the number of an entry, found {entry!r:.80}")
+    found = Asked(
+        "" if id is None else checked_text(id, "the id of an event"),
+        None if by is None else actor_of(by),
+        reason=checked_text(reason, "a reason") if reason != "" else "",
+        if_entry=entry,
+    )
+    return None if found == Asked() else found
 
 
 def checked_key(key: str | None) -> str:
@@ -44,7 +77,16 @@ def checked_cell_key(key: str) -> str:
     return key and checked_key(key)
 
 
-def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+def checked_tag(name: str, value: str | None) -> str:
+    """The name of a tag that a user gives or removes."""
+    against = objection(name, value)
+    if against:
+        raise CallerError(against)
+    return str.__str__(name)
+
+
+def checked_tags(tags: Mapping[str, str] | None, *, wanted: bool = False) -> dict[str, str]:
+    """Tags to give, or those that a list is `wanted` of: there the engine's own may be named too."""
     if not tags:
         return {}
     if not isinstance(tags, Mapping):
@@ -53,8 +95,28 @@ def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in found.items():
         if not (isinstance(name, str) and isinstance(value, str)):  # type: ignore[redundant-expr]
             raise CallerError(f"tags are texts by name, found {name!r}: {value!r}")
-        checked_text(name + value, "a tag")
+        if wanted:
+            checked_text(name + value, "a tag")
+        else:
+            checked_tag(name, value)
     return found
+
+
+Between = tuple[datetime | None, datetime | None]
+"""Times from the first on, and before the second; None is open."""
+
+
+def span_of(between: Between | None, what: str) -> tuple[int, int] | None:
+    """Two times in nanoseconds."""
+    if between is None:
+        return None
+    found = [0, 2**63 - 1]
+    for place, time_given in enumerate(between):
+        if time_given is not None:
+            if not isinstance(time_given, datetime) or time_given.tzinfo is None:  # type: ignore[redundant-expr]
+                raise CallerError(f"{what}={between!r:.80}: it is two times with a time zone, or None for an open end")
+            found[place] = round(time_given.timestamp() * 1e6) * 1000
+    return found[0], found[1]
 
 
 def checked_entry(seq: int, what: str) -> int:

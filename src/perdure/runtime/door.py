@@ -22,6 +22,7 @@ from perdure.errors import (
 from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Event, Ref
 from perdure.kernel.mailbox import Refused
+from perdure.kernel.policy import Policy
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 
@@ -70,8 +71,12 @@ class Door(Protocol):
         """The newest progress of each running step; nothing where frames are not seen."""
         ...
 
+    async def policy(self, workflow: str) -> Policy:
+        """What may be done with instances of a workflow, as the database says; anything, where it says nothing."""
+        ...
+
     def in_force(self) -> str:
-        """The hash of the manifest in force, where that is known without asking the database; else empty."""
+        """The hash of the rules in force, where that is known without asking the database; else empty."""
         ...
 
     def entropy(self) -> bytes: ...

@@ -24,16 +24,16 @@ from perdure.errors import Corrupt, EngineClosed, Fenced, LeaseLost, PerdureErro
 from perdure.kernel.batch import Batch, InboxRow, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call, attempt_of
-from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref
+from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref, Streamed
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Governed, Workflow
 from perdure.kernel.mailbox import Answer, Offer
-from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import Loaded, fired, offer_of
+from perdure.kernel.rules import RULER, decode_rules
 from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import CUT, Executor
 from perdure.ports.frame import Frame
@@ -62,7 +62,7 @@ TIMERS_WAITING_MAX: Final = 10_000
 """While so many instances are being loaded, timers wait in their rows: after a long pause a million may be due."""
 
 MEMORY: Final = 256 * 1024 * 1024
-"""Bytes of states of cells that stay in memory."""
+"""Bytes of states that are values which stay in memory."""
 
 LOST_POLL: Final = 1_000_000_000
 """How often is looked for workers that were lost."""
@@ -110,7 +110,7 @@ class Listener(Protocol):
         ...
 
     def reloaded(self) -> None:
-        """Memory was dropped and loaded again: look for yourself whether something ended meanwhile."""
+        """Memory was loaded again, or an instance cannot be read: look whether something ended meanwhile."""
         ...
 
 
@@ -175,10 +175,11 @@ class Shard:
         self._enclosure = enclosure
         self._verify = verify
         self.counts: Counter[str] = Counter()
+        self._takes_counts = any(workflow.policy.counted for workflow in self._workflows)
         self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
         self._told: dict[bytes, Told] = {}  # by jobs that are with workers
-        self._receipts: dict[bytes, Offer] = {}  # answered by an executor, not yet durable
+        self._receipts: dict[bytes, Offer] = {}  # of executors, and frames that are events: not yet durable
         self._recovering: set[Ref] = set()
         self._away = True  # memory is not there: not yet, or not any more
         self._alarm_at = 0
@@ -203,6 +204,7 @@ class Shard:
         self._closed = False
         self._idle: Callable[[], None] | None = None
         self._settled: list[Callable[[], None]] = []
+        self.unreadable: dict[Ref, Exception] = {}  # instances that could not be loaded, and why
         self._early: list[Offer] = []  # came while memory was being loaded again
         for executor in self._executors.values():
             executor.listen(self._framed)
@@ -217,7 +219,7 @@ class Shard:
             seq=position.seq,
             at=position.at,
             salt=self._clock.entropy(8),
-            manifest=decode_manifest(position.manifest),
+            rules=decode_rules(position.rules),
             verify=self._verify,
             shard=self.number,
             shards=self._shards,
@@ -268,10 +270,13 @@ class Shard:
         fresh = {(found.name, found.version) for found in workflows}
         kept = [found for found in self._workflows if (found.name, found.version) not in fresh]
         self._workflows = [*kept, *workflows]
+        self._takes_counts = any(workflow.policy.counted for workflow in self._workflows)
         self._note_workflows(lambda error: self._load(self._reload_failed) if error is None else self._crash(error))
 
     def _note_workflows(self, noted: Callable[[Exception | None], None]) -> None:
-        rows = [WorkflowRow(found.name, found.version, found.parameters) for found in self._workflows]
+        rows = [
+            WorkflowRow(found.name, found.version, found.parameters, found.policy.encode()) for found in self._workflows
+        ]
         self._store.register(rows, noted)
 
     def _load(self, loaded: Callable[[Exception | None], None]) -> None:
@@ -309,6 +314,7 @@ class Shard:
         self._suspects.clear()
         self._timers = Timers()
         self._inbox_held = set()
+        self.unreadable = {}
         self._away = self._asking = False
         going_on = set(position.running)
         self._stop_calls(lambda running, _: running.instance not in going_on)
@@ -400,7 +406,7 @@ class Shard:
         """Give an offer to the kernel. `own`: how many inbox rows are the event itself."""
         if self._away:
             self._early.append(offer)
-        elif type(offer.event) is Message and offer.event.name == APPLY and offer.to == WORLD:
+        elif self._takes_counts and type(offer.event) is Message and self._wants_counts(offer):
             self._admit_counted(offer, own)
         else:
             self.kernel.offer(offer)
@@ -431,7 +437,7 @@ class Shard:
         """A call says something before its receipt. After that, or after a stop, nobody wants to hear it.
 
         Frames of a call are numbered from 1. What is missing is counted, and what does not belong is dropped and
-        counted: see `counts`.
+        counted: see `counts`. A frame that is an event is kept like a receipt, until it is durable.
         """
         running = self.running.get(intent)
         if running is None:
@@ -443,7 +449,12 @@ class Shard:
         ):
             self.counts["frames_mismatched"] += 1
             return
-        self._hear(running, frame)
+        if self._hear(running, frame) and frame.number and effect.frames and not self._closed:
+            ticket = intent + frame.number.to_bytes(8, "big")
+            event = Streamed(intent, frame.number, encode(frame.chunk))
+            offer = self._receipts[ticket] = Offer(running.instance, event, ticket)
+            self.kernel.offer(offer)
+            self._schedule()
 
     def _framed_by_worker(self, instance: int, intent: bytes, claim: int, frame: Frame) -> None:
         """The same of a worker's call. While its instance sleeps, what it was asked for is the worker's word."""
@@ -467,10 +478,11 @@ class Shard:
             return
         self._hear(told, frame)
 
-    def _hear(self, call: Running | Told, frame: Frame) -> None:
+    def _hear(self, call: Running | Told, frame: Frame) -> bool:
+        """Tell who listens. False: the frame was heard before."""
         if frame.ordinal <= call.frames:
             self.counts["frames_repeated"] += 1
-            return
+            return False
         self.counts["frames_heard"] += 1
         if frame.ordinal > call.frames + 1:
             self.counts["frames_missing"] += frame.ordinal - call.frames - 1
@@ -481,6 +493,7 @@ class Shard:
             self._listener.framed(call.instance, frame)
         except Exception:  # it would be raised in the step, which has no part in it
             log.exception("a listener failed at a frame of %s at %s", frame.instance, frame.location)
+        return True
 
     def progress(self, instance: int) -> list[Frame]:
         """The newest progress of each call of an instance that is running."""
@@ -690,10 +703,14 @@ class Shard:
             if isinstance(record, Exception):
                 raise record
             self.kernel.adopt(ref, record)
+            if self.unreadable:
+                self.unreadable.pop(ref, None)
         except (PerdureError, msgspec.MsgspecError) as error:  # its rows are damaged, or newer: that is its own affair
             log.error("%s cannot be read: %s", ref, error)
             for offer in self.kernel.memory.give_up(ref):  # what is in the inbox, or caused here, waits there
                 _hear(offer.ticket, error)
+            self.unreadable[ref] = error
+            self._listener.reloaded()  # who waits for its end must not wait for ever
         if ref in self._recovering and isinstance(ref, int):
             self._recovering.discard(ref)
             self._suspects.add(self.kernel.recover(ref, self.running.keys() | self._receipts.keys()))
@@ -857,8 +874,13 @@ class Shard:
     def _look_later(self, life: int) -> None:
         self._clock.call_at(self._clock.now() + LOST_POLL, lambda: self._look_for_lost(life))
 
+    def _wants_counts(self, offer: Offer) -> bool:
+        to = offer.to
+        workflow = self.kernel.workflows.newest(to.workflow) if isinstance(to, Address) else None
+        return workflow is not None and offer.event.name == workflow.policy.counted  # type: ignore[union-attr]
+
     def _admit_counted(self, offer: Offer, own: int) -> None:
-        """Whoever wants another manifest in force hears what stands against it at this very moment."""
+        """The receiver hears how much there is at this very moment: `Policy.counted`."""
         life = self._life
 
         def counted(census: Census | Exception) -> None:
@@ -878,11 +900,11 @@ class Shard:
 
     def _counted(self, event: Event, census: Census, own: int) -> Event:
         assert type(event) is Message
-        manifest = self.kernel.router.manifest
+        rules = self.kernel.router.rules
         governed = [row for row in census.instances if self._may_be_governed(row[0], row[1])]
         left: Counter[str] = Counter()
         for workflow, version, _, count in governed:
-            left[workflow] += count if manifest.outdated(workflow, version) else 0
+            left[workflow] += count if rules.outdated(workflow, version) else 0
         counts = {
             "instances": sum(count for *_, count in governed),
             "intents": census.work + len(self.running),
@@ -890,15 +912,15 @@ class Shard:
             "left": dict(+left),
         }
         try:
-            body = {**decode(event.body), "counts": counts, "counted": manifest.hash}
+            body = {**decode(event.body), "counts": counts, "counted": rules.hash}
         except (PerdureError, TypeError):
-            return event  # the world will say what is wrong with it
+            return event  # the receiver will say what is wrong with it
         return msgspec.structs.replace(event, body=encode(body))
 
     def _may_be_governed(self, workflow: str, version: str) -> bool:
-        """Also what an earlier manifest made, and the one in force does not name: it lives on, with or without code."""
+        """Also what earlier rules made, and those in force do not name: it lives on, with or without code."""
         known = self.kernel.workflows.of(workflow, version) or self.kernel.workflows.newest(workflow)
-        return workflow != WORLD.workflow and (known is None or isinstance(known, Governed))
+        return workflow != RULER.workflow and (known is None or isinstance(known, Governed))
 
     def _not_durable(self) -> int:
         """Entries that the store does not know yet."""

@@ -22,12 +22,24 @@ import msgspec
 
 from perdure.codec import unseal
 from perdure.errors import Fenced, PerdureError, StoreFailed
-from perdure.kernel.batch import Batch, HeadRow, InboxRow, JobRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
+from perdure.kernel.batch import (
+    Batch,
+    HeadRow,
+    InboxRow,
+    JobRow,
+    JournalRow,
+    SnapshotRow,
+    Standing,
+    TagRow,
+    WorkflowRow,
+    WorkRow,
+)
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL, TERMINAL, Status
+from perdure.kernel.task import TaskRow, TaskRows
 from perdure.ports.frame import Frame, FramedByWorker
 from perdure.ports.jobs import CLAIM, Claim
 from perdure.ports.store import (
@@ -37,18 +49,22 @@ from perdure.ports.store import (
     JobState,
     Lease,
     Owner,
+    Page,
     Place,
     Position,
     Posted,
+    TaskFilter,
     WorldSnapshotRow,
+    place_of,
 )
 
+from . import tasks
 from .content import checked, digest_of, problem_of
+from .lists import matches
 from .posting import TAKEN, judge
 from .rebuild import Indexes, differences, rebuild
 
 _by_seq = attrgetter("seq")
-_tags = msgspec.json.Decoder(dict[str, str])
 
 
 class MemoryDatabase:
@@ -68,6 +84,8 @@ class MemoryDatabase:
         self.histories: dict[int, list[JournalRow]] = {}
         self.heads: dict[int, HeadRow] = {}
         self.names: dict[tuple[str, str], int] = {}  # the last generation
+        self.tags: dict[TagRow, None] = {}
+        self.counts: Counter[Standing] = Counter()
         self.work: dict[bytes, WorkRow] = {}
         self.work_order: list[tuple[int, bytes]] = []  # (due, intent), sorted
         self.jobs: dict[bytes, JobRow] = {}
@@ -79,6 +97,7 @@ class MemoryDatabase:
         self.inbox_places = 0
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], bytes] = {}
+        self.tasks: dict[int, TaskRows] = {}
         self.workflows: list[WorkflowRow] = []
         self.blobs: dict[bytes, tuple[int, bytes]] = {}  # when it was last put, and the body
         self.world_snapshots: dict[int, WorldSnapshotRow] = {}
@@ -152,9 +171,9 @@ class MemoryStore:
         running = {id for id, head in database.heads.items() if head.status in open_calls}
         if not database.workers:
             running.update(job.instance for job in database.jobs.values())
-        world = self._head(WORLD)
-        manifest = None if world is None else database.published.get((world.id, MANIFEST))
-        done(Position(*self._last(), tuple(sorted(running)), manifest))
+        ruler = self._head(RULER)
+        rules = None if ruler is None else database.published.get((ruler.id, IN_FORCE))
+        done(Position(*self._last(), tuple(sorted(running)), rules))
 
     def _last(self) -> tuple[int, int]:
         """The last entry, or the base of a restored database that has none after it."""
@@ -180,9 +199,8 @@ class MemoryStore:
             done(ref, self._record(head).needed if head is not None else None)
 
     def census(self, done: Callable[[Census | Exception], None]) -> None:
-        live = (head for head in self.database.heads.values() if head.status not in TERMINAL)
-        counts = Counter((head.workflow, head.version, head.status) for head in live)
-        rows = sorted((*place, count) for place, count in counts.items())
+        counts = self.database.counts.items()
+        rows = sorted((*standing, count) for standing, count in counts if count and standing[2] not in TERMINAL)
         done(Census(tuple(rows), len(self.database.work), len(self.database.inbox)))
 
     def due(self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]) -> None:
@@ -262,6 +280,12 @@ class MemoryStore:
             current = database.heads.get(database.names.get((head.workflow, head.key), 0))
             if current is None or current.generation <= head.generation:
                 database.names[head.workflow, head.key] = head.id
+        for tag, there in batch.tags.items():
+            if there:
+                database.tags[tag] = None
+            else:
+                database.tags.pop(tag, None)
+        database.counts.update(batch.counts)
         for intent in batch.work_closed:
             self._close_work(intent)
         for work in batch.work_opened.values():
@@ -278,6 +302,7 @@ class MemoryStore:
         database.snapshots.update(batch.snapshots)
         for published in batch.published.values():
             database.published[published.instance, published.name] = published.value
+        database.tasks.update(batch.tasks)
         database.written += 1
         if batch.jobs_opened or batch.jobs_closed:
             for hint in list(database.hints):
@@ -313,8 +338,15 @@ class MemoryStore:
         return self._head(ref)
 
     async def heads(self, filter: Filter) -> list[HeadRow]:
-        newest_first = (self.database.heads[id] for id in sorted(self.database.heads, reverse=True))
-        return list(islice((head for head in newest_first if _matches(filter, head)), filter.limit))
+        newest_first = sorted(self.database.heads.values(), key=place_of, reverse=True)
+        return list(islice((head for head in newest_first if matches(filter, head)), filter.limit))
+
+    async def page(self, filter: Filter) -> Page:
+        found = await self.heads(filter)
+        return Page(found, place_of(found[-1]) if len(found) == filter.limit and found else None)
+
+    async def counts(self) -> dict[Standing, int]:
+        return {standing: count for standing, count in self.database.counts.items() if count}
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
         return list(islice(self._after(self.database.histories.get(instance, []), after), limit))
@@ -328,6 +360,17 @@ class MemoryStore:
 
     async def published(self, instance: int, name: str) -> bytes | None:
         return self.database.published.get((instance, name))
+
+    async def task(self, id: int) -> TaskRow | None:
+        found = self.database.tasks.get(id)
+        return None if found is None else found.row
+
+    async def tasks(self, filter: TaskFilter) -> list[TaskRow]:
+        return tasks.merged([each.row for each in self.database.tasks.values() if tasks.matches(filter, each)], filter)
+
+    async def count_tasks(self, filter: TaskFilter) -> int:
+        filter = msgspec.structs.replace(filter, after=None)
+        return sum(tasks.matches(filter, each) for each in self.database.tasks.values())
 
     async def workflows(self) -> list[WorkflowRow]:
         return list(self.database.workflows)
@@ -445,7 +488,16 @@ class MemoryStore:
         problems += [found for digest, (_, body) in database.blobs.items() if (found := problem_of(digest, body))]
         rebuilt = rebuild(database.journal, base=database.base.seq if database.base is not None else 0)
         inbox = [row for _, row in database.inbox.values()]
-        stored = Indexes(database.heads, database.work, database.published, inbox, database.jobs)
+        stored = Indexes(
+            database.heads,
+            database.work,
+            database.published,
+            inbox,
+            database.jobs,
+            database.tags.keys(),
+            database.counts,
+            database.tasks,
+        )
         return problems + rebuilt.problems + differences(rebuilt, stored)
 
 
@@ -521,15 +573,3 @@ class MemoryJobs:
         own = self._database.claims.get(claim.job.intent)
         is_own = own is not None and own.state == "taken" and (own.worker, own.taken) == (claim.worker, claim.taken)
         return own if is_own else None
-
-
-def _matches(filter: Filter, head: HeadRow) -> bool:
-    return (
-        (not filter.workflow or head.workflow == filter.workflow)
-        and (not filter.key or head.key == filter.key)
-        and (not filter.status or head.status == filter.status)
-        and (not filter.key or head.key == filter.key)
-        and (not filter.parent or head.parent == filter.parent)
-        and (not filter.before or head.id < filter.before)
-        and (not filter.tags or filter.tags.items() <= _tags.decode(head.tags).items())
-    )

@@ -13,13 +13,13 @@ The inbox is the exception, because it is no index: it holds what was accepted a
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Final, NamedTuple
 
 from perdure.codec import encode as encode_value
 from perdure.errors import PerdureError
 from perdure.kernel.apply import Changed, apply
-from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, Standing, TagRow, WorkRow
 from perdure.kernel.decision import Fact
 from perdure.kernel.effects import Call, Child, is_queued
 from perdure.kernel.entry import Entry, decode
@@ -28,9 +28,20 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.job import job_row
 from perdure.kernel.location import Patterns
 from perdure.kernel.receipt import Receipt
-from perdure.kernel.rows import NEW_HEAD, head_row, offer_of, receipt_of, response_name, work_row
+from perdure.kernel.rows import (
+    Before,
+    before,
+    has_new_head,
+    head_row,
+    offer_of,
+    receipt_of,
+    response_name,
+    tag_rows,
+    work_row,
+)
 from perdure.kernel.spread import start_of
 from perdure.kernel.status import FINAL, Status
+from perdure.kernel.task import TASK, CandidateRow, TaskRow, TaskRows, task_rows
 
 Route = Callable[[Fact], Iterable[Address]]
 """Who hears a fact: `Router.route` of the engine's workflows. Subscriptions are code and stand in no table.
@@ -48,6 +59,9 @@ class Indexes(NamedTuple):
     published: Mapping[tuple[int, str], bytes]
     inbox: Sequence[InboxRow]
     jobs: Mapping[bytes, JobRow]
+    tags: Set[TagRow]
+    counts: Mapping[Standing, int]
+    tasks: Mapping[int, TaskRows]
 
 
 class Caused(NamedTuple):
@@ -61,6 +75,7 @@ class Rebuilt(NamedTuple):
     work: dict[bytes, WorkRow]
     published: dict[tuple[int, str], bytes]
     jobs: dict[bytes, JobRow]
+    tasks: dict[int, TaskRows]
     caused: list[Caused]
     problems: list[str]
     broken: set[int]  # instances whose rows cannot be read to the end; the tables above have them half
@@ -85,7 +100,7 @@ def rebuild(rows: Iterable[JournalRow], route: Route | None = None, base: int = 
         seq = row.seq
         if row.instance not in fold.broken and not fold.is_part(row, base):
             fold.take(row)
-    return Rebuilt(fold.heads, fold.work, fold.published, fold.jobs, fold.caused(), fold.problems, fold.broken, base)
+    return fold.rebuilt(base)
 
 
 def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
@@ -95,7 +110,7 @@ def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
     problems = [
         f"instance {id}: the head is {stored.heads.get(id)}, the journal says {rebuilt.heads.get(id)}"
         for id in sorted(heads)
-        if stored.heads.get(id) != rebuilt.heads.get(id)
+        if not _same_head(stored.heads.get(id), rebuilt.heads.get(id))
     ]
     for intent in sorted(rebuilt.work.keys() | stored.work.keys()):
         has, says = stored.work.get(intent), rebuilt.work.get(intent)
@@ -108,7 +123,62 @@ def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
     for key in sorted(rebuilt.published.keys() | stored.published.keys()):
         if stored.published.get(key) != rebuilt.published.get(key) and sound(key[:1]):
             problems.append(f"instance {key[0]}: the published value {key[1]!r} is not the journal's last")
-    return problems + _lost(rebuilt, stored.inbox)
+    for id in sorted(rebuilt.tasks.keys() | stored.tasks.keys()):
+        has_rows, say_rows = stored.tasks.get(id), rebuilt.tasks.get(id)
+        if not same_task(has_rows, say_rows) and sound((id,)):
+            problems.append(f"task {id}: the rows are {has_rows}, the journal says {say_rows}")
+    return problems + _of_heads(stored) + _lost(rebuilt, stored.inbox)
+
+
+def _same_head(has: HeadRow | None, says: HeadRow | None) -> bool:
+    """A head from before there were reasons has none, and was not written again while its instance waited."""
+    if has is not None and says is not None and not has.reason:
+        since = has.changed_at if has.status == Status.WAITING else says.changed_at
+        return has == says._replace(reason="", changed_at=since)
+    return has == says
+
+
+def same_task(has: TaskRows | None, says: TaskRows | None) -> bool:
+    if has is None or says is None:
+        return has is says
+    return has.row == says.row and sorted(has.candidates) == sorted(says.candidates)
+
+
+def tasks_of(rows: Iterable[TaskRow], candidates: Iterable[CandidateRow]) -> dict[int, TaskRows]:
+    """What two tables have of tasks. Candidates of no task are reported as those of an unknown one."""
+    named: dict[int, list[CandidateRow]] = {}
+    for candidate in candidates:
+        named.setdefault(candidate.task, []).append(candidate)
+    found = {row.id: TaskRows(row, tuple(named.pop(row.id, ()))) for row in rows}
+    return found | {id: TaskRows(NO_TASK._replace(id=id), tuple(left)) for id, left in named.items()}
+
+
+NO_TASK: Final = TaskRow(0, 0, "", "", "", "", "", "", "", 0, 0, 0, 0, 0, "", "", "", "", b"")
+
+
+def tags_of(heads: Iterable[HeadRow]) -> set[TagRow]:
+    """The rows of all tags: they follow from the heads, and those from the journal."""
+    return {row for head in heads for row in tag_rows(head)}
+
+
+def counts_of(heads: Iterable[HeadRow]) -> Counter[Standing]:
+    return Counter((head.workflow, head.version, head.status) for head in heads)
+
+
+def _of_heads(stored: Indexes) -> list[str]:
+    """Where tags and counts do not say what the heads say."""
+    tags, counts = tags_of(stored.heads.values()), counts_of(stored.heads.values())
+    problems = [f"instance {row.instance}: the tag {row.name!r} has no row" for row in sorted(tags - stored.tags)]
+    problems += [
+        f"instance {row.instance}: a row has the tag {row.name!r}, and the instance has not"
+        for row in sorted(stored.tags - tags)
+    ]
+    return problems + [
+        f"{workflow} {version} {status}: {stored.counts.get((workflow, version, status), 0)} are counted, and "
+        f"{counts[workflow, version, status]} are there"
+        for workflow, version, status in sorted(counts.keys() | stored.counts.keys())
+        if stored.counts.get((workflow, version, status), 0) != counts[workflow, version, status]
+    ]
 
 
 def _lost(rebuilt: Rebuilt, inbox: Iterable[InboxRow]) -> list[str]:
@@ -146,6 +216,7 @@ class _Fold:
         self.heads: dict[int, HeadRow] = {}
         self.work: dict[bytes, WorkRow] = {}
         self.jobs: dict[bytes, JobRow] = {}
+        self.tasks: dict[int, TaskRows] = {}
         self.published: dict[tuple[int, str], bytes] = {}
         self.problems: list[str] = []
         self.broken: set[int] = set()
@@ -154,6 +225,12 @@ class _Fold:
         self._receipts: dict[Waiting, Receipt] = {}
         self._cancels: dict[Waiting, tuple[Address, CancelAsked]] = {}
         self._messages: Counter[tuple[Address, Message]] = Counter()
+
+    def rebuilt(self, base: int = 0) -> Rebuilt:
+        caused = self.caused()
+        return Rebuilt(
+            self.heads, self.work, self.published, self.jobs, self.tasks, caused, self.problems, self.broken, base
+        )
 
     def is_part(self, row: JournalRow, base: int) -> bool:
         """Whether the beginning of its instance is missing, as it may be: an id is the seq of the first entry."""
@@ -166,18 +243,18 @@ class _Fold:
             if row.instance not in self._live:
                 instance.address = _address(entry)
                 self._live[row.instance] = instance, reader
-            status = instance.status
+            had = before(instance, entry)
             changed = apply(instance, entry)
         except (PerdureError, ValueError, KeyError, IndexError, TypeError) as error:
             self.broken.add(row.instance)
             self.problems.append(f"instance {row.instance}, journal row {row.seq}: {error}")
             return
-        self._index(instance, entry, changed, status)
+        self._index(instance, entry, changed, had)
         self._cause(instance, entry, changed)
         if instance.status in FINAL:
             del self._live[row.instance]
 
-    def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status) -> None:
+    def _index(self, instance: Instance, entry: Entry, changed: Changed, had: Before) -> None:
         """What `Spread.tell` writes, in the same order."""
         for intent in changed.closed:
             self.work.pop(intent.id, None)
@@ -193,8 +270,11 @@ class _Fold:
         for message, value in entry.decision.respond:
             self.published[instance.id, response_name(message)] = value
         for name, value in entry.decision.publish:
-            self.published[instance.id, name] = value
-        if instance.status is not before or type(entry.event) in NEW_HEAD:
+            if name == TASK:
+                self.tasks[instance.id] = task_rows(instance, value)
+            else:
+                self.published[instance.id, name] = value
+        if has_new_head(instance, entry, had):
             self.heads[instance.id] = head_row(instance, entry.at)
 
     # ---- what entries cause: the mirror of `Spread.tell` ------------------------------------------------

@@ -20,7 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from perdure.app.dialects import built_in, gather
 from perdure.cells.bind import Bound, Catalog
+from perdure.cells.dialect import world_of
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode, to_plain
 from perdure.executors.effects import EffectsExecutor
@@ -29,20 +31,19 @@ from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.manifest import WORLD
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.past import Behind
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import inbox_row
+from perdure.kernel.rules import RULER
 from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.runtime.shard import Shard
-from perdure.worlds import gather
+from perdure.runtime.virtual_clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
 
 from .auditor import Auditor, Violation
-from .clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
 from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, FaultyStore, Surroundings
@@ -274,14 +275,15 @@ class Simulation:
             self._begin(self.cells)
 
     def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
-        return gather(workflows)
+        workflows = list(workflows)
+        return [*gather(workflows)[0], *built_in()], world_of(workflows)
 
     def _begin(self, cells: Bound) -> None:
         """A world of cells begins with its manifest, as `perdure.open` does it."""
         self.cells = cells
-        self.auditor.cells |= {WORLD.workflow, *(cell.name for cell in cells.cells)}
+        self.auditor.cells |= {RULER.workflow, *(cell.name for cell in cells.cells)}
         seed, version = self.clock.entropy(16), WorldWorkflow.version
-        self.request(WORLD, Started(WORLD.workflow, WORLD.key, cells.manifest.bytes, seed, version), "begin the world")
+        self.request(RULER, Started(RULER.workflow, RULER.key, cells.manifest.bytes, seed, version), "begin the world")
 
     # ---- what a test does ------------------------------------------------------------------------------
 
@@ -535,7 +537,7 @@ class Simulation:
         assert self.cells is not None, "a world without cells hears no events"
         catalog = Catalog(self.cells.manifest)
         name, body = catalog.encode(event)
-        self.request(WORLD, Message(name, body, id, catalog.hash, correlation), f"event {name} {id}")
+        self.request(RULER, Message(name, body, id, catalog.hash, correlation), f"event {name} {id}")
 
     def behind(self, address: Address) -> Behind:
         """What an instance has behind it, as far as that is durable."""

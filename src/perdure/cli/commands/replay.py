@@ -16,7 +16,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
-from perdure.ports.store import Filter, Queries
+from perdure.ports.store import Filter, Queries, place_of
 from perdure.runtime.client import Client
 
 from ..console import Console
@@ -93,18 +93,26 @@ def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> No
 async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name in workflows.names():
-        before = 0
+        before = None
         while heads := await queries.heads(Filter(workflow=name, before=before, limit=PAGE)):
-            before = heads[-1].id
+            before = place_of(heads[-1])
             for head in heads:
                 if head.status not in TERMINAL:
-                    workflow = workflows.of(name, head.version)
+                    workflow = _code(workflows, name, head.version)
                     if workflow is None:  # it began with newer code: an engine with this code leaves it alone
                         continue
                     address = Address(head.workflow, head.key)
                     rows = await queries.history(head.id)
                     found.append({"id": str(address), "divergence": _divergence(address, rows, workflow)})
     return found
+
+
+def _code(workflows: Workflows[Any], name: str, version: str) -> Any:
+    """Where an instance runs on its own version only, versions have no order: no code is older than another."""
+    newest = workflows.newest(name)
+    if newest is not None and newest.policy.exact:
+        return workflows.exactly(name, version) or newest
+    return workflows.of(name, version)
 
 
 def _shown(id: str, divergence: str) -> str:

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from perdure.codec import unseal
 from perdure.errors import PerdureError
-from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, TagRow, WorkRow
+from perdure.kernel.task import CandidateRow, TaskRow
 from perdure.stores.content import problem_of
-from perdure.stores.rebuild import Indexes, differences, rebuild
+from perdure.stores.rebuild import Indexes, differences, rebuild, tasks_of
 
 from .connections import Place, connect
 from .failures import FAILURES, failure
@@ -68,6 +69,12 @@ class _Reading:
             {(instance, name.decode()): value[1:-4] for instance, name, value in self._rows(sql.all_published)},
             [InboxRow(*row) for row in self._rows(sql.undelivered)],
             {row[0]: JobRow(*row) for row in self._rows(sql.all_jobs)},
+            {TagRow(*row) for row in self._rows(sql.all_tags)},
+            {(workflow, version, status): count for workflow, version, status, count in self._rows(sql.counts)},
+            tasks_of(
+                (TaskRow(*row) for row in self._rows(sql.all_tasks)),
+                (CandidateRow(*row) for row in self._rows(sql.all_candidates)),
+            ),
         )
 
     def _rows(self, sql: str) -> Iterator[Any]:

@@ -1,6 +1,7 @@
 """What everybody may do with a database file: read what is durable, and post events into its inbox.
 
-A client of a live engine and the engine itself share this class. Reading never waits for the writer (WAL); what is
+A client of a live engine and the engine itself share this class. Reading never waits for the writer (WAL). Lists and
+histories may be long: they are read in threads, each with a connection that no other thread has meanwhile. What is
 written here (an event for the inbox, blobs) is written in short transactions in a thread, with its own connection,
 and waits until the writer lets it in.
 """
@@ -15,37 +16,49 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import apsw
 
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.status import Status
-from perdure.ports.store import BlobRow, Filter, JobState, Owner, Posted, Record, WorldSnapshotRow
+from perdure.kernel.task import TaskRow
+from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, TaskFilter, WorldSnapshotRow
 from perdure.stores.content import GROUP_ROWS, grouped
 from perdure.stores.posting import TAKEN, judge
 
 from . import blobs, reads
 from .check import check_rows
-from .connection import connect
+from .connection import connect, read_header
 from .files import OpenFiles
 from .lease import is_locked, lease_path
+from .readonly import form_of
 from .statements import SQL
-from .writes import read_error, write_error
+from .writes import read_error, roll_back, write_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 POLL_SECONDS: Final = 0.02
+WAL_HEADER: Final = b"\x02\x02"
+"""How the header of a file says that the file has a write-ahead log."""
 
 
 class SqliteQueries:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = os.path.realpath(path)  # two names of one file are one database
+        form = form_of(self.path)
         self._connection, self._patience = connect(self.path, create=create)
+        self._form = form if self._connection.readonly("main") else None
         self._files = OpenFiles(self.path)
         self._writing: apsw.Connection | None = None
         self._writing_lock = threading.Lock()
+        self._idle: list[apsw.Connection] = []  # of threads that read
+        self._idle_lock = threading.Lock()
+        self._gone = False
 
     def close(self) -> None:
+        with self._idle_lock:
+            self._gone = True
+            self._close(*self._idle)
         with self._writing_lock:
             self._close(self._writing, self._connection)
 
@@ -61,6 +74,10 @@ class SqliteQueries:
 
     def _reading(self) -> apsw.Connection:
         """The connection that sees all that is durable and nothing else."""
+        if self._form is not None and (form := form_of(self.path)) != self._form:
+            self._connection.close()
+            self._connection, self._patience = connect(self.path, create=False)
+            self._form = form
         return self._connection
 
     def _ask(self, query: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -68,6 +85,36 @@ class SqliteQueries:
             return query(self._reading(), *args, **kwargs)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise read_error(self.path, error) from error
+
+    async def _read_beside(
+        self, query: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """A read that may be long, of one state of the file: the loop goes on meanwhile."""
+
+        def run() -> T:
+            with self._idle_lock:
+                connection = self._idle.pop() if self._idle else None
+            try:
+                if connection is None:
+                    connection, _ = connect(self.path, create=False)
+                connection.execute("BEGIN")
+                try:
+                    return query(connection, *args, **kwargs)
+                finally:
+                    roll_back(connection)
+            except (apsw.Error, UnicodeDecodeError) as error:
+                raise read_error(self.path, error) from error
+            finally:
+                self._give_back(connection)
+
+        return await asyncio.to_thread(run)
+
+    def _give_back(self, connection: apsw.Connection | None) -> None:
+        with self._idle_lock:
+            if connection is not None and not self._gone:
+                self._idle.append(connection)
+            else:
+                self._close(connection)
 
     async def _write_beside(
         self, work: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -95,19 +142,34 @@ class SqliteQueries:
         return self._ask(reads.head, ref)
 
     async def heads(self, filter: Filter) -> list[HeadRow]:
-        return self._ask(reads.heads, filter)
+        return await self._read_beside(reads.heads, filter)
+
+    async def page(self, filter: Filter) -> Page:
+        return await self._read_beside(reads.page, filter, bounded=True)
+
+    async def counts(self) -> dict[Standing, int]:
+        return self._ask(reads.counts)
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
-        return self._ask(reads.history, instance, after, limit)
+        return await self._read_beside(reads.history, instance, after, limit)
 
     async def record(self, ref: Ref) -> Record | None:
         return self._ask(reads.record, ref)
 
     async def journal(self, after: int, limit: int) -> list[JournalRow]:
-        return self._ask(reads.journal, after, limit)
+        return await self._read_beside(reads.journal, after, limit)
 
     async def published(self, instance: int, name: str) -> bytes | None:
         return self._ask(reads.published, instance, name)
+
+    async def task(self, id: int) -> TaskRow | None:
+        return self._ask(reads.task, id)
+
+    async def tasks(self, filter: TaskFilter) -> list[TaskRow]:
+        return await self._read_beside(reads.tasks, filter)
+
+    async def count_tasks(self, filter: TaskFilter) -> int:
+        return await self._read_beside(reads.count_tasks, filter)
 
     async def workflows(self) -> list[WorkflowRow]:
         return self._ask(reads.workflows)
@@ -131,7 +193,10 @@ class SqliteQueries:
         return self._ask(reads.owner) if is_locked(lease_path(self.path)) else None
 
     async def facts(self) -> dict[str, str]:
-        return {"path": self.path, **self._ask(reads.facts)}
+        found = self._ask(reads.facts)
+        if self._form is not None and read_header(self.path)[18:20] == WAL_HEADER:
+            found["journal_mode"] = "wal"  # SQLite says otherwise of a file that it has opened alone
+        return {"path": self.path, **found}
 
     async def changed(self) -> int:
         self._files.check()

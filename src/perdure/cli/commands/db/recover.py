@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from perdure import app
+from perdure.app.urls import is_server, path_of
 
 from ...console import Console
 from ...console import command as define
 from ...exits import Stopped
+from ...text import style
 
 
 @define("db recover", db="none")
@@ -18,11 +19,11 @@ def command(console: Console, path: str) -> None:
 
     Nothing is changed if the log is whole, or if the database is damaged with and without it.
     """
-    if app.is_server(path) or app._path(path) == ":memory:":
+    if is_server(path) or path_of(path) == ":memory:":
         raise Stopped("only a SQLite file has a log that can be damaged; name one")
     from perdure.stores.sqlite import recover
 
-    done = recover(app._path(path))
+    done = recover(path_of(path))
     if done is None:
         console.answer({"recovered": False}, f"the log of {path} is whole: there is nothing to recover")
         return
@@ -30,4 +31,4 @@ def command(console: Console, path: str) -> None:
     text = f"{path} goes on at entry {done.entry}. The damaged log is kept as {done.kept}; {lost} is lost"
     console.answer({"recovered": True, **done._asdict()}, text)
     for problem in done.problems:
-        console.note(f"{click.style('problem:', fg='red')} {problem}")
+        console.note(f"{style('problem:', fg='red')} {problem}")

@@ -19,10 +19,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from perdure.app import _path, is_server
+from perdure.app.urls import is_server, path_of
 from perdure.errors import CallerError, CannotOpen, EngineRunning, NotEmpty, StoreError, StoreFailed
 from perdure.kernel.batch import Batch, PublishedRow
 from perdure.kernel.placement import place
+from perdure.kernel.rows import add_heads
 from perdure.ports.store import Filter, Queries, Store
 from perdure.stores.answers import asked
 from perdure.stores.copy import copied
@@ -107,7 +108,7 @@ async def _write(database: MemoryDatabase, into: Side, tell: Progress) -> None:
 def _indexes(database: MemoryDatabase, mine: Callable[[int], bool]) -> Iterator[Batch]:
     for heads in _parts([head for head in database.heads.values() if mine(head.id)]):
         batch = Batch()
-        batch.heads = {head.id: head for head in heads}
+        add_heads(batch, heads)
         yield batch
     for works in _parts([work for work in database.work.values() if mine(work.instance)]):
         batch = Batch()
@@ -120,6 +121,10 @@ def _indexes(database: MemoryDatabase, mine: Callable[[int], bool]) -> Iterator[
     for values in _parts([(key, value) for key, value in database.published.items() if mine(key[0])]):
         batch = Batch()
         batch.published = {key: PublishedRow(*key, value) for key, value in values}
+        yield batch
+    for tasks in _parts([task for task in database.tasks.values() if mine(task.row.id)]):
+        batch = Batch()
+        batch.tasks = {task.row.id: task for task in tasks}
         yield batch
 
 
@@ -180,7 +185,7 @@ async def _file(url: str | os.PathLike[str], create: int) -> AsyncIterator[Side]
     from perdure.stores.sqlite import SqliteStore
     from perdure.stores.sqlite.appearing import appearing
 
-    path = _path(url)
+    path = path_of(url)
     if path == ":memory:":
         raise CannotOpen("a :memory: database lives in one process; it cannot be copied")
     if not create and not Path(path).exists():  # noqa: ASYNC240

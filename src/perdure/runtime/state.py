@@ -1,0 +1,87 @@
+"""States that are values, as callers read them, and what the ruler takes from outside."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from perdure.errors import CallerError, UnknownVersion
+from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import Address
+from perdure.kernel.machine import Machine, Workflow
+from perdure.kernel.policy import Policy
+from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rows import Record
+from perdure.kernel.workflows import Workflows
+from perdure.ports.store import Filter, Queries, place_of
+
+from .startable import Startable
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """What an author made that is no workflow itself: `workflow` names the one that the kernel runs."""
+
+    @property
+    def workflow(self) -> str: ...
+
+    @property
+    def policy(self) -> Policy: ...
+
+    def definition(self) -> Any: ...
+
+
+@runtime_checkable
+class Stateful(Workflow, Protocol):
+    """A workflow whose state is a value, which callers may read."""
+
+    def read_state(self, machine: Machine) -> Any: ...
+
+
+async def record_at(queries: Queries, address: Address, at: int) -> Record | None:
+    """What was known of an instance when the journal ended with an entry: of the generation that there was."""
+    head = await _generation_at(queries, address, at)
+    if head is None:
+        return None
+    record = await queries.record(head.id)
+    if record is None or record.snapshot is None or record.snapshot.seq > at:
+        rows = await queries.history(head.id)
+        if not rows or rows[0].seq != head.id:
+            text = f"at={at}: this database was restored, and has nothing from then of {address}"
+            raise CallerError(f"{text}; ask the one that it was restored from")
+        record = Record(head, None, tuple(rows))
+    return Record(head, record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
+
+
+async def _generation_at(queries: Queries, address: Address, at: int) -> HeadRow | None:
+    """The last generation of a name that had begun by an entry: the id of an instance is that of its first entry."""
+    before = None
+    while heads := await queries.heads(Filter(address.workflow, key=address.key, before=before)):
+        for head in heads:
+            if head.id <= at:
+                return head
+        before = place_of(heads[-1])
+    return None
+
+
+def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> Any:
+    """The state that an instance is in by its record; None: there is none."""
+    if record is None or (not record.rows and record.snapshot is None):
+        return None
+    head = record.head
+    instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
+    if instance.ended:
+        return None
+    workflow = workflows.exactly(head.workflow, instance.definition)
+    if workflow is None:
+        known = ", ".join(workflows.versions(head.workflow)) or "none"
+        raise UnknownVersion(
+            f"the state of {instance.address} can be read with its code, version {instance.definition}; "
+            f"here is {known}: register it, workflows=[...]"
+        )
+    if not isinstance(workflow, Stateful):
+        raise CallerError(f"{instance.address} is not a cell: it has a history, and no state to read")
+    machine = rebuild(instance, workflow)
+    try:
+        return workflow.read_state(machine)
+    finally:
+        machine.dispose()
