@@ -1,7 +1,8 @@
 """Graphs: governed agent DAGs. The public names of the dialect."""
 
+from perdure.errors import BadGraph, Denied, NotInRun
+
 from .author import Graph
-from .errors import BadGraph, Denied, NotInRun
 from .model import Limits, Partial, Permit, Result, Used
 from .runs import Node
 from .tools import Tool, tool

@@ -12,18 +12,18 @@ import msgspec
 
 from perdure.codec import Signature, decode, encode, from_plain
 from perdure.codec.jsonschema import schema_of
-from perdure.errors import PerdureError, TooLarge
+from perdure.errors import BadGraph, GraphProblem, PerdureError, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import attempt_of
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.limits import Limits as KernelLimits
 from perdure.kernel.machine import Machine
+from perdure.kernel.policy import Policy
 from perdure.kernel.routing import Subscription
 
 from . import fields
 from .check import Book, Reading, check_graph, warnings_of
-from .errors import BadGraph, GraphProblem
 from .model import Limits, Model, NodeSpec, Permit
 from .reducers import REDUCERS
 from .tools import Tool
@@ -32,6 +32,19 @@ Runner = Callable[..., Any]
 
 SIMPLE: Final[dict[str, Any]] = {each.__name__: each for each in (str, int, float, bool, list, dict)}
 """Types that data may name as an output."""
+
+
+POLICY: Final = Policy(
+    noun="graph",
+    rewind=False,
+    fork=False,
+    wake=False,
+    why={
+        "rewind": "a graph: what failed is retried, and the rest stays done",
+        "fork": "a graph: start another one, with done= what is to count as completed",
+        "wake": "a graph: nothing in it sleeps",
+    },
+)
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -54,6 +67,7 @@ class Graph:
     """
 
     subscriptions: tuple[Subscription, ...] = ()
+    policy = POLICY
 
     def __init__(
         self,

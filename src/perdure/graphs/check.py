@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec.converters.frame import did_you_mean
+from perdure.errors import GraphProblem
 
 from . import goals
-from .errors import GraphProblem
 from .fields import COMMON, NEEDED, OWN
 from .model import KINDS, NAME, POLICIES, ROLES, TAKEN, Model, NodeSpec, Permit, fits
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.errors import GraphProblem
+
 from . import gate, life
 from .check import Reading
-from .errors import GraphProblem
 from .fields import limits as read_limits
 from .model import Limits, NodeSpec, fits_any
 from .state import NodeState, Run

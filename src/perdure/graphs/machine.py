@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.codec import decode, encode
 from perdure.codec.converters.frame import did_you_mean
-from perdure.errors import PerdureError
+from perdure.errors import BadGraph, PerdureError
 from perdure.kernel.decision import NOTHING, Decision, Outcome, Reply
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Requested, Started
 from perdure.kernel.identity import Identity
@@ -20,7 +20,6 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.status import Status
 
 from . import life, opening, outcomes, requests
-from .errors import BadGraph
 from .growth import begin, submit
 from .model import Model
 from .ready import Dependencies, push

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import PerdureError
 from perdure.kernel.effects import OURS, Call, Child
@@ -219,17 +221,21 @@ def ask(
     roles: tuple[str, ...] = (),
     users: tuple[str, ...] = (),
     within: float | None = None,
+    edits: dict[str, Any] | None = None,
 ) -> bytes:
     """Ask a person: a task of its own. Gives the intent of its answer."""
     from datetime import timedelta
 
-    state = turn.state
+    state, form = turn.state, ANSWER
+    if edits is not None and b"$ref" not in msgspec.json.encode(edits):  # a form in a form has no definitions
+        form = {**ANSWER, "properties": {**ANSWER["properties"], "arguments": edits}}
     asked = question(
         "approve",
-        owner=str(state.id),
+        workflow=state.workflow,
+        key=state.key,
         location=location,
         now=when(turn.now),
-        answer=ANSWER,
+        answer=form,
         title=title,
         data=data,
         roles=roles if roles or users else turn.model.roles,
@@ -238,9 +244,7 @@ def ask(
         expire=None if within is None else timedelta(seconds=within),
         labels={"node": node.name},
     )
-    key = key_of(state.key, state.generation, state.workflow, location)
-    if state.life:
-        key = f"{family(turn)}/@{state.workflow}/{location}"
+    key = key_of(family(turn), 1, state.workflow, location)
     return turn.open(Child(location, TASK, key, asked.encode()), target)
 
 

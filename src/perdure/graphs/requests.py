@@ -121,6 +121,7 @@ def _use(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) 
             roles=permit.roles,
             users=permit.users,
             within=permit.within,
+            edits=tool.schema,
         )
         turn.fact("asked", {"node": node.name, "location": location, "subject": name})
         begin_waiting(turn, node, run)

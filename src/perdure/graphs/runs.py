@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.codec import decode, digest, encode, from_plain, to_plain
 from perdure.codec.converters.records import hints_of
-from perdure.errors import BadCall, CallerError, OutcomeUnknown, PerdureError, StepFailed, StepTimeout
+from perdure.errors import BadCall, CallerError, Denied, NotInRun, OutcomeUnknown, PerdureError, StepFailed, StepTimeout
 from perdure.kernel.loops import Break, Continue
 from perdure.kernel.receipt import Failure
 from perdure.ports import asking
@@ -23,7 +23,6 @@ from perdure.ports.executor import Work
 
 from . import gate
 from .author import Graph, is_async, portable
-from .errors import Denied, NotInRun
 from .life import read_result
 from .model import Limits, Match, NodeSpec, Partial, Result, Used
 from .state import NodeState, Run
@@ -190,7 +189,7 @@ def work(machine: GraphMachine, intent: bytes) -> object:
     if kind == "run":
         runner = machine.graph.runner_of(node.the)
         made = node_of(machine, node, node.run)
-        return Work(perform if is_async(runner) else perform_in_thread, (runner, made), {}, None)
+        return Work(perform if is_async(runner) else perform_in_thread, (runner, made), {}, None, asks=is_async(runner))
     if kind == "use":
         request = node.run.requests[request_id]
         tool = machine.graph.tools[request.name]

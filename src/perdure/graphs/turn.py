@@ -9,11 +9,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.codec import encode
+from perdure.errors import Denied
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply
 from perdure.kernel.effects import Call, Effect, Timer
 from perdure.kernel.moment import TIME_MAX, Moment
 
-from .errors import note
 from .gate import Account
 from .model import AXES, Limits, Model, NodeSpec
 from .state import NodeState, Request, Run, State, Target, Usage, add
@@ -85,7 +85,7 @@ class Turn:
         record = {"node": whose, "subject": subject, "stage": stage, "reason": reason, "at": self.now}
         self.fact("denied", record)
         state.denials.append(record)
-        sentence = note(subject, stage, reason)
+        sentence = Denied(subject, stage, reason).note
         if node is not None:
             self.tell(node, sentence)
             if stage == "budget" and node.run is not None:

@@ -193,7 +193,7 @@ Event = (
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
-OF_AN_INTENT = frozenset({Received, Streamed, Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({Received, Requested, Streamed, Redelivered, Parked, Released})
 
 
 def asked_of(event: Event) -> Asked | None:
