@@ -11,15 +11,12 @@ from typing import Any, Final, cast
 from perdure.errors import CallerError
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
-from perdure.kernel.workflows import Workflows
+from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered
 from perdure.runtime.door import Door
 
 OURS: Final = ("flows", "cells", "playbooks", "graphs")
 """The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
-
-OWN: Final = "perdure."
-"""What the names of built-in workflows begin with."""
 
 GROUP: Final = "perdure.dialects"
 """The entry points of dialects that other packages bring."""

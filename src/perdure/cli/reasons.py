@@ -15,9 +15,11 @@ from perdure.kernel.location import is_sleep, unescape
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Queries
 from perdure.runtime.history import Line, Waiting
+from perdure.tasks.row import TaskInfo, info_of
 
 from .console import Console
 from .look import Look, waiting_document
+from .tasks import overdue
 from .text import ago, first_line, local, short, span, to_json, until
 
 BACKOFF: Final = re.compile(r"(?P<step>.+)/backoff#(?P<attempt>\d+)$")
@@ -159,9 +161,25 @@ class Reasons:
         intent = self._look.state.at(open.location)
         assert intent is not None and isinstance(intent.effect, Child)
         head = await self._queries.head(Address(intent.effect.workflow, intent.effect.key))
+        if head is not None and (row := await self._queries.task(head.id)) is not None:
+            return self._task(info_of(row), open)
         status = "is about to start" if head is None else f"is {head.status}"
         todo = self._console.command("why", open.what)
         return Reason("child", f"It waits{self._since(open)} for its child {open.what}, which {status}.", todo, open)
+
+    def _task(self, task: TaskInfo, open: Waiting) -> Reason:
+        held = f", held by {task.assignee}" if task.assignee else ""
+        if task.held_since is not None:
+            held += f" since {span((self._now - task.held_since).total_seconds())}"
+        due = overdue(task, self._now)
+        late = f", due {due}" if due.startswith("in ") else f", {due}" if due else ""
+        people = ", ".join([*task.users, *(f"role {role}" for role in task.roles)])
+        who = held or (f", open for {people}" if people else "")
+        text = f"It waits{self._since(open)} for the task {task.name} ({task.id}){who}{late}."
+        person = task.assignee or next(iter(task.users), "ID")
+        roles = [] if task.assignee or task.users else [word for role in task.roles for word in ("--role", role)]
+        todo = self._console.command("tasks", "complete", task.id, "--as", person, *roles)
+        return Reason("task", text, f"to complete it: {todo}", open)
 
     def _since(self, open: Waiting) -> str:
         return f" since {span((self._now - open.since).total_seconds())}"

@@ -29,6 +29,8 @@ from perdure.errors import (
     RollBack,
     StepFailed,
     StepTimeout,
+    TaskCancelled,
+    TaskExpired,
 )
 from perdure.kernel.effects import Call, Child, Timer, Wait
 from perdure.kernel.events import Address
@@ -295,13 +297,13 @@ def kind_of(error: Exception) -> FailureKind:
             return "rollback"
         case OutcomeUnknown():
             return "unknown"
-        case StepTimeout() | ReceiveTimeout():
+        case StepTimeout() | ReceiveTimeout() | TaskExpired():
             return "timeout"
         case JoinFailed():
             return "join"
         case RaceFailed():
             return "race"
-        case ChildFailed():
+        case ChildFailed() | TaskCancelled():
             return "child"
         case StepFailed(error=Failure(retry=False)):
             return "fatal"

@@ -10,17 +10,20 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, overload
 
+import msgspec
+
 from perdure.errors import AskTimeout, CallerError, UnknownIntent, UnknownWorkflow
 from perdure.kernel.asked import Actor
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address, Message, Parent, Received, Started
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import Signature
 from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.kernel.status import Status
-from perdure.kernel.workflows import Workflows
+from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.dialect import Catalog
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
-from perdure.ports.store import Filter, Queries
+from perdure.ports.store import Filter, Queries, place_of
 
 from .arguments import (
     Between,
@@ -286,8 +289,19 @@ class Client(Speaker):
             started=span_of(started, "started"),
             ended=span_of(ended, "ended"),
         )
-        rows = await self._door.queries.heads(wanted)
-        return [summary(row) for row in rows]
+        if name or parent or root or tags or key_prefix:
+            return [summary(row) for row in await self._door.queries.heads(wanted)]
+        return [summary(row) for row in await self._of_users(wanted)]
+
+    async def _of_users(self, wanted: Filter) -> list[HeadRow]:
+        """Instances of built-in workflows, such as tasks, are listed where somebody asks for them only."""
+        found: list[HeadRow] = []
+        while rows := await self._door.queries.heads(wanted):
+            found += [row for row in rows if not row.workflow.startswith(OWN)]
+            if len(found) >= wanted.limit or len(rows) < wanted.limit:
+                break
+            wanted = msgspec.structs.replace(wanted, before=place_of(rows[-1]))
+        return found[: wanted.limit]
 
     async def send(self, event: Any, *, key: str | None = None, id: str | None = None, correlation: str = "") -> None:
         """Send a domain event to the cells that subscribe to it; durable when this returns.
