@@ -18,7 +18,6 @@ from perdure.tasks.row import TaskInfo
 
 from .console import Console
 from .exits import Stopped
-from .text import span
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,11 +95,3 @@ def state(info: TaskInfo) -> str:
             return f"completed, {info.outcome}"
         case ended:
             return ended
-
-
-def overdue(info: TaskInfo, now: datetime) -> str:
-    """How long a task is overdue, or until when there is time; empty: it has no due date."""
-    if info.due is None or info.ended_at is not None:
-        return ""
-    seconds = (info.due - now).total_seconds()
-    return f"in {span(seconds)}" if seconds >= 0 else f"{span(-seconds)} overdue"

@@ -8,11 +8,11 @@ import click
 
 from perdure.runtime.client import Client
 from perdure.tasks.life import TaskStatus
-from perdure.tasks.row import TaskInfo
+from perdure.tasks.row import TaskInfo, overdue
 
 from ...console import Console
 from ...console import command as define
-from ...tasks import actor_of, acts, document, overdue, state
+from ...tasks import actor_of, acts, document, state
 from ...text import ago, style, table
 
 

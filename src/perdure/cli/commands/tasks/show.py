@@ -10,10 +10,11 @@ import msgspec
 from perdure.runtime.client import Client
 from perdure.runtime.tasks import TaskDetail
 from perdure.tasks.history import TaskEvent
+from perdure.tasks.row import overdue
 
 from ...console import Console
 from ...console import command as define
-from ...tasks import actor_of, acts, document, overdue, state
+from ...tasks import actor_of, acts, document, state
 from ...text import joined, local, short, style, table
 
 
