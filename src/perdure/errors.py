@@ -31,6 +31,7 @@ __all__ = [
     "Corrupt",
     "CrashTestFailed",
     "Deadlock",
+    "DefinitionConflict",
     "Divergence",
     "EngineClosed",
     "EngineRunning",
@@ -271,6 +272,21 @@ class BadDefinition(AuthorError):
         prefix = f"{self.where}: " if self.where else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{prefix}{self.path}: expected {self.expected}, found {self.found}{hint}"
+
+
+class DefinitionConflict(CallerError):
+    """A definition has the version of a stored one and says something else.
+
+    A stored version never changes: instances run on it. Give the definition another version.
+    """
+
+    def __init__(self, name: str, version: str, difference: str, free: str) -> None:
+        advice = f"; give it a version of its own: the next free one is {free}" if free else ""
+        super().__init__(f"{name} {version} is stored with another content: {difference}{advice}")
+        self.name = name
+        self.version = version
+        self.difference = difference
+        self.free = free
 
 
 class BadManifest(AuthorError):

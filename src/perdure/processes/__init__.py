@@ -1,0 +1,1 @@
+"""Processes: declarative workflows with human tasks."""
