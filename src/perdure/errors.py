@@ -22,6 +22,7 @@ __all__ = [
     "BadExpression",
     "BadKey",
     "BadManifest",
+    "BadProcess",
     "BadRequest",
     "BadSchema",
     "BadSignature",
@@ -272,21 +273,6 @@ class BadDefinition(AuthorError):
         prefix = f"{self.where}: " if self.where else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{prefix}{self.path}: expected {self.expected}, found {self.found}{hint}"
-
-
-class DefinitionConflict(CallerError):
-    """A definition has the version of a stored one and says something else.
-
-    A stored version never changes: instances run on it. Give the definition another version.
-    """
-
-    def __init__(self, name: str, version: str, difference: str, free: str) -> None:
-        advice = f"; give it a version of its own: the next free one is {free}" if free else ""
-        super().__init__(f"{name} {version} is stored with another content: {difference}{advice}")
-        self.name = name
-        self.version = version
-        self.difference = difference
-        self.free = free
 
 
 class BadManifest(AuthorError):
@@ -1173,6 +1159,40 @@ class Problem(NamedTuple):
         code = f" ({self.code})" if self.code else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{where}{self.text}{hint}{code}"
+
+
+class DefinitionConflict(CallerError):
+    """A definition has the version of a stored one and says something else.
+
+    A stored version never changes: instances run on it. Give the definition another version.
+    """
+
+    def __init__(self, name: str, version: str, difference: str, free: str) -> None:
+        advice = f"; give it a version of its own: the next free one is {free}" if free else ""
+        super().__init__(f"{name} {version} is stored with another content: {difference}{advice}")
+        self.name = name
+        self.version = version
+        self.difference = difference
+        self.free = free
+
+
+class BadProcess(AuthorError):
+    """A process has problems, and cannot run.
+
+    `problems` has all of them, each with code, place, text and what to do. Nothing was registered or started.
+    """
+
+    def __init__(self, what: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(what, problems)
+        self.what = what
+        self.problems = problems
+
+    def __str__(self) -> str:
+        lines = [
+            f"{each.where}: {each.code}: {each.text}" + (f"; {each.hint}" if each.hint else "")
+            for each in self.problems
+        ]
+        return f"{self.what} has {len(lines)} problem{'' if len(lines) == 1 else 's'}:\n" + "\n".join(lines)
 
 
 class BadSchema(AuthorError):

@@ -76,7 +76,9 @@ class TaskMachine:
             case Received():
                 return self._time_passed(when(moment.at))
             case CancelAsked(reason=reason):
-                return self._end(TaskStatus.CANCELLED, when(moment.at), (), reason=reason or "its owner needs it no longer")
+                return self._end(
+                    TaskStatus.CANCELLED, when(moment.at), (), reason=reason or "its owner needs it no longer"
+                )
             case _:
                 return NOTHING
 
@@ -191,7 +193,9 @@ class TaskMachine:
         try:
             roles, users = texts(arguments.get("roles", ()), "roles"), texts(arguments.get("users", ()), "users")
             priority = arguments.get("priority")
-            self._escalate(roles, users, bool(arguments.get("release")), None if priority is None else checked_priority(priority))
+            self._escalate(
+                roles, users, bool(arguments.get("release")), None if priority is None else checked_priority(priority)
+            )
         except ValueError as error:
             return _refused(message, BAD_REQUEST, str(error))
         return self._answered(message, self._changed())

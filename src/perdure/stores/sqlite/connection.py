@@ -78,9 +78,7 @@ def connect(path: str, *, create: bool, damaged: bool = False) -> tuple[apsw.Con
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     patience = Patience()
     try:
-        connection = (
-            connect_to_read(path) if read_only else apsw.Connection(path, flags=flags, statementcachesize=200)
-        )
+        connection = connect_to_read(path) if read_only else apsw.Connection(path, flags=flags, statementcachesize=200)
         connection.set_busy_handler(patience)
         # Plans do not depend on bound values. Without this, SQLite (STAT4) prepares every statement with an
         # ORDER BY again at each execution: 19 µs instead of 6 for a head by name.
