@@ -41,6 +41,7 @@ from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Machine
 from perdure.kernel.mailbox import Offer
 from perdure.kernel.moment import Moment
+from perdure.kernel.policy import Policy
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.routing import Subscription
 
@@ -57,6 +58,7 @@ class Chain:
     version = "1"
     defaults = b""
     limits = Limits()
+    policy = Policy()
     subscriptions: tuple[Subscription, ...] = ()
 
     def machine(self, address: str, snapshot: bytes | None) -> Machine:

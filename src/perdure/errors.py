@@ -105,6 +105,7 @@ __all__ = [
     "UnknownTask",
     "UnknownVersion",
     "UnknownWorkflow",
+    "VersionConflict",
     "WrongLoop",
 ]
 
@@ -841,6 +842,13 @@ class StillRunning(CallerError):
     """What a rewind would drop is running. Wait for it, or let it be cancelled: force=True."""
 
 
+class VersionConflict(CallerError):
+    """The instance has another last entry than the caller expected, so nothing was recorded.
+
+    Look at what happened since (`handle.history()`), and ask again with `if_entry=` of now, or without it.
+    """
+
+
 class InstanceFailed(PerdureError):
     """The instance failed. `error` is the recorded failure, with its type, message and traceback text."""
 
@@ -1231,7 +1239,8 @@ class BadAnswer(Misfit):
 class UnknownTask(CallerError):
     """There is no such task, or it is not for this actor.
 
-    Who may not see a task does not learn that it exists. `engine.tasks.list(by=...)` has the tasks that an actor may see.
+    An actor who may not see a task does not learn that it exists. `engine.tasks.list(by=...)` has the tasks that an
+    actor may see.
     """
 
 

@@ -29,11 +29,10 @@ from perdure.cells.world import PROPOSALS, WorldWorkflow
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, RuleRefused, StalePatch
 from perdure.kernel.events import Message, Migrated
-from perdure.kernel.manifest import DEFINITIONS, MANIFEST, RULES, WORLD, decode_manifest
-from perdure.kernel.manifest import Manifest as InForce
 from perdure.kernel.receipt import Receipt
+from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, RULING, Rules, decode_rules
 from perdure.kernel.status import TERMINAL
-from perdure.ports.store import Filter
+from perdure.ports.store import Filter, place_of
 from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client
 from perdure.shadow import Shadow, ShadowReport, receipt_of
@@ -61,7 +60,7 @@ class Governance:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._world = client.handle(WORLD.workflow, WORLD.key)
+        self._world = client.handle(RULER.workflow, RULER.key)
 
     # ---- what is -------------------------------------------------------------------------------------------------
 
@@ -154,9 +153,9 @@ class Governance:
         """
         force, moved = await self._in_force(), 0
         for workflow, versions in force.migrating.items():
-            before = 0
+            before = None
             while heads := await self._client.queries.heads(Filter(workflow=workflow, before=before, limit=PAGE)):
-                before = heads[-1].id
+                before = place_of(heads[-1])
                 for head in heads:
                     if head.version in versions and head.status not in TERMINAL:
                         await self._client._door.put(head.id, Migrated())
@@ -168,14 +167,14 @@ class Governance:
     async def _ask(self, verb: str, body: dict[str, Any]) -> Any:
         id = os.urandom(16).hex()
         # By its name: whoever runs the world adds to some messages what it counted.
-        await self._client._door.put(WORLD, Message(f"{RULES}{verb}", encode(body), id))
+        await self._client._door.put(RULER, Message(f"{RULING}{verb}", encode(body), id))
         answer = await self._world._response(verb, id)
         if "refused" in answer:
             raise RuleRefused(answer["refused"], answer["text"])
         return answer
 
     async def _published(self, name: str, default: bytes | None = None) -> bytes:
-        head = await self._client.queries.head(WORLD)
+        head = await self._client.queries.head(RULER)
         if head is None:
             raise CallerError("this database has no cells: open it with perdure.open(url, workflows=[a cell])")
         found = await self._client.queries.published(head.id, name)
@@ -183,8 +182,8 @@ class Governance:
             raise CallerError(f"the world has not published its {name} yet")
         return found if found is not None else default or b""
 
-    async def _in_force(self) -> InForce:
-        return decode_manifest(await self._published(MANIFEST))
+    async def _in_force(self) -> Rules:
+        return decode_rules(await self._published(IN_FORCE))
 
     async def _check_code_of(self, number: int) -> None:
         """The same for a proposal, if it can be applied at all: else the world says why not."""
@@ -193,7 +192,7 @@ class Governance:
             with suppress(StalePatch):
                 await self._check_code(in_force(patched(await self.manifest(), proposal.changes)))
 
-    async def _check_code(self, wanted: InForce) -> None:
+    async def _check_code(self, wanted: Rules) -> None:
         """The engine that runs must have the code of what is to be in force: else its events would wait for another."""
         known = {(row.name, row.version) for row in await self._client.queries.workflows()}
         missing = [name for name, version in wanted.versions.items() if (name, version) not in known]

@@ -23,6 +23,7 @@ from perdure.app import _path, is_server
 from perdure.errors import CallerError, CannotOpen, EngineRunning, NotEmpty, StoreError, StoreFailed
 from perdure.kernel.batch import Batch, PublishedRow
 from perdure.kernel.placement import place
+from perdure.kernel.rows import add_heads
 from perdure.ports.store import Filter, Queries, Store
 from perdure.stores.answers import asked
 from perdure.stores.copy import copied
@@ -107,7 +108,7 @@ async def _write(database: MemoryDatabase, into: Side, tell: Progress) -> None:
 def _indexes(database: MemoryDatabase, mine: Callable[[int], bool]) -> Iterator[Batch]:
     for heads in _parts([head for head in database.heads.values() if mine(head.id)]):
         batch = Batch()
-        batch.heads = {head.id: head for head in heads}
+        add_heads(batch, heads)
         yield batch
     for works in _parts([work for work in database.work.values() if mine(work.instance)]):
         batch = Batch()

@@ -20,6 +20,7 @@ import msgspec
 from perdure.cells.bind import Definition
 from perdure.cells.machine import EXECUTOR, CellMachine
 from perdure.cells.manifest import Manifest
+from perdure.cells.policy import APPLY
 from perdure.codec import decode, encode
 from perdure.codec.schema import parse_name
 from perdure.errors import PerdureError
@@ -32,12 +33,12 @@ from perdure.kernel.events import Address, Message, Migrated, Received
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import NoLocations, Patterns
 from perdure.kernel.machine import Workflow
-from perdure.kernel.manifest import APPLY, WORLD
 from perdure.kernel.outside import outside_of
 from perdure.kernel.problem import Report as ProblemReport
 from perdure.kernel.receipt import Answerer, Receipt, failure_of
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import inbox_row
+from perdure.kernel.rules import RULER
 from perdure.kernel.snapshot import restore
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
@@ -111,7 +112,7 @@ class Shadow:
         failures = [*self._apply_failures(), *self._without_code()]
         self._answer(self._asked)
         for id, head in list(self._database.heads.items()):
-            if self._shard.kernel.router.manifest.outdated(head.workflow, head.version) and head.status not in TERMINAL:
+            if self._shard.kernel.router.rules.outdated(head.workflow, head.version) and head.status not in TERMINAL:
                 self._shard.offer(id, Migrated())
         self._settle()
         until = self._clock.steady + horizon
@@ -127,7 +128,7 @@ class Shadow:
     def _post_apply(self, manifest: Manifest, mode: str) -> None:
         """In front of all that waits: mailboxes are as of now, and what is in them meets the new manifest."""
         message = Message(APPLY, encode({"manifest": manifest.bytes, "mode": mode}), "shadow")
-        row = inbox_row(b"shadow", WORLD, message, self._clock.now())
+        row = inbox_row(b"shadow", RULER, message, self._clock.now())
         self._database.inbox = {row.id: (0, row), **self._database.inbox}
         self._database.inbox = {
             id: (place, found) for place, (id, (_, found)) in enumerate(self._database.inbox.items(), 1)
@@ -183,13 +184,13 @@ class Shadow:
     # ---- what it found -------------------------------------------------------------------------------------------
 
     def _apply_failures(self) -> list[str]:
-        answer = self._database.published.get((self._database.names[WORLD.workflow, WORLD.key], "&response/shadow"))
+        answer = self._database.published.get((self._database.names[RULER.workflow, RULER.key], "&response/shadow"))
         told = decode(answer) if answer is not None else {"refused": "lost", "text": "the world did not answer"}
         return [f"{told['text']} ({told['refused']})"] if "refused" in told else []
 
     def _without_code(self) -> list[str]:
         """Cells of the manifest that the run could not run: what they would do is not known."""
-        versions = self._shard.kernel.router.manifest.versions
+        versions = self._shard.kernel.router.rules.versions
         missing = [name for name, version in versions.items() if self._workflows.exactly(name, version) is None]
         return [f"there is no code for {name} as the manifest defines it (no-code)" for name in missing]
 

@@ -26,7 +26,7 @@ from perdure.executors.effects import EffectsExecutor
 from perdure.executors.secrets import MappingSecrets
 from perdure.flows.author import STEPS
 from perdure.kernel.events import Started
-from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
+from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, decode_rules
 from perdure.kernel.workflows import Workflows
 from perdure.ports.clock import Clock
 from perdure.ports.executor import Executor, Handler
@@ -58,15 +58,15 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
 
 async def begin(door: Door, world: Bound, known: Workflows[Any]) -> None:
     """A new database gets its first manifest; another manifest than the one in force is not applied by an open."""
-    head = await door.queries.head(WORLD)
+    head = await door.queries.head(RULER)
     if head is None:
-        started = Started(WORLD.workflow, WORLD.key, world.manifest.bytes, door.entropy(), WorldWorkflow.version)
-        await door.put(WORLD, started)
+        started = Started(RULER.workflow, RULER.key, world.manifest.bytes, door.entropy(), WorldWorkflow.version)
+        await door.put(RULER, started)
         return
     now = await door.queries.published(head.id, DEFINITIONS)
     if now is None or now == world.manifest.bytes:
         return
-    in_force = decode_manifest(await door.queries.published(head.id, MANIFEST))
+    in_force = decode_rules(await door.queries.published(head.id, IN_FORCE))
     if all(known.exactly(name, version) is not None for name, version in in_force.versions.items()):
         log.info("the manifest in force is %s, the code has %s too", digest(now)[:19], world.manifest.hash[:19])
     else:

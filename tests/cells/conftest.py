@@ -26,9 +26,9 @@ from perdure.kernel.batch import HeadRow
 from perdure.kernel.entry import Entry
 from perdure.kernel.events import Address, Received
 from perdure.kernel.instance import Intent
-from perdure.kernel.manifest import key_text
 from perdure.kernel.receipt import Receipt, ReceiptStatus
 from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rules import key_text
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter

@@ -7,8 +7,8 @@ import pytest
 import perdure
 from perdure.codec import encode
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Rewound, Started, Woken
-from perdure.kernel.manifest import WORLD
 from perdure.kernel.rows import inbox_row
+from perdure.kernel.rules import RULER
 from tests.cells.shop import Order, Placed, book, order
 from tests.cells.test_bad_input import picky
 
@@ -69,7 +69,7 @@ async def test_what_is_none_for_a_cell_is_refused_by_the_engine_too(disk):
         (o_1, Started(o_1.workflow, o_1.key, b"", b"", reuse="always")),
         (o_1, Rewound(b"", "charge/~1#1")),
         (o_1, Woken()),
-        (WORLD, CancelAsked("why not")),
+        (RULER, CancelAsked("why not")),
     ]
     async with disk.open(order, book) as live, perdure.connect(disk.url) as client:
         await live.send(Placed("o-1"))

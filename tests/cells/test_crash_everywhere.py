@@ -24,7 +24,7 @@ from perdure.codec import encode
 from perdure.errors import NotStuck, ReceiptRefused, UnknownIntent
 from perdure.executors.builtin import Blobs
 from perdure.kernel.events import Message, Received
-from perdure.kernel.manifest import RULES, WORLD
+from perdure.kernel.rules import RULER, RULING
 from perdure.testing import World
 from perdure.testing.crashes import CALM, Ending, Schedule, Search, WorldTrial, points_of, take_overs_of
 from perdure.testing.disks import Disk, at_once
@@ -419,7 +419,7 @@ def apply(world: World, mode: str, id: str, bound: Bound = THEN) -> None:
 
 def apply_now(world: World, mode: str, id: str, bound: Bound) -> None:
     body = encode({"manifest": bound.manifest.bytes, "mode": mode})
-    at_once(world._door.put(WORLD, Message(f"{RULES}apply", body, id)))
+    at_once(world._door.put(RULER, Message(f"{RULING}apply", body, id)))
 
 
 def pinned(world: World) -> None:

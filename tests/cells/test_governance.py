@@ -19,8 +19,8 @@ from perdure.cells.world import WorldMachine
 from perdure.codec import decode, encode
 from perdure.governance import Proposal
 from perdure.kernel.events import Message, Started
-from perdure.kernel.manifest import WORLD, decode_manifest
 from perdure.kernel.moment import Moment
+from perdure.kernel.rules import RULER, decode_rules
 
 SECOND = 1_000_000_000
 
@@ -157,7 +157,7 @@ BECOMES = {
 def test_what_may_follow_on_what(status, verb):
     ways = {"proposed": [], "shadowed": ["shadow"], "approved": ["shadow", "approve"], "rejected": ["reject"]}
     machine = WorldMachine(None)
-    machine.deliver(Started(WORLD.workflow, WORLD.key, FIRST.manifest.bytes, b"seed", "1"), Moment(1, b"seed", 1))
+    machine.deliver(Started(RULER.workflow, RULER.key, FIRST.manifest.bytes, b"seed", "1"), Moment(1, b"seed", 1))
 
     def ask(verb: str) -> Any:
         bodies = {"propose": {"patch": data_of(patch_between(FIRST.manifest, SECOND_.manifest))}}
@@ -751,13 +751,13 @@ async def test_of_two_manifests_that_are_applied_at_once_one_is_refused_and_no_c
 
 def test_an_apply_that_an_earlier_engine_counted_is_decided_as_it_was_then():
     machine, moment = WorldMachine(None), Moment(1, b"seed", 1)
-    machine.deliver(Started(WORLD.workflow, WORLD.key, FIRST.manifest.bytes, b"seed", "1"), moment)
+    machine.deliver(Started(RULER.workflow, RULER.key, FIRST.manifest.bytes, b"seed", "1"), moment)
 
     def apply(bound: Bound, counts: dict[str, Any]) -> tuple[str, dict[str, tuple[str, ...]]]:
         body = {"manifest": bound.manifest.bytes, "mode": "migrate", "counts": counts}
         decision = machine.deliver(Message("sys/apply", encode(body), "id"), moment)
         published = dict(decision.publish).get("manifest")
-        return decode(decision.respond[0][1]).get("refused", ""), decode_manifest(published).migrating
+        return decode(decision.respond[0][1]).get("refused", ""), decode_rules(published).migrating
 
     assert apply(SECOND_, {"unmigrated": 0}) == ("", {"g/sum": tuple(FIRST.in_force.versions.values())})
     assert apply(THIRD, {"unmigrated": 1}) == ("migrating", {})

@@ -9,7 +9,7 @@ import apsw
 import perdure
 from perdure.codec import encode
 from perdure.kernel.events import Address
-from perdure.ports.store import Filter
+from perdure.ports.store import Filter, place_of
 from perdure.snapshots import Snapshots
 from tests.cells.worlds import settled
 
@@ -109,10 +109,10 @@ async def test_an_engine_opens_without_loading_its_cells_and_lists_them_in_pages
     async with perdure.open(tmp_path / "box.db", workflows=[box]) as engine:
         assert len(engine._shard.kernel.instances()) == 0
         found: list[str] = []
-        before = 0
+        before = None
         while page := await engine.queries.heads(Filter(workflow="test/box", before=before, limit=64)):
             found += [head.key for head in page]
-            before = page[-1].id
+            before = place_of(page[-1])
         assert len(found) == len(set(found)) == 300
 
 

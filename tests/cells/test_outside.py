@@ -16,8 +16,8 @@ from perdure.cells.effects import Alarm, Publish, Task
 from perdure.codec import digest, encode
 from perdure.errors import ReceiptRefused, UnknownIntent
 from perdure.kernel.events import Received
-from perdure.kernel.manifest import AUDIT, WORLD
 from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
+from perdure.kernel.rules import AUDIT, RULER
 from perdure.ports.outside import answer as receipt_from
 from tests.cells.desk import Done, Go, answer, say, settled
 
@@ -67,7 +67,7 @@ async def asked(engine: perdure.Engine) -> perdure.OpenEffect:
 
 
 async def audits(engine: perdure.Client) -> list[dict[str, Any]]:
-    lines = await engine.handle(WORLD.workflow, WORLD.key).history()
+    lines = await engine.handle(RULER.workflow, RULER.key).history()
     return [line.value for line in lines if line.location == AUDIT]
 
 

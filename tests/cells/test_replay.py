@@ -9,8 +9,8 @@ from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode
 from perdure.kernel.decision import Decision, Fact, Reply
 from perdure.kernel.events import Address
-from perdure.kernel.manifest import WORLD
 from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rules import RULER
 from perdure.testing import World, replay
 from tests.cells.shop import Book, Charge, Dropped, Order, Paid, Placed, book, order
 
@@ -197,7 +197,7 @@ def test_replays_do_not_call_handlers(cache):
 async def test_the_manifest_is_in_the_journal(stage):
     bound = perdure.manifest(order, book)
     async with stage.open(bound) as live:
-        head = await live.engine.queries.head(WORLD)
+        head = await live.engine.queries.head(RULER)
         assert head is not None
         (row, *_) = await live.engine.queries.history(head.id)
         assert row.seq == 1

@@ -19,7 +19,7 @@ from perdure.cells.world import PROPOSALS
 from perdure.codec import decode
 from perdure.errors import CallerError, Corrupt, NotEmpty, UnknownSnapshot
 from perdure.kernel.events import Address
-from perdure.kernel.manifest import WORLD
+from perdure.kernel.rules import RULER
 from perdure.snapshots import Snapshots, StoredBlobs, in_thread
 from perdure.stores.answers import now
 from perdure.stores.memory import MemoryStore
@@ -135,7 +135,7 @@ async def test_a_world_goes_on_from_a_snapshot_and_its_tail_as_from_its_first_en
             assert again.hash == whole.hash
             assert (await copy.verify()).difference is None
             assert await store.check() == []
-        world = await store.head(WORLD)
+        world = await store.head(RULER)
         answers = [await each.published(world.id, PROPOSALS) for each in (store, engine.queries)]
         assert answers[0] == answers[1] and decode(answers[0] or b"")[0]["proposal"] == proposal.number
         assert now(store.census).work == 1, "the alarm of a-3"

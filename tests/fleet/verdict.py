@@ -18,7 +18,7 @@ from perdure.kernel.events import Address, Parked, Received, Redelivered
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
-from perdure.ports.store import Filter, Queries
+from perdure.ports.store import Filter, Queries, place_of
 from tests.entries import entries_of
 from tests.fleet.flows import FLOWS, ledger_of
 
@@ -42,9 +42,9 @@ async def verdict(queries: Queries, ledger: Path) -> Verdict:
     workflows: Workflows[Any] = Workflows(FLOWS)
     known: set[str] = set()
     succeeded: set[str] = set()
-    before = 0
+    before = None
     while heads := await queries.heads(Filter(before=before, limit=PAGE)):
-        before = heads[-1].id
+        before = place_of(heads[-1])
         for head in heads:
             await _judge(queries, head, workflows, found, known, succeeded)
     for row in await queries.undelivered():

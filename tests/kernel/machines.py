@@ -41,12 +41,13 @@ from perdure.kernel.limits import Limits
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Machine
 from perdure.kernel.mailbox import Answer, Offer
-from perdure.kernel.manifest import MANIFEST, WORLD, Manifest, Route, decode_manifest
 from perdure.kernel.moment import Moment
+from perdure.kernel.policy import ANY, Policy
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import Record, offer_of
+from perdure.kernel.rules import IN_FORCE, RULER, Route, Rules, decode_rules
 from perdure.kernel.status import FINAL, Status
 
 Order = Sequence[Any]
@@ -62,10 +63,12 @@ class Told:
         limits: Limits | None = None,
         subscriptions: tuple[Subscription, ...] = (),
         version: str = "1",
+        policy: Policy = ANY,
     ) -> None:
         self.name = name
         self.version = version
         self.parameters = b""
+        self.policy = policy
         self.limits = limits or Limits()
         self.subscriptions = subscriptions
         self.broken: set[str] = set()
@@ -132,8 +135,8 @@ class ToldMachine:
             case ["publish", name, value]:
                 self._add(decision, "publish", (name, encode(value)))
             case ["enforce", versions, routes]:
-                manifest = Manifest("of a test", versions, tuple(Route(*route) for route in routes))
-                self._add(decision, "publish", (MANIFEST, manifest.encode()))
+                manifest = Rules("of a test", versions, tuple(Route(*route) for route in routes))
+                self._add(decision, "publish", (IN_FORCE, manifest.encode()))
             case ["ids", *ids]:
                 decision["ids"] = tuple(id.encode() for id in ids)
             case ["state", str(value)]:
@@ -224,7 +227,7 @@ class Journal(list[JournalRow]):
 class World:
     """One shard with a store in memory. A restart begins from its rows and from nothing else."""
 
-    def __init__(self, *workflows: Told, gate: Gate | None = None, checked: bool = True) -> None:
+    def __init__(self, *workflows: Any, gate: Gate | None = None, checked: bool = True) -> None:
         self.workflows = workflows or (Told(),)
         self.gate = gate or Executors({"inline": None})
         self.checked = checked
@@ -256,7 +259,7 @@ class World:
             seq=last.seq if last else 0,
             at=last.at if last else 0,
             salt=bytes([self.lives]),
-            manifest=decode_manifest(self._published(WORLD, MANIFEST)),
+            rules=decode_rules(self._published(RULER, IN_FORCE)),
         )
 
     def _published(self, address: Address, name: str) -> bytes | None:
@@ -474,7 +477,7 @@ class World:
 
     def _look_at_machine(self, live: Instance, rows: list[JournalRow]) -> None:
         assert live.workflow is not None and live.machine is not None
-        if not any(workflow.broken or workflow.renamed for workflow in self.workflows):
+        if not any(isinstance(each, Told) and (each.broken or each.renamed) for each in self.workflows):
             again = rebuild(fold(live.address, None, rows), live.workflow)
             assert again.snapshot() == live.machine.snapshot()
         if live.version % 3 == 0:

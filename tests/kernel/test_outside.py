@@ -9,10 +9,10 @@ import pytest
 from perdure.codec import decode, encode
 from perdure.kernel.events import Address, Message, Received
 from perdure.kernel.mailbox import Accepted, Refused, Stale
-from perdure.kernel.manifest import AUDIT, WORLD
 from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Answerer, Receipt
 from perdure.kernel.rows import NEVER, inbox_row
+from perdure.kernel.rules import AUDIT, RULER
 from tests.kernel.machines import Told, World
 
 PSP = Outside("pay@1", "psp", {"cents": 1}, entry=1).encode()
@@ -25,8 +25,8 @@ def receipt(executor: str | None = "psp") -> Receipt:
 
 def world_with(*orders: Any) -> World:
     """One instance that obeys the orders, beside the world that hears of refusals."""
-    world = World(Told(), Told(WORLD.workflow))
-    world.start(WORLD.key, ("wait", "w", None), workflow=WORLD.workflow)
+    world = World(Told(), Told(RULER.workflow))
+    world.start(RULER.key, ("wait", "w", None), workflow=RULER.workflow)
     world.start("a", *orders)
     return world.run()
 
@@ -39,7 +39,7 @@ def posted(world: World, given: Receipt, location: str = "pay") -> World:
 
 
 def audits(world: World) -> list[str]:
-    events = [entry.event for entry in world.entries(WORLD.key, WORLD.workflow)]
+    events = [entry.event for entry in world.entries(RULER.key, RULER.workflow)]
     return [decode(event.body)["code"] for event in events if isinstance(event, Message) and event.name == AUDIT]
 
 

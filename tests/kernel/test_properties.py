@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from perdure.kernel.batch import Batch
-from perdure.kernel.effects import Call
+from perdure.kernel.effects import Call, due_of
 from perdure.kernel.events import Parked, Received
 from perdure.kernel.gate import Executors
 from perdure.kernel.mailbox import Offer
@@ -143,7 +143,7 @@ class Lives(RuleBasedStateMachine):
         for id, head in world.heads.items():
             folded = world.folded(id)
             assert (head.status, head.key) == (folded.status, folded.address.key)
-            due = {i.id: getattr(i.effect, "due", None) for i in folded.open.values()}
+            due = {i.id: due_of(i.effect) for i in folded.open.values()}
             rows = {intent: row.due for intent, row in world.work.items() if row.instance == id}
             assert rows == {intent: at for intent, at in due.items() if at is not None}
 

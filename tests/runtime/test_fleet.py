@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import perdure
 from perdure.errors import LeaseLost
 from perdure.executors.inline import InlineExecutor
+from perdure.kernel.events import Ref
 from perdure.ports.leases import Standing
 from perdure.ports.store import Lease
 from perdure.runtime.clock import SystemClock
@@ -27,6 +28,9 @@ class SlowLeases:
         self.answer: asyncio.Future[Standing] | None = None
         self.left = False
         self.told: list[Mapping[int, int]] = []
+
+    def shard_of(self, ref: Ref) -> int:
+        return 0
 
     async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
         self.told.append(held)

@@ -34,12 +34,12 @@ from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Accepted, Refused, Stale
-from perdure.kernel.manifest import NO_MANIFEST, Manifest
 from perdure.kernel.memory import Memory
 from perdure.kernel.moment import Moment
 from perdure.kernel.outside import Objection, objection
 from perdure.kernel.past import Item
 from perdure.kernel.refusals import refusal
+from perdure.kernel.rules import NO_RULES, Rules
 from perdure.kernel.slots import Slots
 from perdure.kernel.spread import Spread, publication_of
 from perdure.ports.jobs import Claim
@@ -375,10 +375,10 @@ def _retry_forgets() -> list[tuple[Any, str, Any]]:
 
 
 def _manifest_forgotten() -> list[tuple[Any, str, Any]]:
-    def mutant(body: bytes | None) -> Manifest:
-        return NO_MANIFEST
+    def mutant(body: bytes | None) -> Rules:
+        return NO_RULES
 
-    return [(shard, "decode_manifest", mutant)]
+    return [(shard, "decode_rules", mutant)]
 
 
 def _cell_forgets_what_is_open() -> list[tuple[Any, str, Any]]:

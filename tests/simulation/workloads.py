@@ -35,12 +35,13 @@ from perdure.kernel.events import Address, Event, Message, Received, Retried, Se
 from perdure.kernel.instance import Instance
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
-from perdure.kernel.manifest import WORLD
 from perdure.kernel.moment import Moment
 from perdure.kernel.outside import Outside, Verify, outside_of, unsigned
+from perdure.kernel.policy import Policy
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import response_name
+from perdure.kernel.rules import RULER
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.executor import Work
 from perdure.ports.outside import OpenEffect
@@ -491,6 +492,7 @@ class Ledger:
     version = "1"
     parameters = b""
     limits = Limits()
+    policy = Policy()
     subscriptions: tuple[Subscription, ...] = ()
 
     def __init__(self, name: str = "ledger") -> None:
@@ -1193,7 +1195,7 @@ def _reforms(world: Simulation) -> Expected:
     order = {"manifest": REFORMED.manifest.bytes, "mode": world.dice.choice(("pinned", "migrate", "strict"))}
 
     def apply() -> None:
-        world.request(WORLD, Message("sys/apply", encode(order), "apply"), "apply")
+        world.request(RULER, Message("sys/apply", encode(order), "apply"), "apply")
 
     world.at(world.dice.random() * 0.4, apply)
     world.watched = True

@@ -51,7 +51,18 @@ class PostgresHarness:
         self.execute(f"UPDATE perdure.{table} SET body = $1 WHERE {column} = $2", flipped(body), key)
 
     def empty(self) -> None:
-        tables = ("journal", "instances", "open_work", "jobs", "inbox", "snapshots", "published", "workflows")
+        tables = (
+            "journal",
+            "instances",
+            "tags",
+            "counts",
+            "open_work",
+            "jobs",
+            "inbox",
+            "snapshots",
+            "published",
+            "workflows",
+        )
         parts = [f"DELETE FROM perdure.{table}" for table in tables]
         parts.append("UPDATE perdure.shards SET epoch = 0, turn = 0, noted = 0, owner = ''")
         for part in parts:

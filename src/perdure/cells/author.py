@@ -28,6 +28,7 @@ from perdure.errors import BadDefinition, SchemaMismatch
 from perdure.kernel.receipt import Failure, ReceiptStatus, Signature
 
 from .manifest import NANOSECONDS, SECONDS, CellDef, EffectDef, Manifest, Subscription, effect_options, is_timeout
+from .policy import POLICY
 
 E = TypeVar("E", bound="Effect")
 
@@ -203,6 +204,8 @@ class CellContext(msgspec.Struct, frozen=True):
 
 class Cell:
     """A reducer with its definition. Made by `@cell`; called, it is the plain function."""
+
+    policy = POLICY
 
     def __init__(
         self,

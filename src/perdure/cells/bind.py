@@ -20,11 +20,10 @@ from perdure.kernel.decision import Decision, Fact
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.limits import MEBIBYTE, Limits
 from perdure.kernel.machine import Machine
-from perdure.kernel.manifest import Manifest as InForce
-from perdure.kernel.manifest import Route
 from perdure.kernel.receipt import is_interrupt
 from perdure.kernel.routing import Router
 from perdure.kernel.routing import Subscription as KernelSubscription
+from perdure.kernel.rules import Route, Rules
 
 from . import system
 from .author import Cell, Datum, define, members, named, receipt_shape, where
@@ -32,6 +31,7 @@ from .check import check
 from .compare import contrasts
 from .machine import CellMachine
 from .manifest import CellDef, EffectDef, Manifest, Subscription, read
+from .policy import POLICY
 
 LIMITS = Limits(effects=64, messages=256, bytes=MEBIBYTE)
 
@@ -63,6 +63,7 @@ class Definition:
     """One cell of a manifest: a workflow of the cell dialect."""
 
     parameters = b""
+    policy = POLICY
     subscriptions: tuple[KernelSubscription, ...] = ()  # they stand in the manifest
 
     def __init__(self, manifest: Manifest, cell: CellDef, reducer: Any, limits: Limits = LIMITS) -> None:
@@ -295,7 +296,7 @@ def encode_event(event: Any, known: Mapping[str, Form], who: str) -> tuple[str, 
     return name, form.encode(shape.plain(event))  # another version of the class than the manifest's
 
 
-def in_force(manifest: Manifest) -> InForce:
+def in_force(manifest: Manifest) -> Rules:
     """What the kernel needs to know of a manifest."""
     versions: dict[str, str] = {}
     for name in manifest.cells:
@@ -305,7 +306,7 @@ def in_force(manifest: Manifest) -> InForce:
     for found in manifest.routing:
         parsed = parse_name(found.cell)
         routes.append(Route(found.event, parsed.workflow, found.key_field))
-    return InForce(manifest.hash, versions, tuple(routes))
+    return Rules(manifest.hash, versions, tuple(routes))
 
 
 def version_of(name: str, hash: str) -> str:

@@ -23,10 +23,10 @@ from perdure.kernel.events import KERNEL_ONLY, Address, CancelAsked, Event, Migr
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
 from perdure.kernel.machine import Governed, Machine, Workflow
-from perdure.kernel.manifest import MANIFEST, WORLD, decode_manifest
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import divergence, fold, rebuild
-from perdure.kernel.rows import NEW_HEAD, head_row, response_name
+from perdure.kernel.rows import before, has_new_head, head_row, response_name
+from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.snapshot import write
 from perdure.kernel.status import FINAL, TERMINAL
 from perdure.kernel.workflows import Workflows
@@ -120,7 +120,7 @@ class WorldReplay:
             self._publish(life.instance.id, response_name(message), value)
         for name, value in entry.decision.publish:
             self._publish(life.instance.id, name, value)
-            if name == MANIFEST and life.instance.address == WORLD:
+            if name == IN_FORCE and life.instance.address == RULER:
                 self._govern(life)
         if life.kind == "cell":
             for digest in named_blobs(entry):
@@ -132,7 +132,7 @@ class WorldReplay:
 
     def _govern(self, life: Life) -> None:
         self._world = life.instance.id
-        self._governed = frozenset(decode_manifest(life.instance.published.get(MANIFEST)).versions)
+        self._governed = frozenset(decode_rules(life.instance.published.get(IN_FORCE)).versions)
 
     def _load(self, id: int, first: JournalRow | None = None) -> Life:
         entry = self._instances.get(instance_key(id))
@@ -156,7 +156,7 @@ class WorldReplay:
 
     def _revived(self, kept: Kept) -> Life:
         address = Address(kept.head.workflow, kept.head.key)
-        kind = "other" if kept.segments is not None else "world" if address == WORLD else "cell"
+        kind = "other" if kept.segments is not None else "world" if address == RULER else "cell"
         life = Life(kept.instance(), kind, self._workflows)
         life.head, life.open_before = kept.head, len(life.instance.open)
         if kind == "other":
@@ -177,7 +177,7 @@ class WorldReplay:
         return life
 
     def _kind(self, address: Address) -> str:
-        if address == WORLD:
+        if address == RULER:
             return "world"
         return "cell" if address.workflow in self._governed else "other"
 
@@ -201,7 +201,7 @@ class WorldReplay:
             machine = world.live()
             assert isinstance(machine, WorldMachine)
             governance = self._blobs.put(machine.state)
-            manifest = decode_manifest(world.instance.published.get(MANIFEST)).hash
+            manifest = decode_rules(world.instance.published.get(IN_FORCE)).hash
         return WorldSnapshot(
             self.seq,
             self.at,
@@ -331,9 +331,9 @@ class Life:
             self.rows.append(row)
             if self.workflow is not None:
                 self._deliver(entry)
-        before = self.instance.status
+        had = before(self.instance)
         apply(self.instance, entry)
-        if self.instance.status is not before or type(entry.event) in NEW_HEAD:
+        if has_new_head(self.instance, entry, had):
             self.head = head_row(self.instance, entry.at)
         self.at = row.at
         if self.kind == "other" and self.instance.ended:
@@ -388,7 +388,7 @@ class Life:
         self.instance.definition = to.version  # `apply` will say the same
         workflow = self._code()
         assert isinstance(workflow, Governed)
-        self.machine = moved = workflow.migrated(str(self.instance.address), machine, to.manifest)
+        self.machine = moved = workflow.migrated(str(self.instance.address), machine, to.rules)
         return Decision(state=moved.digest, begin=moved.snapshot() or b"")
 
     def _parted(self, entry: JournalEntry, error: Divergence) -> Parted:

@@ -29,6 +29,7 @@ from perdure.kernel.events import Event, Received
 from perdure.kernel.instance import Instance
 from perdure.kernel.rows import offer_of
 from perdure.kernel.snapshot import restore, write
+from perdure.kernel.status import TERMINAL
 
 from .effects import BLOB_GET
 from .index import EMPTY, Blobs, CellIndex, reachable
@@ -87,7 +88,7 @@ class Kept(msgspec.Struct, frozen=True):
     segments: int | None = None
 
     def encode(self) -> bytes:
-        return encode({**msgspec.structs.asdict(self), "head": list(self.head)})
+        return encode({**msgspec.structs.asdict(self), "head": _written(self.head)})
 
     def instance(self) -> Instance:
         assert self.body is not None, "of what has ended for good nothing goes on"
@@ -130,7 +131,25 @@ def read_snapshot(blobs: Blobs, hash: bytes) -> WorldSnapshot:
 
 def read_kept(blobs: Blobs, digest: bytes) -> Kept:
     data = _read(blobs, digest, "instance")
-    return _as(Kept, {**data, "head": HeadRow(*data["head"])}, digest)
+    return _as(Kept, {**data, "head": _head(*data["head"])}, digest)
+
+
+HEAD_FIELDS: Final = 12
+"""The fields of a head that a snapshot has. The others follow from them, and from the instance: so a snapshot has the
+hash that it would have had before there were others."""
+
+
+def _written(head: HeadRow) -> list[Any]:
+    """The root is added where it is not the parent."""
+    plain = head.root == (head.parent or head.id)
+    return [*head[:HEAD_FIELDS], *(() if plain else (head.root,))]
+
+
+def _head(*fields: Any) -> HeadRow:
+    """What it waits for is said by the instance: here it is left out."""
+    plain = HeadRow(*(*fields[:HEAD_FIELDS], 0, 0, ""))
+    root = fields[HEAD_FIELDS] if len(fields) > HEAD_FIELDS else plain.parent or plain.id
+    return plain._replace(root=root, ended_at=plain.changed_at if plain.status in TERMINAL else 0)
 
 
 def _read(blobs: Blobs, digest: bytes, what: str) -> dict[str, Any]:

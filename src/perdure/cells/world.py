@@ -21,13 +21,13 @@ from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.events import Event, Message, Started
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
-from perdure.kernel.manifest import AUDIT, DEFINITIONS, MANIFEST, RULES, WORLD
-from perdure.kernel.manifest import Manifest as InForce
 from perdure.kernel.moment import Moment
 from perdure.kernel.routing import Router, Subscription
+from perdure.kernel.rules import AUDIT, DEFINITIONS, IN_FORCE, RULER, RULING, Rules
 
 from .bind import Definition, called, in_force
 from .manifest import Manifest
+from .policy import WORLD_POLICY
 from .proposals import KeptProposal, Proposals, Refusal, read_manifest
 
 PROPOSALS: Final = "proposals"
@@ -36,7 +36,7 @@ PROPOSALS: Final = "proposals"
 
 class _Snapshot(msgspec.Struct, array_like=True):
     manifest: bytes
-    in_force: InForce
+    in_force: Rules
     proposals: list[KeptProposal]
 
 
@@ -46,9 +46,10 @@ _snapshot_decoder = msgspec.msgpack.Decoder(_Snapshot)
 class WorldWorkflow:
     """The workflow of which there is one instance: `sys/world/main`. `cells`: the definitions that have code here."""
 
-    name = WORLD.workflow
+    name = RULER.workflow
     version = "1"
     parameters = b""
+    policy = WORLD_POLICY
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 
@@ -80,7 +81,7 @@ class WorldMachine:
         self._cells = cells or {}
         self._wary: dict[str, list[Definition]] = {}
         self._manifest = Manifest()
-        self._in_force = InForce()
+        self._in_force = Rules()
         self._router = Router()
         self._proposals = Proposals()
         self._forms: dict[str, Form] = {}
@@ -102,7 +103,7 @@ class WorldMachine:
                 return self._begin(manifest)
             case Message(name=name) if name == AUDIT:
                 return NOTHING  # that it is recorded is all
-            case Message(name=name) if name.startswith(RULES):
+            case Message(name=name) if name.startswith(RULING):
                 return self._rule(event)
             case Message():
                 return self._take(event, moment.recorded)
@@ -165,7 +166,7 @@ class WorldMachine:
         """What is asked is done, or refused with a code; both are recorded, and answered."""
         try:
             body = decode(message.body)
-            publish, answer = self._ruled(message.name.removeprefix(RULES), body if isinstance(body, dict) else {})
+            publish, answer = self._ruled(message.name.removeprefix(RULING), body if isinstance(body, dict) else {})
         except Refusal as refusal:
             return _refused(message, refusal.code, refusal.text)
         except Exception:  # not worth more words, but all other events wait behind this one: it must not be stuck
@@ -228,9 +229,9 @@ class WorldMachine:
         force = msgspec.structs.replace(force, migrating=self._migrating(manifest, force, mode, under_way))
         self._manifest, self._in_force, self._forms, self._wary = manifest, force, {}, {}
         self._router.enforce(force)
-        return ((MANIFEST, force.encode()), (DEFINITIONS, manifest.bytes))
+        return ((IN_FORCE, force.encode()), (DEFINITIONS, manifest.bytes))
 
-    def _refuse_to_strand(self, force: InForce, mode: str, left: dict[str, int]) -> None:
+    def _refuse_to_strand(self, force: Rules, mode: str, left: dict[str, int]) -> None:
         """Cells that are still to go over must be able to: to the same definition, or to the one that replaces it."""
         for workflow, count in sorted(left.items()):
             version = force.versions.get(workflow)
@@ -242,7 +243,7 @@ class WorldMachine:
             raise Refusal("migrating", f"{text}; {mend}; {other}")
 
     def _migrating(
-        self, manifest: Manifest, force: InForce, mode: str, under_way: dict[str, tuple[str, ...]]
+        self, manifest: Manifest, force: Rules, mode: str, under_way: dict[str, tuple[str, ...]]
     ) -> dict[str, tuple[str, ...]]:
         """Which cells go over from here on: those that still have to and, to migrate, those whose definition changed.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Migrated
-from perdure.kernel.manifest import WORLD
+from perdure.kernel.rules import RULER
 from perdure.kernel.status import Status
 from perdure.runtime.history import Waiting
 
@@ -29,7 +29,7 @@ class CellReasons(Reasons):
 
     def _idle(self) -> Reason:
         send = self._console.command("cells", "send", "EVENT", "JSON")
-        if self._look.summary.workflow == WORLD.workflow:
+        if self._look.summary.workflow == RULER.workflow:
             return Reason("event", "It waits for the next event from outside.", send)
         return Reason(
             "event", "It waits for the next event that is routed to it; nothing that it asked for is open.", send

@@ -47,10 +47,8 @@ class Delivery:
     def deliver(self) -> Decision:
         assert self.event is not None
         if type(self.event) is Migrated:
-            assert isinstance(self.workflow, Governed), "only cells go over"
-            self.machine = migrated = self.workflow.migrated(
-                str(self._before.address), self.machine, self.event.manifest
-            )
+            assert isinstance(self.workflow, Governed), "only what rules govern goes over"
+            self.machine = migrated = self.workflow.migrated(str(self._before.address), self.machine, self.event.rules)
             return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
         recorded = None if self.raised else self.entry.decision  # what raised did so live, when nothing was recorded
         seed = self.event.seed if type(self.event) is Started else self._before.seed
@@ -71,6 +69,7 @@ class Delivery:
         words += [f"send {send.name} to {send.to}" for send in decision.send]
         words += [f"emit {fact.name} {short(decode(fact.body))}" for fact in decision.announce]
         words += [f"publish {name} = {short(decode(value))}" for name, value in decision.publish]
+        words += [f"tag {name} = {short(value)}" for name, value in decision.tags]
         words += [f"respond {short(decode(value))}" for _, value in decision.respond]
         if decision.state:
             known = now is not None and now.state == decision.state

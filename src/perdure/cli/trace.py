@@ -16,9 +16,9 @@ from perdure.kernel.decision import Fact
 from perdure.kernel.entry import Entry, decode
 from perdure.kernel.events import Address, Message, Received, Retried, Started
 from perdure.kernel.location import Patterns
-from perdure.kernel.manifest import MANIFEST, WORLD, decode_manifest
 from perdure.kernel.moment import when
 from perdure.kernel.routing import Router
+from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.snapshot import restore
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.history import effect_of, in_words
@@ -51,17 +51,17 @@ class Tracer:
         self._router = router
         self._world = world
         self._histories: dict[int, list[Entry]] = {}
-        self._names: dict[int, str] = {world.id: str(WORLD)}
+        self._names: dict[int, str] = {world.id: str(RULER)}
         self._told: set[int] = set()  # entries that have their place already
 
     @classmethod
     async def of(cls, queries: Queries) -> Tracer | None:
         """None: this database has no world of cells."""
-        world = await queries.head(WORLD)
+        world = await queries.head(RULER)
         if world is None:
             return None
         router = Router()
-        router.enforce(decode_manifest(await queries.published(world.id, MANIFEST)))
+        router.enforce(decode_rules(await queries.published(world.id, IN_FORCE)))
         return cls(queries, router, world)
 
     async def by_text(self, text: str) -> list[Node]:

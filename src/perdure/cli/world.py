@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.codec import decode
 from perdure.errors import UnknownWorkflow
-from perdure.kernel.manifest import DEFINITIONS, MANIFEST, WORLD, decode_manifest
-from perdure.kernel.manifest import Manifest as InForce
+from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, Rules, decode_rules
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.arguments import unknown
 
@@ -57,17 +56,17 @@ async def in_force(queries: Queries) -> Manifest:
     """The manifest that a database runs."""
     from perdure.cells.manifest import read
 
-    head = await queries.head(WORLD)
+    head = await queries.head(RULER)
     data = None if head is None else await queries.published(head.id, DEFINITIONS)
     if data is None:
         raise Stopped("this database has no cells: no engine was opened on it with any", Exit.NOT_FOUND)
     return read(decode(data))
 
 
-async def kernel_manifest(queries: Queries) -> InForce:
+async def kernel_manifest(queries: Queries) -> Rules:
     """What the kernel knows of the manifest in force."""
-    head = await queries.head(WORLD)
-    return decode_manifest(None if head is None else await queries.published(head.id, MANIFEST))
+    head = await queries.head(RULER)
+    return decode_rules(None if head is None else await queries.published(head.id, IN_FORCE))
 
 
 async def cell_names(queries: Queries) -> list[str]:

@@ -213,7 +213,7 @@ _NO_DEFAULT: Final = object()
 
 
 def _fields(kind: Any) -> list[tuple[str, Any, bool, Any]] | None:
-    """Name, annotation, whether it must be given, and the default as JSON, of each field of a class; None: it has none."""
+    """Name, annotation, whether it must be given, and the default as JSON, of each field; None: the class has none."""
     hints = hints_of(kind)
     if dataclasses.is_dataclass(kind):
         return [

@@ -35,6 +35,7 @@ from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Effect, attempt_of
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
+from perdure.kernel.policy import Policy
 from perdure.kernel.problem import Hook
 from perdure.kernel.receipt import Failure
 from perdure.kernel.routing import Subscription
@@ -213,6 +214,7 @@ class Failed(msgspec.Struct, frozen=True):
 class Flow(Generic[P, R]):
     """A durable async function: a workflow of the flow dialect. Made by `@flow`."""
 
+    policy = Policy("flow")
     subscriptions: tuple[Subscription, ...] = ()
 
     def __init__(

@@ -36,6 +36,7 @@ from perdure.kernel.moment import TIME_MAX, at_of, when
 from perdure.kernel.problem import Hook, ProblemKind
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import RESPONSE
+from perdure.kernel.tags import objection
 from perdure.ports.executor import Work
 
 from . import copies
@@ -535,6 +536,13 @@ class Context:
         self._machine.publish(
             text(name, "a published name"), limited(encode(to_plain(value)), f"published value {name!r}")
         )
+
+    def tag(self, name: str, value: str | None) -> None:
+        """Give this instance a tag, or another value of one, by which lists find it; None removes it."""
+        against = objection(name, value)
+        if against:
+            raise BadCall(f"ctx.tag(name, value): {against}")
+        self._machine.tag(name, value)
 
     # ---- other instances -----------------------------------------------------------------------------------
 

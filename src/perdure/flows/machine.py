@@ -76,11 +76,12 @@ class Held(msgspec.Struct, eq=False):
 class Said:
     """What one delivery says without waiting for an answer. Most say nothing."""
 
-    __slots__ = ("noted", "published", "reports", "responded", "sent")
+    __slots__ = ("noted", "published", "reports", "responded", "sent", "tags")
 
     def __init__(self) -> None:
         self.sent: list[Send] = []
         self.published: list[tuple[str, bytes]] = []
+        self.tags: list[tuple[str, str | None]] = []
         self.noted: list[str] = []
         self.responded: list[tuple[str, bytes]] = []
         self.reports: list[Report] = []
@@ -408,7 +409,10 @@ class FlowMachine:
         sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
         responded, reports = tuple(said.responded), tuple(said.reports)
         ids = tuple(self._opened)
-        return Decision(opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded, reports)
+        tags = tuple(said.tags)
+        return Decision(
+            opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded, reports, tags=tags
+        )
 
     # ---- the end -------------------------------------------------------------------------------------------
 
@@ -690,6 +694,9 @@ class FlowMachine:
     def publish(self, name: str, value: bytes) -> None:
         self._saying().published.append((name, value))
 
+    def tag(self, name: str, value: str | None) -> None:
+        self._saying().tags.append((name, value))
+
     def cut(self, tasks: Iterable[FlowTask]) -> None:
         """Cancel what still runs, without waiting for it; the flow ends only after its clean-up."""
         for task in tasks:
@@ -836,6 +843,7 @@ class FlowMachine:
             said.noted[:0] = anew.noted
             said.sent[:] = [*anew.sent, *anew.not_sent(said.sent)]
             said.published[:0] = anew.published.items()
+            said.tags[:0] = anew.tags.items()
             said.responded[:0] = anew.responded
         return self._decision()
 

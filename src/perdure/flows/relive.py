@@ -75,6 +75,7 @@ class Anew:
         self.noted: list[str] = []
         self.sent: list[Send] = []
         self.published: dict[str, bytes] = {}
+        self.tags: dict[str, str | None] = {}
         self.responded: list[tuple[str, bytes]] = []
         self._sent_then = Counter(
             [_content(send) for item in past if item.way != "same" for send in item.decision.send]
@@ -85,6 +86,7 @@ class Anew:
         again = item.way == "again"
         if again or self._fork:
             self.published.update(decision.publish)
+            self.tags.update(decision.tags)
         if again:
             self.noted += decision.noted
             self.responded += decision.respond

@@ -15,7 +15,21 @@ import msgspec
 from .decision import Decision
 from .effects import Call, Effect
 from .entry import Entry
-from .events import CancelAsked, Message, Migrated, Parked, Received, Redelivered, Released, Retried, Rewound, Started
+from .events import (
+    CancelAsked,
+    Event,
+    Message,
+    Migrated,
+    Parked,
+    Received,
+    Redelivered,
+    Released,
+    Retried,
+    Rewound,
+    Started,
+    Tagged,
+    id_of,
+)
 from .instance import Instance, Intent
 from .status import Status, change
 
@@ -24,8 +38,8 @@ SEEN_MAX: Final = 4608
 """How many message ids an instance remembers: never fewer than the last so many. Above the maximum the oldest are
 forgotten together, because to find the oldest of a dict costs as much as were deleted before it."""
 
-SEEN_MIN_CELL: Final = 256
-SEEN_MAX_CELL: Final = 320
+SEEN_MIN_MADE: Final = 256
+SEEN_MAX_MADE: Final = 320
 """The same for an instance that was made by a message: there are many of those, and each has messages of its own."""
 
 
@@ -48,6 +62,9 @@ def apply(instance: Instance, entry: Entry) -> Changed:
         instance.patterns.learn(entry.patterns)
     if type(event) is Received and decision.stuck is None:  # most entries are receipts
         _close(instance, event.intent, changed)
+    elif type(event) is Tagged:
+        _tag(instance, event.tags.items())
+        return changed
     else:
         _happened(instance, entry, changed)
     if decision.stuck is None or not decision.stuck.kept:
@@ -94,19 +111,21 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
                 _close(instance, instance.kept.intent, changed)
             instance.kept = entry.event
             instance.outcome = None
+        else:
+            _seen(instance, entry.event)
         if type(entry.event) is Started:
             _started(instance, entry, entry.event)
         return
     event = entry.event
     if type(event) is Retried and instance.kept is not None:
+        _seen(instance, event)
         event, instance.kept = instance.kept, None
+    _seen(instance, event)
     match event:
         case Received(intent=id):
             _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)
-        case Message():
-            _seen(instance, event)
         case CancelAsked():
             instance.cancelled = True
         case Rewound(open=kept):
@@ -137,19 +156,21 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             pass
 
 
-def _seen(instance: Instance, message: Message) -> None:
-    if message.id:
-        instance.seen[message.id] = content(message)
-        if len(instance.seen) > SEEN_MAX_CELL:
-            least, most = (SEEN_MIN_CELL, SEEN_MAX_CELL) if instance.made else (SEEN_MIN, SEEN_MAX)
+def _seen(instance: Instance, event: Event) -> None:
+    if id := id_of(event):
+        instance.seen[id] = content(event)
+        if len(instance.seen) > SEEN_MAX_MADE:
+            least, most = (SEEN_MIN_MADE, SEEN_MAX_MADE) if instance.made else (SEEN_MIN, SEEN_MAX)
             if len(instance.seen) > most:
                 for old in list(islice(instance.seen, len(instance.seen) - least)):
                     del instance.seen[old]
 
 
-def content(message: Message) -> int:
-    """What tells messages apart that have one id. For memory alone: it is another number in each process."""
-    return hash((message.name, message.body))
+def content(event: Event) -> int:
+    """What tells events apart that have one id. For memory alone: it is another number in each process."""
+    if type(event) is Message:
+        return hash((event.name, event.body))
+    return hash(type(event).__name__)
 
 
 def _is_fork(instance: Instance, entry: Entry) -> bool:
@@ -171,6 +192,7 @@ def _started(instance: Instance, entry: Entry, event: Started) -> None:
     instance.input_hash = input_hash(event.input)
     instance.started_at = entry.at
     instance.parent = event.parent
+    instance.root = event.root or (entry.instance if event.parent is None else event.parent.instance)
     instance.tags = event.tags
     if event.first is not None:
         instance.made = True
@@ -197,6 +219,14 @@ def _decided(instance: Instance, entry: Entry, changed: Changed) -> None:
             changed.opened.append(intent)
     if decision.publish:
         instance.published.update(decision.publish)
+    if decision.tags:
+        _tag(instance, decision.tags)
+
+
+def _tag(instance: Instance, tags: Iterable[tuple[str, str | None]]) -> None:
+    """The mapping is replaced, not changed: the event of the start may have it, and so may a row."""
+    changed = {**instance.tags, **dict(tags)}
+    instance.tags = {name: value for name, value in changed.items() if value is not None}
 
 
 def _close(instance: Instance, id: bytes, changed: Changed) -> None:

@@ -4,7 +4,7 @@ Every event from outside may carry an `Asked`. It is recorded with the event. pe
 program, server or shell that calls vouches for the actor.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,14 +17,14 @@ class Actor(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A person, key, agent or schedule that asks for something: `perdure.Actor("ann", roles=["manager"])`."""
 
     id: str
-    roles: tuple[str, ...] = ()
+    roles: Sequence[str] = ()
     admin: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id or len(self.id) > TEXT_MAX:  # type: ignore[redundant-expr]
             raise BadCall(f"an actor has an id, a text of 1 to {TEXT_MAX} characters; found {self.id!r:.80}")
         roles = self.roles
-        if isinstance(roles, str) or not isinstance(roles, Iterable):  # type: ignore[redundant-expr]
+        if isinstance(roles, str) or not isinstance(roles, Iterable):
             raise BadCall(f"roles is a list of texts, found {roles!r:.80}: Actor({self.id!r}, roles=[...])")
         roles = tuple(roles)
         for role in roles:
@@ -39,8 +39,8 @@ class Actor(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Asked(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What an event from outside carries beside what it says.
 
-    `id`: the kernel drops an id that it has seen and gives the first answer again. `via`: what a server adds. `if_entry`:
-    the event is refused if the last entry of the instance has another number.
+    `id`: the kernel drops an id that it has seen and gives the first answer again. `via`: what a server adds.
+    `if_entry`: the event is refused if the last entry of the instance has another number.
     """
 
     id: str = ""
@@ -55,6 +55,6 @@ def actor_of(by: Actor | str) -> Actor:
     """The actor that a caller names; a text is the actor of that id."""
     if isinstance(by, Actor):
         return by
-    if isinstance(by, str):  # type: ignore[redundant-expr]
+    if isinstance(by, str):
         return Actor(by)
     raise BadCall(f"by= takes a perdure.Actor or the id of one as text, found {by!r:.80}")

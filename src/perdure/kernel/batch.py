@@ -4,6 +4,7 @@ The rows are plain tuples in the order of the columns of the tables, so that a s
 Everything but the journal rows can be rebuilt from the journal (see `stores/rebuild.py`).
 """
 
+from collections import Counter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -38,6 +39,22 @@ class HeadRow(NamedTuple):
     input_hash: bytes
     tags: str  # JSON
     outcome: bytes | None  # sealed
+    root: int  # the first of its family: itself, if it has no parent
+    ended_at: int  # 0: not yet
+    reason: str  # what it waits for, or its error: see `kernel.rows.reason`
+
+
+class TagRow(NamedTuple):
+    """One tag of an instance. Rows of one tag are in the order of lists: by the start of the instance."""
+
+    name: str
+    value: str
+    started_at: int
+    instance: int
+
+
+Standing = tuple[str, str, str]
+"""Workflow, version and status of an instance: what instances are counted by."""
 
 
 class WorkRow(NamedTuple):
@@ -95,6 +112,7 @@ class WorkflowRow(NamedTuple):
     name: str
     version: str
     parameters: bytes  # as canonical bytes, see `codec/parameters.py`; empty: not known
+    policy: str = ""  # as JSON, see `policy.py`; empty: not known
 
 
 class Publication(msgspec.Struct, frozen=True):
@@ -115,6 +133,7 @@ class Batch:
     __slots__ = (
         "answers",
         "audits",
+        "counts",
         "done_with",
         "early",
         "ended",
@@ -134,6 +153,7 @@ class Batch:
         "snapshots",
         "stops",
         "stuck",
+        "tags",
         "work_closed",
         "work_opened",
     )
@@ -141,6 +161,8 @@ class Batch:
     def __init__(self) -> None:
         self.journal: list[JournalRow] = []
         self.heads: dict[int, HeadRow] = {}
+        self.tags: dict[TagRow, bool] = {}  # False: the row goes
+        self.counts: Counter[Standing] = Counter()  # by how much they change
         self.work_opened: dict[bytes, WorkRow] = {}
         self.work_closed: list[bytes] = []
         self.jobs_opened: dict[bytes, JobRow] = {}  # new ones, or an open one in its next delivery
@@ -188,8 +210,8 @@ class Batch:
 
     @property
     def headed(self) -> bool:
-        """Whether one journal row and one head are all."""
-        return len(self.journal) == 1 and len(self.heads) == 1 and self._is_short
+        """Whether one journal row and one head, with its counts, are all."""
+        return len(self.journal) == 1 and len(self.heads) == 1 and not self.tags and self._is_short
 
     @property
     def _is_short(self) -> bool:

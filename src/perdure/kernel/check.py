@@ -26,6 +26,9 @@ def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, 
     workflow = instance.workflow
     if workflow is not None and (len(opened) > workflow.limits.effects or decision.send or decision.announce):
         refuse_excess(decision, workflow.limits)
+    for tag, value in decision.tags:
+        if type(tag) is not str or not (value is None or type(value) is str):
+            raise TypeError(f"a tag is a text, or None to remove it, found {tag!r:.80}: {value!r:.80}")
     if decision.ids and len(decision.ids) != len(opened):
         raise ValueError(f"{len(opened)} effects have {len(decision.ids)} ids")
     if not opened and not decision.withdraw:

@@ -78,6 +78,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """The digest of what the machine's state is now, from a dialect whose state is a value: replay compares it."""
     begin: bytes = b""
     """Of an instance that goes on under another definition: the snapshot that its machine begins with there."""
+    tags: tuple[tuple[str, str | None], ...] = ()
+    """Tags that the instance gives itself; None removes one."""
 
 
 NOTHING = Decision()

@@ -61,6 +61,7 @@ class _Body(msgspec.Struct, array_like=True, gc=False):
     state: bytes = b""
     begin: bytes = b""
     behind: int = 0
+    tags: tuple[tuple[str, str | None], ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -99,7 +100,9 @@ def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
         decision.noted,
     )
     last: tuple[object, ...] = ()
-    if entry.behind:
+    if decision.tags:
+        last = (decision.respond, decision.ids, decision.state, decision.begin, entry.behind, decision.tags)
+    elif entry.behind:
         last = (decision.respond, decision.ids, decision.state, decision.begin, entry.behind)
     elif decision.begin:
         last = (decision.respond, decision.ids, decision.state, decision.begin)
@@ -137,6 +140,7 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
         ids=raw.ids,
         state=raw.state,
         begin=raw.begin,
+        tags=raw.tags,
     )
     return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns, behind=raw.behind)
 

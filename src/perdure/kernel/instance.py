@@ -67,6 +67,7 @@ class Instance:
         "published",
         "queued",
         "rewound",
+        "root",
         "seed",
         "seen",
         "seq",
@@ -98,6 +99,7 @@ class Instance:
         self.input_hash = b""
         self.started_at = 0
         self.parent: Parent | None = None
+        self.root = 0  # the first of its family: itself, if it has no parent
         self.tags: dict[str, str] = {}
         self.open: dict[bytes, Intent] = {}
         self.calls = 0  # open intents that are calls, but for those that are with workers
@@ -128,6 +130,11 @@ class Instance:
     @property
     def ended(self) -> bool:
         return self.status in TERMINAL
+
+    @property
+    def root_of_children(self) -> int:
+        """What the start of a child says of its root. 0: the child's parent is the root, and need not be named."""
+        return self.root if self.root != self.id else 0
 
     @property
     def identity(self) -> Identity:
@@ -171,6 +178,7 @@ class Instance:
             "input_hash": self.input_hash,
             "started_at": self.started_at,
             "parent": self.parent,
+            "root": self.root,
             "tags": self.tags,
             "open": {id: (i.effect, i.delivery, i.strikes, i.counted, i.held) for id, i in self.open.items()},
             "calls": self.calls,

@@ -45,15 +45,15 @@ from .events import (
     Rewound,
     Settled,
     Started,
+    Tagged,
 )
 from .gate import Deny, Gate
 from .identity import Identity
 from .instance import Instance, Intent
 from .job import asked
-from .machine import Rebuild, Workflow
+from .machine import Governed, Rebuild, Workflow
 from .machines import has_other_code, make, make_anew, migrate, spoil
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
-from .manifest import NO_MANIFEST, RULES, WORLD, Manifest
 from .memory import Memory
 from .moment import TIME_MAX, Moment
 from .outside import Verify, audit, objection, unsigned
@@ -61,7 +61,8 @@ from .past import keep_open
 from .receipt import Failure, Receipt
 from .refusals import NOT_HERE, refusal
 from .routing import Router
-from .rows import NEW_HEAD, Loaded, fired, head_row, inbox_row, work_row
+from .rows import Loaded, before, fired, has_new_head, inbox_row, work_row, write_head
+from .rules import NO_RULES, RULER, RULING, Rules
 from .slots import Slots
 from .spread import Spread
 from .status import Status
@@ -78,7 +79,7 @@ ROUND: Final = 64
 applied. One by one would do, but the code of all four does not fit into the caches of a processor: it takes longer by
 a third."""
 
-FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated})
+FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated, Tagged})
 """What a stuck instance takes; everything else waits."""
 
 
@@ -108,7 +109,7 @@ class Kernel:
         seq: int = 0,
         at: int = 0,
         salt: bytes = b"",
-        manifest: Manifest = NO_MANIFEST,
+        rules: Rules = NO_RULES,
         verify: Verify = unsigned,
         shard: int = 0,
         shards: int = 1,
@@ -122,12 +123,12 @@ class Kernel:
         for workflow in self.workflows:
             if workflow is self.workflows.newest(workflow.name):  # a fact goes to a name, whatever version runs there
                 self.router.subscribe(workflow.name, workflow.subscriptions)
-        self.router.enforce(manifest)
+        self.router.enforce(rules)
         self.slots = Slots(gate)
         self.memory = Memory(self.slots, self.counts)
         self.closing = False
-        """From now on what is caused here is left to the next life, as inbox rows: even a world whose cells answer each
-        other for ever comes to rest."""
+        """From now on what is caused here is left to the next life, as inbox rows: even instances that answer each
+        other for ever come to rest."""
         self._spread = Spread(self.slots, self.router, self.counts)
         self._verify = verify
         self._ready: deque[Instance] = deque()
@@ -136,6 +137,7 @@ class Kernel:
         self._salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
         self._shard = shard
         self._shards = shards
+        self._fixed = placement.fixed_names(self.workflows)
 
     # ---- in: offers and loaded instances ------------------------------------------------------------------------
 
@@ -272,10 +274,10 @@ class Kernel:
 
     def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
         """An event that is to be recorded; None: there is nothing to record."""
-        manifest = self.router.manifest
+        rules = self.router.rules
         if instance.next_due <= self.clock:
             offer = self._in_time(instance, offer)
-        if manifest.migrating and type(offer.event) is not Migrated:
+        if rules.migrating and type(offer.event) is not Migrated:
             offer = self._migration_first(instance, offer)
         event = offer.event
         if (
@@ -283,7 +285,7 @@ class Kernel:
             and offer.inbox is None
             and instance.machine is not None
             and instance.stuck is None
-            and not (manifest.migrating and self._outdated(instance))
+            and not (rules.migrating and self._outdated(instance))
         ):
             intent = instance.open.get(event.intent)
             if intent is not None and event.receipt.by is None:  # the usual case: a receipt that is waited for
@@ -295,7 +297,7 @@ class Kernel:
             event = self._made_by(instance, event)
         elif type(event) is Retried and type(instance.kept) is Migrated:
             event = Migrated()  # to what is in force now: that may be another definition than it could not go over to
-        answer = refusal(instance, event, self.workflows, manifest, heard=offer.ticket is not None)
+        answer = refusal(instance, event, self.workflows, rules, heard=offer.ticket is not None)
         if answer is not None:
             self._note(instance, event, answer)
         elif type(event) is Received and (offer.inbox is not None or event.receipt.by is not None):
@@ -321,7 +323,7 @@ class Kernel:
         elif type(event) is Rewound:
             event = keep_open(instance, event)
         elif type(event) is Migrated:
-            event = Migrated(manifest.versions[instance.address.workflow], manifest.hash)
+            event = Migrated(rules.versions[instance.address.workflow], rules.hash)
         heard = instance.kept if type(event) is Retried and instance.kept is not None else event
         if type(heard) is Rewound or (heard is not event and type(heard) is Started and heard.forked is not None):
             # Known before `apply`, because a decision is checked before it is applied.
@@ -347,7 +349,7 @@ class Kernel:
         row = work_row(instance.id, intent)
         assert row is not None, "what is due has a row"
         passed = fired(row)
-        if refusal(instance, passed, self.workflows, self.router.manifest, heard=False) is not None:
+        if refusal(instance, passed, self.workflows, self.router.rules, heard=False) is not None:
             return offer
         instance.mailbox.appendleft(offer)
         for place, other in enumerate(instance.mailbox):
@@ -365,24 +367,30 @@ class Kernel:
         if not self._outdated(instance) or instance.ended or instance.stuck is not None:
             return offer
         workflow = instance.address.workflow
-        needed = (instance.definition, self.router.manifest.versions[workflow])
+        needed = (instance.definition, self.router.rules.versions[workflow])
         if any(self.workflows.exactly(workflow, version) is None for version in needed):
             return offer  # it is refused here: another engine may have the code
         instance.mailbox.appendleft(offer)
         return Offer(instance.id, Migrated())
 
     def _outdated(self, instance: Instance) -> bool:
-        return self.router.manifest.outdated(instance.address.workflow, instance.definition)
+        return self.router.rules.outdated(instance.address.workflow, instance.definition)
 
     def _made_by(self, instance: Instance, message: Message) -> Event:
-        """A message to an instance of a governed workflow that does not exist, or no longer, makes it."""
+        """A message to an instance that does not exist, or no longer, makes it, if its policy says so.
+
+        It runs on the definition that the rules name. A workflow that no rules can govern runs on its newest version.
+        """
         workflow, key = instance.address.workflow, instance.address.key
-        version = self.router.manifest.versions.get(workflow)
-        if version is None:
+        newest = self.workflows.newest(workflow)
+        if newest is None or newest.policy.created != "message":
+            return message
+        version = self.router.rules.versions.get(workflow, "")
+        if not version and isinstance(newest, Governed):
             return message
         name = f"{self.seq}\x00{instance.address}".encode()
         seed = blake2b(name, key=self._salt, digest_size=16).digest()
-        input = self.router.manifest.hash.encode()
+        input = self.router.rules.hash.encode()
         return Started(workflow, key, input, seed, version, reuse="always", first=message)
 
     def _note(self, instance: Instance, event: Event, answer: Answer) -> None:
@@ -395,7 +403,7 @@ class Kernel:
             self.counts["duplicate"] += 1
 
     def _not_admitted(self, instance: Instance, event: Received, batch: Batch) -> Answer | None:
-        """The refusal of a receipt from outside that is not what it should be. The world records it."""
+        """The refusal of a receipt from outside that is not what it should be. The ruler records it."""
         intent = instance.open[event.intent]
         job = None
         if self.slots.is_away(intent.effect) and not intent.held:  # what is held was answered by the gate
@@ -404,7 +412,7 @@ class Kernel:
         if against is None:
             return None
         self.counts["receipts_refused"] += 1
-        self._cause(WORLD, audit(instance.address, intent, against))
+        self._cause(RULER, audit(instance.address, intent, against))
         batch.audits.append(f"a receipt for {instance.address} was refused ({against.code}): {against.text}")
         return Refused(against.code, against.text)  # type: ignore[arg-type]
 
@@ -439,6 +447,8 @@ class Kernel:
         if type(event) is CancelAsked and instance.kept is not None:
             failure = Failure("Cancelled", event.reason)
             return Decision(outcome=Outcome(Status.CANCELLED, error=failure))
+        if type(event) is Tagged:
+            return NOTHING
         try:
             machine = instance.machine
             if type(heard) is Rewound:
@@ -468,7 +478,7 @@ class Kernel:
         intents: tuple[bytes, ...] = ()
         try:
             intents = check(instance, taken.heard, decision)
-            if decision.announce and instance.address != WORLD:  # it has judged what it hands on
+            if decision.announce and instance.address != RULER:  # it has judged what it hands on
                 self._refuse_bad_keys(instance, decision)
             return self._record(instance, taken.event, decision, intents)
         except Exception as error:
@@ -512,7 +522,7 @@ class Kernel:
     def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
         instance, entry, body = taken.instance, written.entry, written.body
-        before = instance.status
+        had = before(instance)
         changed = apply(instance, entry)
         size = len(body)
         batch.journal.append(_row(JournalRow, (entry.seq, entry.instance, entry.at, body)))
@@ -520,13 +530,12 @@ class Kernel:
         instance.tail_size += size
         if entry.decision.state:
             self.memory.weigh(instance)
-        moved = instance.status is not before
-        if moved or type(entry.event) in NEW_HEAD:
-            batch.heads[instance.id] = head_row(instance, entry.at)
+        if has_new_head(instance, entry, had):
+            write_head(batch, instance, entry, had)
         self._spread.tell(instance, entry, taken.heard, changed, batch, self._cause)
         if written.denied:
             self._tell_denied(instance, written.denied)
-        if moved and before is Status.STUCK:
+        if had[0] is Status.STUCK and instance.status is not Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
         if instance.tail_size > snapshot.SIZE_MIN or instance.made:
@@ -637,7 +646,7 @@ class Kernel:
 
     def _here(self, to: Ref) -> bool:
         """Whether an instance lives on this shard."""
-        return self._shards == 1 or placement.place(to, self._shards) == self._shard
+        return self._shards == 1 or placement.place(to, self._shards, self._fixed) == self._shard
 
 
 _row: Final[Callable[[type[JournalRow], tuple[int, int, int, bytes]], JournalRow]] = tuple.__new__
@@ -656,7 +665,7 @@ def _by_due(timed: tuple[int, Intent]) -> tuple[int, bytes]:
 
 def _may_rule(taken: Taken) -> bool:
     """Whether an event may change what is in force."""
-    return taken.instance.address == WORLD and taken.event.name.startswith(RULES)  # type: ignore[union-attr]
+    return taken.instance.address == RULER and taken.event.name.startswith(RULING)  # type: ignore[union-attr]
 
 
 def _comes_again(instance: Instance, event: Event) -> bool:

@@ -46,6 +46,11 @@ def _split(location: str) -> tuple[str, tuple[int, ...]]:
     return (_NUMBER.sub("", location) if numbers else location), numbers
 
 
+def unnumbered(location: str) -> str:
+    """A location without its numbers: equal for every iteration of a loop."""
+    return _split(location)[0].rstrip("#")
+
+
 @lru_cache(maxsize=4096)
 def _parts(pattern: str) -> tuple[str, ...]:
     """What stands around the holes of a pattern."""

@@ -11,6 +11,7 @@ from .difference import Difference, Explanation
 from .events import Event
 from .limits import Limits
 from .moment import Moment
+from .policy import Policy
 from .routing import Subscription
 
 
@@ -69,6 +70,9 @@ class Workflow(Protocol):
         ...
 
     @property
+    def policy(self) -> Policy: ...
+
+    @property
     def limits(self) -> Limits: ...
 
     @property
@@ -87,11 +91,11 @@ class Workflow(Protocol):
 
 @runtime_checkable
 class Governed(Workflow, Protocol):
-    """A definition that a manifest names: instances of an earlier one may go over to it."""
+    """A definition that rules may name: instances of an earlier one may go over to it."""
 
-    def migrated(self, address: str, machine: Machine, manifest: str) -> Migratable:
+    def migrated(self, address: str, machine: Machine, rules: str) -> Migratable:
         """Its machine, with what a machine of the earlier definition holds. Raises if that cannot be.
 
-        `manifest` is the hash of the one that names this definition; empty in journals of earlier versions.
+        `rules` is the hash of those that name this definition; empty in journals of earlier versions.
         """
         ...

@@ -1,7 +1,7 @@
 """The live machines of instances: how they are made, exchanged and given up. What they decide is not looked at here.
 
 A machine is made when an event comes for its instance, from the rows that were read (`replay.py`). It is made anew when
-the instance gets another past, and by another definition when the manifest says so. One that raised is not used again.
+the instance gets another past, and by another definition when the rules say so. One that raised is not used again.
 """
 
 from perdure.errors import Divergence, UnknownVersion
@@ -41,7 +41,7 @@ def migrate(instance: Instance, machine: Machine, to: Migrated, workflows: Workf
     workflow = workflows.exactly(instance.address.workflow, to.version)
     if workflow is None or not isinstance(workflow, Governed):
         raise UnknownVersion(f"{instance.address} goes over to version {to.version}, which is not registered here")
-    instance.machine = migrated = workflow.migrated(str(instance.address), machine, to.manifest)
+    instance.machine = migrated = workflow.migrated(str(instance.address), machine, to.rules)
     machine.dispose()
     instance.workflow = workflow
     return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")

@@ -17,8 +17,8 @@ from perdure.codec import decode, encode
 from .effects import Effect, Wait
 from .events import Address, Message
 from .instance import Intent
-from .manifest import AUDIT
 from .receipt import Receipt
+from .rules import AUDIT
 
 KIND: Final = "outside/"
 """In front of the executor's name, it is the kind of the row that such an effect has among the open work."""
@@ -88,7 +88,7 @@ def objection(
 
 
 def audit(address: Address, intent: Intent, against: Objection) -> Message:
-    """What the world hears of a receipt that was not admitted."""
+    """What the ruler hears of a receipt that was not admitted."""
     told = {
         "code": against.code,
         "why": against.text,

@@ -21,32 +21,37 @@ from .events import (
     Settled,
     Started,
     Woken,
+    asked_of,
+    id_of,
 )
 from .instance import Instance
 from .machine import Workflow
 from .mailbox import STALE, Accepted, Answer, Refused
-from .manifest import APPLY, WORLD, Manifest
 from .past import still_running
+from .policy import ANY, Policy, Verb
+from .rules import Rules
 from .status import FINAL, Status, ended
 from .workflows import Workflows
 
-NOT_FOR_CELLS: Final = frozenset({Message, Rewound, Woken, CancelAsked})
-"""What cells, or the world that they are in, do not take from everybody, or not at all."""
+VERBS: Final[dict[type[Event], Verb]] = {Rewound: "rewind", Woken: "wake", CancelAsked: "cancel"}
+"""What a policy may refuse, whoever sent it. A message it refuses from outside only."""
 
 NOT_HERE: Final = frozenset({"unknown-workflow", "unknown-version"})
 """Refusals of this engine alone: another may have the code."""
 
 
 def refusal(
-    instance: Instance, event: Event, workflows: Workflows[Workflow], manifest: Manifest, *, heard: bool
+    instance: Instance, event: Event, workflows: Workflows[Workflow], rules: Rules, *, heard: bool
 ) -> Answer | None:
     """The answer to an event that is not recorded; None: record it. `heard`: its sender waits for the answer."""
     if type(event) is Started:
         # A start that was acknowledged before is no longer refused for a version that is gone, nor is a fork: it gets
         # the newest, as any instance does.
-        asked = (heard and event.forked is None) or event.workflow in manifest.versions
-        against = _no_start(event, workflows.refusal(event.workflow, event.version, exact=asked), manifest)
+        policy = _policy(workflows, event.workflow)
+        asked = (heard and event.forked is None) or policy.exact
+        against = _no_start(event, workflows.refusal(event.workflow, event.version, exact=asked), policy)
         return against if instance.id == 0 else _start_of_another(instance, event, against)
+    policy = _policy(workflows, instance.address.workflow)
     if instance.id == 0:
         if type(event) in OF_AN_INTENT:
             return STALE
@@ -55,22 +60,27 @@ def refusal(
         intent = instance.open.get(event.intent)  # type: ignore[union-attr]
         if intent is None or (type(event) is Released and not intent.held):
             return STALE
-    elif (answer := _control_refusal(instance, event, manifest)) is not None:
+    elif (answer := _control_refusal(instance, event, rules, policy)) is not None:
         return answer
     workflow = instance.address.workflow
-    unknown = workflows.refusal(workflow, instance.definition, exact=instance.made)
-    if unknown is None and manifest.outdated(workflow, instance.definition) and not instance.ended:
-        unknown = workflows.refusal(workflow, manifest.versions[workflow])
+    unknown = workflows.refusal(workflow, instance.definition, exact=policy.exact)
+    if unknown is None and rules.outdated(workflow, instance.definition) and not instance.ended:
+        unknown = workflows.refusal(workflow, rules.versions[workflow])
     return unknown
 
 
-def _no_start(event: Started, unknown: Refused | None, manifest: Manifest) -> Refused | None:
+def _policy(workflows: Workflows[Workflow], name: str) -> Policy:
+    workflow = workflows.newest(name)
+    return ANY if workflow is None else workflow.policy
+
+
+def _no_start(event: Started, unknown: Refused | None, policy: Policy) -> Refused | None:
     """Why nothing can be started of this name and key, whether it exists or not."""
     made_by = "" if event.first is None else event.first.sender
-    if not made_by and event.workflow in manifest.versions:
-        return Refused("refused", f"{event.workflow} is a cell: the first event that is routed to it makes it")
-    if event.workflow == WORLD.workflow and event.key != WORLD.key:
-        return Refused("refused", f"there is one world: {WORLD}")
+    if not made_by and (against := policy.refuses("start")):
+        return Refused("refused", f"{event.workflow} is {against}")
+    if policy.only and event.key != policy.only:
+        return Refused("refused", f"there is one {policy.noun}: {event.workflow}/{policy.only}")
     return unknown
 
 
@@ -100,16 +110,23 @@ def _of_a_later_generation(parent: Parent | None, before: Parent | None) -> bool
     return parent.generation > 1 and parent.instance != before.instance
 
 
-def _control_refusal(instance: Instance, event: Event, manifest: Manifest) -> Answer | None:
+def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Policy) -> Answer | None:
     """The answer to what callers and other instances send."""
-    if type(event) in NOT_FOR_CELLS and (against := _not_for_cells(instance, event, manifest)):
+    if against := _refused(policy, event):
         return Refused("refused", f"{instance.address.workflow} is {against}")
+    id, said = id_of(event), asked_of(event)
+    if id in instance.seen:
+        counted = type(event) is Message and event.name == policy.counted  # counts were added: other content each time
+        if not counted and instance.seen[id] not in (None, content(event)):
+            text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
+            return Refused("refused", f"{text}; send this one with an id of its own")
+        return Accepted(instance.id, instance.address, fresh=False)
+    if said is not None and said.if_entry is not None and said.if_entry != instance.version:
+        text = f"the last entry of {instance.address} is {instance.version}, not {said.if_entry}"
+        return Refused("version-conflict", text)
     match event:
-        case Message(id=id) if id in instance.seen:
-            if event.name != APPLY and instance.seen[id] not in (None, content(event)):  # counts are added to that
-                text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
-                return Refused("refused", f"{text}; send this one with an id of its own")
-            return Accepted(instance.id, instance.address, fresh=False)
+        case Message(intent=intent) if intent and intent not in instance.open:
+            return STALE
         case CancelAsked(intent=asked) if asked and (instance.parent is None or instance.parent.intent != asked):
             return STALE
         case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
@@ -122,7 +139,7 @@ def _control_refusal(instance: Instance, event: Event, manifest: Manifest) -> An
             return Refused("refused", f"{instance.address} stopped at an event, not at an effect: retry or cancel")
         case Settled(location=at) if instance.stuck is not None and instance.stuck.location != at:
             return Refused("refused", f"{instance.address} is not stuck at {at!r}: {instance.stuck.location!r}")
-        case Migrated() if not _goes_over(instance, manifest):
+        case Migrated() if not _goes_over(instance, rules):
             return STALE
         case _ if instance.ended:
             return Refused("ended", f"{instance.address} {ended(instance.status)} and takes no {_word(event)}")
@@ -130,28 +147,19 @@ def _control_refusal(instance: Instance, event: Event, manifest: Manifest) -> An
             return None
 
 
-def _goes_over(instance: Instance, manifest: Manifest) -> bool:
+def _goes_over(instance: Instance, rules: Rules) -> bool:
     """Whether an instance is to go over now. A stuck one has an event that comes first, unless it is stuck at that."""
     if instance.stuck is not None:
         return type(instance.kept) is Migrated
-    return not instance.ended and manifest.outdated(instance.address.workflow, instance.definition)
+    return not instance.ended and rules.outdated(instance.address.workflow, instance.definition)
 
 
-def _not_for_cells(instance: Instance, event: Event, manifest: Manifest) -> str:
-    """Why an event that others take is none for a cell, or for the world; empty: it is. Whoever sent it."""
-    if instance.address == WORLD:
-        return "" if type(event) is Message else "the world of this database: it takes events, and lasts as long"
-    if not instance.made and instance.address.workflow not in manifest.versions:
-        return ""
-    match event:
-        case Message(sender=""):
-            return "a cell: its events are routed to it"
-        case Rewound():
-            return "a cell: its state is what its events made of it; it does not go back"
-        case Woken():
-            return "a cell: what it asked for is answered when it is due, and not before"
-        case _:
-            return ""
+def _refused(policy: Policy, event: Event) -> str:
+    """Why an event that others take is none for an instance of this policy; empty: it is."""
+    if type(event) is Message:
+        return "" if event.sender else policy.refuses("send")
+    verb = VERBS.get(type(event))
+    return "" if verb is None else policy.refuses(verb)
 
 
 def _rewind_refusal(instance: Instance, event: Rewound) -> Answer | None:

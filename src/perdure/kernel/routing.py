@@ -1,6 +1,6 @@
 """Routing: which instances a domain event goes to. Subscriptions are asked in order and fan out in that order.
 
-Those of the registered workflows come first, then those of the manifest in force.
+Those of the registered workflows come first, then those of the rules in force.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from perdure.errors import PerdureError
 from .decision import Fact
 from .events import Address
 from .limits import KEY_MAX
-from .manifest import NO_MANIFEST, Manifest, key_text
+from .rules import NO_RULES, Rules, key_text
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -27,17 +27,17 @@ class Router:
     def __init__(self) -> None:
         self._subscribers: dict[str, list[tuple[str, str]]] = {}
         self._governed: dict[str, list[tuple[str, str]]] = {}
-        self.manifest = NO_MANIFEST
+        self.rules = NO_RULES
 
     def subscribe(self, workflow: str, subscriptions: Iterable[Subscription]) -> None:
         for subscription in subscriptions:
             self._subscribers.setdefault(subscription.fact, []).append((workflow, subscription.key_path))
 
-    def enforce(self, manifest: Manifest) -> None:
-        """From now on this is the manifest in force."""
-        self.manifest = manifest
+    def enforce(self, rules: Rules) -> None:
+        """From now on these rules hold."""
+        self.rules = rules
         self._governed = {}
-        for route in manifest.routes:
+        for route in rules.routes:
             self._governed.setdefault(route.fact, []).append((route.workflow, route.key_path))
 
     def route(self, fact: Fact) -> list[Address]:

@@ -1,31 +1,43 @@
 """Rows: what an instance and its events look like in tables. Pure, used live and by the rebuild of every index."""
 
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from perdure.codec import seal, unseal
 
-from .batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkRow
+from .batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, TagRow, WorkRow
 from .decision import Outcome
-from .effects import Effect, Timer, Wait, due_of
-from .events import Address, Event, Migrated, Received, Ref, Rewound, Started
+from .effects import Call, Child, Effect, Timer, Wait, due_of
+from .entry import Entry
+from .events import Address, Event, Migrated, Received, Ref, Rewound, Started, Tagged
 from .instance import Instance, Intent
+from .location import unnumbered
 from .mailbox import Offer
 from .outside import KIND, outside_of
 from .receipt import DONE, Failure, Receipt
 from .status import Status
+from .tags import indexed
 
 RESPONSE: Final = "&response/"
 
 NEVER: Final = 2**63 - 1
 """When work without a deadline is due."""
 
-NEW_HEAD: Final = frozenset({Started, Rewound, Migrated})
+NEW_HEAD: Final = frozenset({Started, Rewound, Migrated, Tagged})
 """Events after which the head of an instance is written, also where its status is the one that it had."""
+
+REASONS_MAX: Final = 3
+"""How many of the things that an instance waits for stand in its head."""
+
+REASON_MAX: Final = 200
+"""Characters of each."""
 
 _event_decoder = msgspec.msgpack.Decoder(Event)
 _outcome_decoder = msgspec.msgpack.Decoder(Outcome)
+_tags_decoder = msgspec.json.Decoder(dict[str, str])
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -42,8 +54,89 @@ class Record(msgspec.Struct, frozen=True):
 
 
 Loaded = Record | SnapshotRow
-"""What an engine needs to go on with an instance. A snapshot of its last entry says all that head and rows would say: a
-cell that sleeps is one row to read."""
+"""What an engine needs to go on with an instance. A snapshot of its last entry says all that head and rows say."""
+
+
+Before = tuple[Status, str, Mapping[str, str], str]
+"""Status, version, tags and reason of an instance before an entry is applied: what the entry may change in its rows."""
+
+
+def before(instance: Instance) -> Before:
+    status = instance.status
+    return status, instance.definition, instance.tags, reason(instance) if status is Status.WAITING else ""
+
+
+def has_new_head(instance: Instance, entry: Entry, before: Before) -> bool:
+    """Whether an entry that was applied changes the head: another status, tags, or something else to wait for."""
+    if instance.status is not before[0] or type(entry.event) in NEW_HEAD or entry.decision.tags:
+        return True
+    return before[0] is Status.WAITING and reason(instance) != before[3]
+
+
+def write_head(batch: Batch, instance: Instance, entry: Entry, before: Before) -> None:
+    """The head of an instance that an entry has changed, with the counts and the tags."""
+    status, version, tags, _ = before
+    head = batch.heads[instance.id] = head_row(instance, entry.at)
+    standing = head.workflow, head.version, head.status
+    was = head.workflow, version, status.value
+    new = entry.seq == entry.instance  # an id is the seq of the first entry
+    if new or standing != was:
+        batch.counts[standing] += 1
+        if not new:
+            batch.counts[was] -= 1
+    if instance.tags is not tags:
+        batch.tags.update(dict.fromkeys(_tag_rows(head, tags), False))
+        batch.tags.update(dict.fromkeys(_tag_rows(head, instance.tags), True))
+
+
+def add_heads(batch: Batch, heads: Iterable[HeadRow]) -> None:
+    """Heads that are not in the store yet, of instances that began elsewhere."""
+    for head in heads:
+        batch.heads[head.id] = head
+        batch.counts[head.workflow, head.version, head.status] += 1
+        batch.tags.update(dict.fromkeys(tag_rows(head), True))
+
+
+def tag_rows(head: HeadRow) -> Iterator[TagRow]:
+    """The rows of the tags that a head has."""
+    return _tag_rows(head, _tags_decoder.decode(head.tags)) if head.tags != "{}" else iter(())
+
+
+def _tag_rows(head: HeadRow, tags: Mapping[str, str]) -> Iterator[TagRow]:
+    for name, value in tags.items():
+        yield TagRow(*indexed(name, value), head.started_at, head.id)
+
+
+def reason(instance: Instance) -> str:
+    """What an instance waits for, the last first, or its error and where that was; empty for any other.
+
+    A cell waits for events all its life: its head does not say for which.
+    """
+    if instance.stuck is not None:
+        where = f" at {instance.stuck.location}" if instance.stuck.location else ""
+        return f"{instance.stuck.error.type[:REASON_MAX]}{where[:REASON_MAX]}"
+    if instance.status is Status.FAILED and instance.outcome is not None and instance.outcome.error is not None:
+        where = f" at {instance.outcome.again[0]}" if instance.outcome.again else ""
+        return f"{instance.outcome.error.type[:REASON_MAX]}{where[:REASON_MAX]}"
+    if instance.status is not Status.WAITING or instance.made:
+        return ""
+    last = islice(reversed(instance.open.values()), 4 * REASONS_MAX)  # the first of a dict are slow to find
+    return ", ".join(list(dict.fromkeys(_awaited(intent.effect) for intent in last))[:REASONS_MAX])
+
+
+def _awaited(effect: Effect) -> str:
+    match effect:
+        case Call(executor=executor):
+            text = f"queue {executor}"
+        case Timer(location=location):
+            text = f"timer {unnumbered(location)}"
+        case Wait() if (outside := outside_of(effect)) is not None:
+            text = f"effect {outside.effect}"
+        case Wait(location=location, names=names):
+            text = f"message {' or '.join(names) or unnumbered(location)}"
+        case Child(workflow=workflow):
+            text = f"child {workflow}"
+    return text[:REASON_MAX]
 
 
 def head_row(instance: Instance, at: int) -> HeadRow:
@@ -60,6 +153,9 @@ def head_row(instance: Instance, at: int) -> HeadRow:
         instance.input_hash,
         msgspec.json.encode(instance.tags, order="sorted").decode() if instance.tags else "{}",
         encode_outcome(instance.outcome) if instance.outcome is not None else None,
+        instance.root,
+        at if instance.ended else 0,
+        reason(instance),
     )
 
 

@@ -48,7 +48,13 @@ class _State(msgspec.Struct, array_like=True):
     outcome: Outcome | None = None
 
 
-_decoder = msgspec.msgpack.Decoder(_State)
+class _Descendant(_State, array_like=True):
+    """An instance whose root is not its parent. The others have no field for it, and are written as ever."""
+
+    root: int = 0
+
+
+_decoder = msgspec.msgpack.Decoder(_Descendant)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -80,7 +86,7 @@ def take(instance: Instance) -> SnapshotRow | None:
 def write(instance: Instance, machine: bytes) -> bytes:
     """All that `apply` folded, and what its machine has saved. The same state gives the same bytes."""
     opened = _opened(instance) if instance.open else []
-    state = _State(
+    fields = (
         machine,
         instance.address.workflow,
         instance.address.key,
@@ -104,7 +110,12 @@ def write(instance: Instance, machine: bytes) -> bytes:
         instance.kept,
         instance.outcome,
     )
-    return seal(_encoder.encode(state))
+    plain = instance.root == _root(instance)
+    return seal(_encoder.encode(_State(*fields) if plain else _Descendant(*fields, instance.root)))
+
+
+def _root(instance: Instance) -> int:
+    return instance.id if instance.parent is None else instance.parent.instance
 
 
 def _opened(instance: Instance) -> list[tuple[bytes, tuple[Any, ...], int, int, bool, bool]]:
@@ -130,6 +141,7 @@ def restore(row: SnapshotRow) -> Instance:
     instance.input_hash = state.input_hash
     instance.started_at = state.started_at
     instance.parent = state.parent
+    instance.root = state.root or _root(instance)
     instance.tags = state.tags
     instance.patterns = Patterns(state.patterns)
     for id, packed, delivery, strikes, counted, held in state.open:

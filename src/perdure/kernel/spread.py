@@ -17,11 +17,11 @@ from .entry import Entry
 from .events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
 from .instance import Instance, Intent
 from .job import job_row
-from .manifest import MANIFEST, WORLD, decode_manifest
 from .moment import Moment
 from .receipt import Receipt
 from .routing import Router
 from .rows import has_row, receipt_of, response_name, work_row
+from .rules import IN_FORCE, RULER, decode_rules
 from .slots import Slots
 
 Cause = Callable[[Ref, Event], None]
@@ -75,8 +75,8 @@ class Spread:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         for name, value in decision.publish:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
-            if name == MANIFEST and instance.address == WORLD:
-                self._router.enforce(decode_manifest(value))
+            if name == IN_FORCE and instance.address == RULER:
+                self._router.enforce(decode_rules(value))
         if decision.reports:
             batch.reports += decision.reports
         if instance.parent is not None:
@@ -154,7 +154,7 @@ def _is_light(entry: Entry, changed: Changed) -> bool:
     if type(entry.event) is not Received or len(closed) != 1 or len(changed.opened) != 1:
         return False
     decision = entry.decision
-    said = decision.send or decision.announce or decision.publish or decision.respond
+    said = decision.send or decision.announce or decision.publish or decision.respond or decision.tags
     return type(closed[0]) is Call and closed[0].ephemeral and not said
 
 
@@ -169,7 +169,16 @@ def start_of(child: Child, instance: Instance, intent: bytes, at: int) -> Starte
     seed = Moment(at, instance.seed, instance.version).entropy()[:16] + intent
     reuse = "always" if instance.rewound else child.reuse  # the key may be that of a child that was dropped
     return Started(
-        child.workflow, child.key, child.input, seed, child.version, parent, child.tags, reuse, due=child.due
+        child.workflow,
+        child.key,
+        child.input,
+        seed,
+        child.version,
+        parent,
+        child.tags,
+        reuse,
+        due=child.due,
+        root=instance.root_of_children,
     )
 
 

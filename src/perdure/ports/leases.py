@@ -9,6 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from perdure.kernel.events import Ref
+
 
 class Standing(msgspec.Struct, frozen=True):
     """How the shards are shared, as it was when the database was asked."""
@@ -24,6 +26,10 @@ class Leases(Protocol):
     @property
     def shards(self) -> int:
         """How many there are. It was decided when the database was made."""
+        ...
+
+    def shard_of(self, ref: Ref) -> int:
+        """On which shard an instance is, or will be."""
         ...
 
     @property

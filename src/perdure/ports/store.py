@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
+from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Loaded, Record
 
@@ -54,7 +54,14 @@ class Position(msgspec.Struct, frozen=True):
     seq: int
     at: int
     running: tuple[int, ...]
-    manifest: bytes | None = None  # in force, as the world published it
+    rules: bytes | None = None  # in force, as the ruler published them
+
+
+ListPlace = tuple[int, int]
+"""Where an instance stands in a list: when it started, and its id. The newest comes first."""
+
+Span = tuple[int, int]
+"""Times from the first on, and before the second, in nanoseconds."""
 
 
 class Census(msgspec.Struct, frozen=True):
@@ -73,15 +80,39 @@ class Posted(msgspec.Struct, frozen=True):
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which heads; empty fields do not count. Newest first; `before` is the id to go on from."""
+    """Which heads; empty fields do not count. Newest first by start; `before` is the place to go on from.
+
+    `root` finds a whole family, its root included.
+    """
 
     workflow: str = ""
     status: str = ""
     parent: int = 0
     tags: dict[str, str] = {}
-    before: int = 0
+    before: ListPlace | None = None
     limit: int = 100
     key: str = ""
+    version: str = ""
+    key_prefix: str = ""
+    root: int = 0
+    started: Span | None = None
+    ended: Span | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of a list. `next`: the place to go on from; None: this is the end.
+
+    `partial`: nothing narrowed the list, and so much was read for it that the rest is left to the next page. A partial
+    page may have no heads.
+    """
+
+    heads: list[HeadRow]
+    next: ListPlace | None = None
+    partial: bool = False
+
+
+def place_of(head: HeadRow) -> ListPlace:
+    return head.started_at, head.id
 
 
 class BlobRow(msgspec.Struct, frozen=True):
@@ -154,7 +185,7 @@ class Store(Protocol):
         ...
 
     def census(self, done: Callable[[Census | Exception], None]) -> None:
-        """Count what is durable. It reads every head that has not ended."""
+        """Count what is durable."""
         ...
 
     def due(self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]) -> None:
@@ -196,7 +227,17 @@ class Queries(Protocol):
 
     async def head(self, ref: Ref) -> HeadRow | None: ...
 
-    async def heads(self, filter: Filter) -> list[HeadRow]: ...
+    async def heads(self, filter: Filter) -> list[HeadRow]:
+        """Up to `limit` of the heads that a filter wants, however many others must be read for them."""
+        ...
+
+    async def page(self, filter: Filter) -> Page:
+        """The same with a bound on what is read: see `stores/lists.py`."""
+        ...
+
+    async def counts(self) -> dict[Standing, int]:
+        """How many instances there are by workflow, version and status, those that have ended included."""
+        ...
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
         """The journal rows of one instance, in order, with seq > `after`."""
@@ -311,12 +352,16 @@ __all__ = [
     "Filter",
     "JobState",
     "Lease",
+    "ListPlace",
     "Owner",
+    "Page",
     "Position",
     "Posted",
     "Queries",
     "Record",
     "Ref",
+    "Span",
     "Store",
     "WorldSnapshotRow",
+    "place_of",
 ]

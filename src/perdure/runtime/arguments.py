@@ -11,6 +11,7 @@ from typing import Final
 
 from perdure.errors import CallerError, TooLarge
 from perdure.kernel.limits import VALUE_MAX
+from perdure.kernel.tags import objection
 
 TEXT_MAX: Final = 4096  # of names, ids, reasons and locations: what stands in rows beside the values
 
@@ -44,7 +45,16 @@ def checked_cell_key(key: str) -> str:
     return key and checked_key(key)
 
 
-def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+def checked_tag(name: str, value: str | None) -> str:
+    """The name of a tag that a user gives or removes."""
+    against = objection(name, value)
+    if against:
+        raise CallerError(against)
+    return str.__str__(name)
+
+
+def checked_tags(tags: Mapping[str, str] | None, *, wanted: bool = False) -> dict[str, str]:
+    """Tags to give, or those that a list is `wanted` of: there the engine's own may be named too."""
     if not tags:
         return {}
     if not isinstance(tags, Mapping):
@@ -53,8 +63,28 @@ def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in found.items():
         if not (isinstance(name, str) and isinstance(value, str)):  # type: ignore[redundant-expr]
             raise CallerError(f"tags are texts by name, found {name!r}: {value!r}")
-        checked_text(name + value, "a tag")
+        if wanted:
+            checked_text(name + value, "a tag")
+        else:
+            checked_tag(name, value)
     return found
+
+
+Between = tuple[datetime | None, datetime | None]
+"""Times from the first on, and before the second; None is open."""
+
+
+def span_of(between: Between | None, what: str) -> tuple[int, int] | None:
+    """Two times in nanoseconds."""
+    if between is None:
+        return None
+    found = [0, 2**63 - 1]
+    for place, time_given in enumerate(between):
+        if time_given is not None:
+            if not isinstance(time_given, datetime) or time_given.tzinfo is None:  # type: ignore[redundant-expr]
+                raise CallerError(f"{what}={between!r:.80}: it is two times with a time zone, or None for an open end")
+            found[place] = round(time_given.timestamp() * 1e6) * 1000
+    return found[0], found[1]
 
 
 def checked_entry(seq: int, what: str) -> int:

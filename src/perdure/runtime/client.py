@@ -12,15 +12,16 @@ from typing import Any, Literal, TypeVar, overload
 
 from perdure.errors import AskTimeout, CallerError, UnknownIntent, UnknownWorkflow
 from perdure.kernel.events import Address, Message, Parent, Received, Started
-from perdure.kernel.manifest import DEFINITIONS, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import Signature
+from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.kernel.status import Status
 from perdure.kernel.workflows import Workflows
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.store import Filter, Queries
 
 from .arguments import (
+    Between,
     checked_cell_key,
     checked_entry,
     checked_key,
@@ -28,16 +29,18 @@ from .arguments import (
     checked_text,
     limited,
     seconds_of,
+    span_of,
     start_due,
     unknown,
 )
-from .cells import MADE_BY_EVENTS, Catalog, Keyed, read_state, record_at, refuse_cell
 from .door import Door, Speaker
 from .handle import Handle
-from .history import Summary, summary
+from .history import Summary, list_place, summary
 from .judged import judged
 from .outside import intent_id, open_effects
+from .policies import refuse_by_policy, takes_empty_key
 from .startable import Named, Startable
+from .state import Catalog, Keyed, read_state, record_at
 
 R = TypeVar("R")
 
@@ -47,7 +50,7 @@ Reuse = Literal["failed", "always"]
 class Client(Speaker):
     """Starts instances and finds them again. See `perdure.open` and `perdure.connect`.
 
-    `catalog` reads the definitions of a world of cells.
+    `catalog` reads what the ruler takes from outside.
     """
 
     def __init__(
@@ -118,14 +121,15 @@ class Client(Speaker):
         `ls --parent`: the parent neither waits nor cancels.
         """
         found = self._known(workflow) or await self._find(workflow)
-        if "/" in found.name:
-            await refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
+        await refuse_by_policy(self._door, self._workflows, found.name, "start")
         due = start_due(at, delay) if at is not None or delay is not None else 0
         if parent is not None and not isinstance(parent, Handle):
             raise CallerError(f"parent={parent!r}: a parent is given by its handle")
         origin = None if parent is None else Parent(await parent._id(), b"", detached=True)
+        root = 0 if parent is None else (await parent.summary()).root
         version = "" if isinstance(workflow, str) else workflow.version
-        return await self._start(found, version, found.encode_input(args, kwargs), key, tags, reuse, due, origin)
+        value = found.encode_input(args, kwargs)
+        return await self._start(found, version, value, key, tags, reuse, due, origin, root)
 
     async def start_plain(
         self,
@@ -140,8 +144,7 @@ class Client(Speaker):
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
-        if "/" in found.name:
-            await refuse_cell(self._door.queries, found.name, MADE_BY_EVENTS)
+        await refuse_by_policy(self._door, self._workflows, found.name, "start")
         due = start_due(at, delay) if at is not None or delay is not None else 0
         version = "" if isinstance(workflow, str) else workflow.version
         return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None)
@@ -156,13 +159,17 @@ class Client(Speaker):
         reuse: Reuse | None,
         due: int,
         parent: Parent | None,
+        root: int = 0,
     ) -> Handle[Any]:
         if reuse not in (None, "failed", "always"):
             raise CallerError(f'reuse={reuse!r}: a used key is started again if it "failed", or "always"')
         address = Address(workflow.name, checked_key(key))
         seed = self._door.entropy()
         given = checked_tags(tags)
-        event = Started(workflow.name, address.key, value, seed, version, parent, given, reuse or "", due=due)
+        above = root if parent is not None and root != parent.instance else 0
+        event = Started(
+            workflow.name, address.key, value, seed, version, parent, given, reuse or "", due=due, root=above
+        )
         instance = await self._door.put(address, event, new=key is None)
         return Handle(self._door, address, workflow, instance, self._workflows)
 
@@ -175,7 +182,7 @@ class Client(Speaker):
     def handle(self, workflow: Startable[Any] | Keyed | str, key: str | None = None) -> Handle[Any]:
         """The handle of an instance that was started before, by its workflow and key, or by the `id` of a handle.
 
-        A cell without keys has the key "". The id of a cell is understood where its code is.
+        The only instance of a workflow without keys has the key "".
         """
         if not isinstance(workflow, str) and isinstance(workflow, Keyed):
             workflow = workflow.workflow
@@ -185,12 +192,12 @@ class Client(Speaker):
         name = checked_text(found.name, "the name of a workflow")
         if not isinstance(key, str):
             raise CallerError(f"a handle needs the key of an instance, or its id alone, found {key!r}")
-        if key or "/" not in name:  # the only cell of a definition without keys has the empty one
+        if key or not takes_empty_key(self._workflows, name):
             key = checked_key(key)
         return Handle(self._any_loop, Address(name, key), found, None, self._workflows)
 
     def _parts(self, id: str) -> tuple[str, str]:
-        """The workflow and the key of an id. Only names of cells have a slash: one, and only where they are known."""
+        """The workflow and the key of an id. A name that has a slash itself is understood where its code is."""
         name, _, key = id.partition("/")
         rest, _, last = key.partition("/")
         return (f"{name}/{rest}", last) if f"{name}/{rest}" in self._workflows else (name, key)
@@ -198,10 +205,10 @@ class Client(Speaker):
     async def state(
         self, cell: Keyed | str, key: str = "", *, at: int | None = None, at_least: int | None = None
     ) -> Any:
-        """The state of a cell, as the object that its reducer takes; None: there is no such cell.
+        """The state of an instance whose state is a value, such as a cell, as its code takes it; None: there is none.
 
         It is that of now, or as of an entry of the journal (`at`). `at_least` waits until the journal has that entry.
-        The code of the cell is needed: `perdure.connect(url, workflows=[...])`.
+        The code of its workflow is needed: `perdure.connect(url, workflows=[...])`.
         """
         if not isinstance(cell, Keyed | str):
             raise CallerError(f"{cell!r} is not a cell; did you forget @perdure.cell?")
@@ -225,10 +232,16 @@ class Client(Speaker):
         parent: int = 0,
         before: int = 0,
         limit: int = 100,
+        version: str = "",
+        key_prefix: str = "",
+        root: int = 0,
+        started: Between | None = None,
+        ended: Between | None = None,
     ) -> list[Summary]:
-        """What exists, newest first: of a workflow in all its versions, with all of these tags, if any; children of
-        `parent`, if given.
+        """What exists, newest first: of a workflow in all its versions or in one, with all of these tags, if any;
+        children of `parent`, or the family of `root`, by their ids.
 
+        `started` and `ended` are two times each: from the first on, and before the second; None is open.
         `before` is the id of the last one of the page before.
         """
         if isinstance(workflow, Keyed):
@@ -238,7 +251,19 @@ class Client(Speaker):
             checked_text(name, "the name of a workflow")
         if status and status not in list(Status):
             raise CallerError(unknown("status", status, list(map(str, Status)), "leave it out to see all"))
-        wanted = Filter(name, status, parent, checked_tags(tags), before, limit)
+        wanted = Filter(
+            name,
+            status,
+            parent,
+            checked_tags(tags, wanted=True),
+            await list_place(self._door.queries, before),
+            limit,
+            version=version,
+            key_prefix=key_prefix,
+            root=root,
+            started=span_of(started, "started"),
+            ended=span_of(ended, "ended"),
+        )
         rows = await self._door.queries.heads(wanted)
         return [summary(row) for row in rows]
 
@@ -248,26 +273,26 @@ class Client(Speaker):
         The same `id` twice is taken once; of another event it is refused, where that can be known (not in another
         process). `correlation` is passed on to all that the event leads to. `key` is checked: the key is in the event.
         """
-        catalog = await self._world()
+        catalog = await self._taken()
         name, body = catalog.encode(event, None if key is None else checked_cell_key(key))
         await self._send(catalog, name, body, id, correlation)
 
     async def send_json(self, name: str, data: Any, *, id: str | None = None, correlation: str = "") -> None:
         """Send a domain event that came as JSON, by its name."""
-        catalog = await self._world()
+        catalog = await self._taken()
         await self._send(catalog, *catalog.encode_json(name, data), id, correlation)
 
     async def _send(self, catalog: Catalog, name: str, body: bytes, id: str | None, correlation: str) -> None:
         known = "" if id is None else checked_text(id, "the id of an event")
         together = "" if correlation == "" else checked_text(correlation, "a correlation")
         limited(body, f"event {name!r}")
-        await self._door.put(WORLD, Message(name, body, known, catalog.hash, together))
+        await self._door.put(RULER, Message(name, body, known, catalog.hash, together))
 
-    async def _world(self) -> Catalog:
-        """What the world of this database takes, by the manifest in force now."""
+    async def _taken(self) -> Catalog:
+        """What the ruler of this database takes, by the rules that hold now."""
         if self._catalog is not None and self._catalog[1].hash == self._door.in_force():
             return self._catalog[1]
-        head = await self._door.queries.head(WORLD)
+        head = await self._door.queries.head(RULER)
         data = None if head is None else await self._door.queries.published(head.id, DEFINITIONS)
         if data is None or self._read_catalog is None:
             raise CallerError("this database has no cells: open it with perdure.open(url, workflows=[a cell])")
@@ -344,7 +369,7 @@ class Client(Speaker):
         if hasattr(workflow, "encode_input"):
             return self._workflows.exactly(workflow.name, workflow.version)
         if isinstance(workflow, Keyed):  # asked last, because to ask a protocol is slow
-            raise CallerError(f"{workflow!r} is a cell: {MADE_BY_EVENTS}")
+            raise CallerError(f"{workflow!r} is {workflow.policy.refuses('start')}")
         raise CallerError(f"{workflow!r} is not a workflow; did you forget @perdure.flow?")
 
     async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:

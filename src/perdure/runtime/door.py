@@ -16,11 +16,13 @@ from perdure.errors import (
     UnknownInstance,
     UnknownVersion,
     UnknownWorkflow,
+    VersionConflict,
     WrongLoop,
 )
 from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Event, Ref
 from perdure.kernel.mailbox import Refused
+from perdure.kernel.policy import Policy
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 
@@ -69,8 +71,12 @@ class Door(Protocol):
         """The newest progress of each running step; nothing where frames are not seen."""
         ...
 
+    async def policy(self, workflow: str) -> Policy:
+        """What may be done with instances of a workflow, as the database says; anything, where it says nothing."""
+        ...
+
     def in_force(self) -> str:
-        """The hash of the manifest in force, where that is known without asking the database; else empty."""
+        """The hash of the rules in force, where that is known without asking the database; else empty."""
         ...
 
     def entropy(self) -> bytes: ...
@@ -105,12 +111,14 @@ def refusal(refused: Refused) -> CallerError:
         "ended": InstanceEnded,
         "not-stuck": NotStuck,
         "running": StillRunning,
+        "version-conflict": VersionConflict,
     }
     advice = {
         "key-in-use": '; use another key, or reuse="failed" if it failed, reuse="always" if it has ended in any way',
         "running": "; wait for it, or drop it with force=True",
         "not-stuck": "; a retry is for what is stuck or has failed: rewind goes back, fork goes on in another one",
         "unknown-instance": "; `perdure ls` lists what exists",
+        "version-conflict": "; nothing was recorded: look at what happened, and ask again with if_entry= of now",
         "unknown-version": "; register it too, or start the workflow by its name: that takes the newest",
         "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,
     }

@@ -25,9 +25,10 @@ from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, Event, Ref, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.manifest import WORLD
+from perdure.kernel.policy import Policy
 from perdure.kernel.problem import Report
 from perdure.kernel.rows import decode_outcome, inbox_row
+from perdure.kernel.rules import RULER
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
@@ -35,6 +36,7 @@ from perdure.ports.store import Queries
 from .door import Door, refusal
 from .history import read_history
 from .log import log
+from .policies import Policies
 from .shard import Shard
 from .streams import Streams
 
@@ -70,6 +72,7 @@ class LocalDoor:
         self._watchers: dict[int, dict[str, list[asyncio.Event]]] = {}  # by instance, and by what they wait for
         self._readers: list[asyncio.Event] = []  # of those who wait for the next commit, whatever it has
         self._fallen: Exception | None = None
+        self._policies = Policies()
 
     @property
     def queries(self) -> Queries:
@@ -176,9 +179,12 @@ class LocalDoor:
     def entropy(self) -> bytes:
         return os.urandom(16)
 
+    async def policy(self, workflow: str) -> Policy:
+        return await self._policies.of(self.queries, workflow)
+
     def in_force(self) -> str:
-        shard = self._shard_of(WORLD)
-        return "" if shard is None else shard.kernel.router.manifest.hash
+        shard = self._shard_of(RULER)
+        return "" if shard is None else shard.kernel.router.rules.hash
 
     def published(self, instance: int, name: str) -> None:
         names = self._watchers.get(instance, {})
@@ -313,6 +319,10 @@ class RemoteDoor:
     def __init__(self, queries: Queries) -> None:
         self.loop = asyncio._get_running_loop()
         self.queries = queries
+        self._policies = Policies()
+
+    async def policy(self, workflow: str) -> Policy:
+        return await self._policies.of(self.queries, workflow)
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         start = input_hash(event.input) if isinstance(event, Started) else None

@@ -20,7 +20,6 @@ from typing import Any, Final
 from perdure.errors import LeaseLost, PerdureError, StoreError
 from perdure.kernel.batch import InboxRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.placement import place
 from perdure.ports.leases import Leases, Standing
 
 from .log import log
@@ -57,11 +56,11 @@ class Fleet:
 
     def shard_of(self, ref: Ref) -> Shard | None:
         """The shard of an instance, if it runs here."""
-        return self._shards.get(place(ref, self._leases.shards))
+        return self._shards.get(self._leases.shard_of(ref))
 
     def posted(self, rows: Sequence[InboxRow]) -> None:
         """Events for other shards are in the inbox: those that run here look at once, others are told."""
-        for number in {place(row.instance or Address(row.workflow, row.key), self._leases.shards) for row in rows}:
+        for number in {self._leases.shard_of(row.instance or Address(row.workflow, row.key)) for row in rows}:
             shard = self._shards.get(number)
             if shard is not None:
                 shard.look()

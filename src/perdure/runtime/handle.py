@@ -30,21 +30,21 @@ from perdure.errors import (
     UnknownLocation,
 )
 from perdure.kernel.decision import Outcome
-from perdure.kernel.events import Address, CancelAsked, Message, Ref, Retried, Rewound, Settled, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Message, Ref, Retried, Rewound, Settled, Started, Tagged, Woken
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import is_sleep
-from perdure.kernel.manifest import WORLD
 from perdure.kernel.past import Behind, Point, still_running
+from perdure.kernel.policy import Verb
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 
-from .arguments import checked_key, checked_text, limited, seconds_of, unknown
-from .cells import NEVER_BACK, refuse_cell, refuse_world
+from .arguments import checked_key, checked_tag, checked_text, limited, seconds_of, unknown
 from .door import AFTER_THE_END, Door, Speaker, refusal
 from .history import Line, Reader, Summary, Waiting, read_history, summary
+from .policies import refuse_by_policy
 from .startable import Startable
 from .streams import Streams
 
@@ -147,8 +147,7 @@ class Handle(Speaker, Generic[R]):
 
     async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
         """Send a message; durable when this returns. The same `id` twice is delivered once."""
-        if "/" in self.address.workflow and self.address != WORLD:
-            await self._refuse_cell("its events are routed to it: client.send(event), or `perdure cells send`")
+        await self._refuse("send")
         value = limited(encode(to_plain(body)), f"message {name!r}")
         if id is not None:
             checked_text(id, "the id of a message")
@@ -212,7 +211,7 @@ class Handle(Speaker, Generic[R]):
 
     async def wake(self, location: str = "") -> None:
         """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
-        await self._refuse_cell("what it asked for is answered when it is due, and not before")
+        await self._refuse("wake")
         reader = await self._read()
         if reader.state.ended:
             raise InstanceEnded(f"{self.address} {ended(reader.state.status)} and takes no more events{AFTER_THE_END}")
@@ -227,12 +226,20 @@ class Handle(Speaker, Generic[R]):
             raise UnknownLocation(f"{self.address} does not sleep{where}{known}")
         await self._door.put(self._to(), Woken(location))
 
+    async def tag(self, name: str, value: str | None) -> None:
+        """Give the instance a tag, or another value of one; None removes it. Recorded, and listed when this returns.
+
+        An instance that has ended keeps the tags that it has: `InstanceEnded`.
+        """
+        await self._refuse("cancel")
+        await self._door.put(self._to(), Tagged({checked_tag(name, value): value}))
+
     async def cancel(self, reason: str = "", undo: bool = False) -> None:
         """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled.
 
         `undo`: completed steps that have an `undo` are undone, the last one first.
         """
-        refuse_world(self.workflow)
+        await self._refuse("cancel")
         await self._door.put(self._to(), CancelAsked(checked_text(reason or " ", "a reason").strip(), undo=undo))
 
     async def retry(self) -> None:
@@ -245,7 +252,7 @@ class Handle(Speaker, Generic[R]):
         if head is None or head.status != Status.FAILED:
             await self._door.put(self._to(), Retried())
         else:
-            await self._refuse_cell("one that has failed is made anew by the next event that is routed to it")
+            await self._refuse("retry")
             event = (await self._behind()).retry() or (await self._behind(whole=True)).retry()
             assert event is not None, "the whole past has all that was done"
             await self._rewind(event)
@@ -256,7 +263,7 @@ class Handle(Speaker, Generic[R]):
         What came before is kept: answers, messages, sleeps, versions. Raises `StillRunning` while a step runs that
         would be dropped; `force` cancels it. Values that were published stay readable.
         """
-        await self._refuse_cell(NEVER_BACK)
+        await self._refuse("rewind")
         behind = await self._behind()
         if behind.point_of(checked_text(to, "a location")) is None:
             behind = await self._behind(whole=True)
@@ -271,7 +278,7 @@ class Handle(Speaker, Generic[R]):
 
         `edit` has other values for steps that were answered before, by location. This instance goes on as it was.
         """
-        await self._refuse_cell(NEVER_BACK)
+        await self._refuse("fork")
         behind = await self._behind(whole=True)
         point = self._point(behind, at)
         if behind.cancelled(point):
@@ -409,8 +416,9 @@ class Handle(Speaker, Generic[R]):
                         break
         return await self._id()
 
-    async def _refuse_cell(self, advice: str) -> None:
-        await refuse_cell(self._door.queries, self.workflow, advice)
+    async def _refuse(self, verb: Verb) -> None:
+        """The kernel refuses it too, whoever sent it; but to a client in another process nobody would say so."""
+        await refuse_by_policy(self._door, self._workflows, self.workflow, verb)
 
     def _to(self) -> Ref:
         return self._instance or self.address

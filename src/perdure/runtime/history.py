@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec import decode as decode_value
-from perdure.errors import PerdureError
+from perdure.errors import CallerError, PerdureError
 from perdure.kernel.apply import apply
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait, attempt_of, due_of
@@ -28,6 +28,7 @@ from perdure.kernel.events import (
     Rewound,
     Settled,
     Started,
+    Tagged,
     Woken,
 )
 from perdure.kernel.instance import Instance, Intent
@@ -38,13 +39,13 @@ from perdure.kernel.rows import Record, decode_outcome, offer_of
 from perdure.kernel.snapshot import restore
 from perdure.kernel.status import Status
 from perdure.ports.frame import Frame
-from perdure.ports.store import Queries
+from perdure.ports.store import ListPlace, Queries, place_of
 
 Opened = Mapping[bytes, tuple[str, int]]
 
 
 EFFECTS: Final = "effects"
-"""The executor of effects that are defined in a manifest."""
+"""The executor of effects that are known by a name."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -79,6 +80,9 @@ class Summary(msgspec.Struct, frozen=True):
     changed_at: datetime
     parent: int
     tags: dict[str, str]
+    root: int = 0
+    ended_at: datetime | None = None
+    reason: str = ""  # what it waits for, or its error and where
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -143,7 +147,7 @@ class Reader:
 async def read_history(queries: Queries, id: int) -> tuple[Reader, list[Line]]:
     """All that there is of an instance.
 
-    A database that was restored from a world snapshot has no rows from before that, except of flows: there it is what
+    A database that was restored from a snapshot may have no rows from before that: there it is what
     came after the last snapshot of the instance.
     """
     rows = await queries.history(id)
@@ -174,7 +178,7 @@ def undelivered(rows: Iterable[InboxRow]) -> list[Line]:
 
 
 def alone(row: JournalRow) -> Line:
-    """One row without those before it, of an instance that asks for nothing: the world's own."""
+    """One row without those before it, of an instance that asks for nothing: the ruler."""
     return _line(decode(row.seq, row.instance, row.at, row.body, Patterns()), {})
 
 
@@ -225,6 +229,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
                 None if receipt.value is None else decode_value(receipt.value),
                 (receipt.error),
             )
+        case Tagged(tags=tags):
+            return "tagged", "", "", tags, None
         case Redelivered(intent=id):
             return "redelivered", place(id), "", None, None
         case Parked(intent=id):
@@ -246,7 +252,7 @@ def word_of(effect: Effect) -> str:
 
 
 def effect_of(effect: Effect) -> str:
-    """The name of an effect that is known by one, because its definition stands in a manifest; else nothing."""
+    """The name of an effect that is known by one, because it has a definition; else nothing."""
     params = effect.params if type(effect) is Wait or (type(effect) is Call and effect.executor == EFFECTS) else None
     asked = None if params is None else decode_value(params)
     return str(asked.get("effect", "")) if isinstance(asked, dict) else ""
@@ -303,4 +309,17 @@ def summary(head: HeadRow) -> Summary:
         when(head.changed_at),
         head.parent,
         msgspec.json.decode(head.tags, type=dict[str, str]) if head.tags else {},
+        head.root,
+        when(head.ended_at) if head.ended_at else None,
+        head.reason,
     )
+
+
+async def list_place(queries: Queries, before: int) -> ListPlace | None:
+    """Where a list goes on after the instance with an id; 0: it begins."""
+    if not before:
+        return None
+    head = await queries.head(before)
+    if head is None:
+        raise CallerError(f"before={before}: no instance has this id; it is that of the last one of the page before")
+    return place_of(head)

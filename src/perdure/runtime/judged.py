@@ -1,6 +1,6 @@
 """What an engine in another process made of a receipt from outside: it judges when it takes it out of the inbox.
 
-Admitted, the receipt closes its open work. Refused, it leaves a record with the world, which says whose receipt it was.
+Admitted, the receipt closes its open work. Refused, it leaves a record with the ruler, which says whose receipt it was.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from perdure.errors import ReceiptRefused
 from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Message
 from perdure.kernel.location import Patterns
-from perdure.kernel.manifest import AUDIT, WORLD
+from perdure.kernel.rules import AUDIT, RULER
 from perdure.kernel.status import Status
 from perdure.ports.store import Queries
 
@@ -35,9 +35,9 @@ async def judged(
 
 
 async def _raise_refusal(queries: Queries, intent: bytes, executor: str, since: int) -> None:
-    world = await queries.head(WORLD)
-    patterns = Patterns()  # the world opens nothing
-    for row in [] if world is None else await queries.history(world.id, since):
+    ruler = await queries.head(RULER)
+    patterns = Patterns()  # the ruler opens nothing
+    for row in [] if ruler is None else await queries.history(ruler.id, since):
         event = decode_entry(row.seq, row.instance, row.at, row.body, patterns).event
         if isinstance(event, Message) and event.name == AUDIT:
             told = decode(event.body)

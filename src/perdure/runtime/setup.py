@@ -34,7 +34,7 @@ class Serving(Protocol):
 
 
 class Setup(msgspec.Struct):
-    """`effects` makes the executor of cells' effects, which keeps blobs in the store. `failed`: who calls hooks."""
+    """`effects` makes the executor of named effects, which keeps blobs in the store. `failed`: who calls hooks."""
 
     owner: str
     workflows: Workflows[Workflow]

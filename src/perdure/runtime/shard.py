@@ -29,11 +29,11 @@ from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Governed, Workflow
 from perdure.kernel.mailbox import Answer, Offer
-from perdure.kernel.manifest import APPLY, WORLD, decode_manifest
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import Loaded, fired, offer_of
+from perdure.kernel.rules import RULER, decode_rules
 from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import CUT, Executor
 from perdure.ports.frame import Frame
@@ -62,7 +62,7 @@ TIMERS_WAITING_MAX: Final = 10_000
 """While so many instances are being loaded, timers wait in their rows: after a long pause a million may be due."""
 
 MEMORY: Final = 256 * 1024 * 1024
-"""Bytes of states of cells that stay in memory."""
+"""Bytes of states that are values which stay in memory."""
 
 LOST_POLL: Final = 1_000_000_000
 """How often is looked for workers that were lost."""
@@ -175,6 +175,7 @@ class Shard:
         self._enclosure = enclosure
         self._verify = verify
         self.counts: Counter[str] = Counter()
+        self._takes_counts = any(workflow.policy.counted for workflow in self._workflows)
         self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
         self._told: dict[bytes, Told] = {}  # by jobs that are with workers
@@ -217,7 +218,7 @@ class Shard:
             seq=position.seq,
             at=position.at,
             salt=self._clock.entropy(8),
-            manifest=decode_manifest(position.manifest),
+            rules=decode_rules(position.rules),
             verify=self._verify,
             shard=self.number,
             shards=self._shards,
@@ -268,10 +269,13 @@ class Shard:
         fresh = {(found.name, found.version) for found in workflows}
         kept = [found for found in self._workflows if (found.name, found.version) not in fresh]
         self._workflows = [*kept, *workflows]
+        self._takes_counts = any(workflow.policy.counted for workflow in self._workflows)
         self._note_workflows(lambda error: self._load(self._reload_failed) if error is None else self._crash(error))
 
     def _note_workflows(self, noted: Callable[[Exception | None], None]) -> None:
-        rows = [WorkflowRow(found.name, found.version, found.parameters) for found in self._workflows]
+        rows = [
+            WorkflowRow(found.name, found.version, found.parameters, found.policy.encode()) for found in self._workflows
+        ]
         self._store.register(rows, noted)
 
     def _load(self, loaded: Callable[[Exception | None], None]) -> None:
@@ -400,7 +404,7 @@ class Shard:
         """Give an offer to the kernel. `own`: how many inbox rows are the event itself."""
         if self._away:
             self._early.append(offer)
-        elif type(offer.event) is Message and offer.event.name == APPLY and offer.to == WORLD:
+        elif self._takes_counts and type(offer.event) is Message and self._wants_counts(offer):
             self._admit_counted(offer, own)
         else:
             self.kernel.offer(offer)
@@ -857,8 +861,13 @@ class Shard:
     def _look_later(self, life: int) -> None:
         self._clock.call_at(self._clock.now() + LOST_POLL, lambda: self._look_for_lost(life))
 
+    def _wants_counts(self, offer: Offer) -> bool:
+        to = offer.to
+        workflow = self.kernel.workflows.newest(to.workflow) if isinstance(to, Address) else None
+        return workflow is not None and offer.event.name == workflow.policy.counted  # type: ignore[union-attr]
+
     def _admit_counted(self, offer: Offer, own: int) -> None:
-        """Whoever wants another manifest in force hears what stands against it at this very moment."""
+        """The receiver hears how much there is at this very moment: `Policy.counted`."""
         life = self._life
 
         def counted(census: Census | Exception) -> None:
@@ -878,11 +887,11 @@ class Shard:
 
     def _counted(self, event: Event, census: Census, own: int) -> Event:
         assert type(event) is Message
-        manifest = self.kernel.router.manifest
+        rules = self.kernel.router.rules
         governed = [row for row in census.instances if self._may_be_governed(row[0], row[1])]
         left: Counter[str] = Counter()
         for workflow, version, _, count in governed:
-            left[workflow] += count if manifest.outdated(workflow, version) else 0
+            left[workflow] += count if rules.outdated(workflow, version) else 0
         counts = {
             "instances": sum(count for *_, count in governed),
             "intents": census.work + len(self.running),
@@ -890,15 +899,15 @@ class Shard:
             "left": dict(+left),
         }
         try:
-            body = {**decode(event.body), "counts": counts, "counted": manifest.hash}
+            body = {**decode(event.body), "counts": counts, "counted": rules.hash}
         except (PerdureError, TypeError):
-            return event  # the world will say what is wrong with it
+            return event  # the receiver will say what is wrong with it
         return msgspec.structs.replace(event, body=encode(body))
 
     def _may_be_governed(self, workflow: str, version: str) -> bool:
-        """Also what an earlier manifest made, and the one in force does not name: it lives on, with or without code."""
+        """Also what earlier rules made, and those in force do not name: it lives on, with or without code."""
         known = self.kernel.workflows.of(workflow, version) or self.kernel.workflows.newest(workflow)
-        return workflow != WORLD.workflow and (known is None or isinstance(known, Governed))
+        return workflow != RULER.workflow and (known is None or isinstance(known, Governed))
 
     def _not_durable(self) -> int:
         """Entries that the store does not know yet."""

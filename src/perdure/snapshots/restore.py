@@ -19,7 +19,7 @@ from perdure.kernel.events import Address, Started
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
 from perdure.kernel.replay import fold
-from perdure.kernel.rows import NEW_HEAD, head_row, response_name, work_row
+from perdure.kernel.rows import add_heads, before, has_new_head, reason, response_name, work_row, write_head
 from perdure.ports.store import Store
 from perdure.stores.answers import asked
 
@@ -48,11 +48,12 @@ class Restoring:
             batch = Batch()
             for each, row, rows in await in_thread(self._with_rows, kept):
                 self.instances += 1
-                batch.heads[each.head.id] = each.head
+                instance = each.instance() if each.body is not None else None
+                add_heads(batch, [each.head if instance is None else each.head._replace(reason=reason(instance))])
                 histories += rows
                 if row is not None:
                     batch.snapshots[row.instance] = row
-                for intent in each.instance().open.values() if each.body is not None else ():
+                for intent in instance.open.values() if instance is not None else ():
                     if (work := work_row(each.head.id, intent)) is not None:
                         batch.work_opened[intent.id] = work
             await self._commit(batch)
@@ -106,7 +107,7 @@ class Restoring:
 
     def _index(self, instance: Instance, entry: Entry, batch: Batch) -> None:
         """What `Spread.tell` writes, in the same order."""
-        before = instance.status
+        had = before(instance)
         changed = apply(instance, entry)
         for intent in changed.closed:
             if batch.work_opened.pop(intent.id, None) is None:
@@ -117,8 +118,8 @@ class Restoring:
         answers = [(response_name(message), value) for message, value in entry.decision.respond]
         for name, value in [*answers, *entry.decision.publish]:
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
-        if instance.status is not before or type(entry.event) in NEW_HEAD:
-            batch.heads[instance.id] = head_row(instance, entry.at)
+        if has_new_head(instance, entry, had):
+            write_head(batch, instance, entry, had)
 
     async def fill_inbox(self, rows: Collection[InboxRow]) -> None:
         await self._copy_blobs(set(blobs_in_inbox(rows)))

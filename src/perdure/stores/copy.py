@@ -9,11 +9,11 @@ from perdure.kernel.events import Address
 from perdure.kernel.job import job_row
 from perdure.kernel.replay import fold
 from perdure.kernel.rows import Record, work_row
-from perdure.ports.store import Filter, Queries
+from perdure.ports.store import Filter, Queries, place_of
 
 from .journal import until_now
 from .memory import MemoryDatabase
-from .rebuild import rebuild
+from .rebuild import counts_of, rebuild, tags_of
 
 PAGE: Final = 5000
 
@@ -34,6 +34,8 @@ async def copied(queries: Queries) -> MemoryDatabase:
     base = next((row for row in await queries.world_snapshots() if row.base), None)
     rebuilt = rebuild(database.journal, base=base.seq if base is not None else 0)
     database.heads = {record.head.id: record.head for record in earlier} | rebuilt.heads
+    database.tags = dict.fromkeys(tags_of(database.heads.values()))
+    database.counts = counts_of(database.heads.values())
     for head in sorted(database.heads.values(), key=lambda head: head.generation):
         database.names[head.workflow, head.key] = head.id
     database.work = rebuilt.work
@@ -58,10 +60,11 @@ async def _before(queries: Queries) -> list[Record]:
     """What a restored database has of instances that began before its journal."""
     base = next((row for row in await queries.world_snapshots() if row.base), None)
     records: list[Record] = []
-    before = base.seq + 1 if base is not None else 0
-    while before and (heads := await queries.heads(Filter(before=before, limit=PAGE))):
-        before = heads[-1].id
-        records += [record for head in heads if (record := await queries.record(head.id)) is not None]
+    wanted = Filter(limit=PAGE)
+    while base is not None and (heads := await queries.heads(wanted)):
+        wanted = Filter(before=place_of(heads[-1]), limit=PAGE)
+        earlier = [head.id for head in heads if head.id <= base.seq]
+        records += [record for id in earlier if (record := await queries.record(id)) is not None]
     return records
 
 

@@ -22,11 +22,22 @@ import msgspec
 
 from perdure.codec import unseal
 from perdure.errors import Fenced, PerdureError, StoreFailed
-from perdure.kernel.batch import Batch, HeadRow, InboxRow, JobRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
+from perdure.kernel.batch import (
+    Batch,
+    HeadRow,
+    InboxRow,
+    JobRow,
+    JournalRow,
+    SnapshotRow,
+    Standing,
+    TagRow,
+    WorkflowRow,
+    WorkRow,
+)
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.ports.frame import Frame, FramedByWorker
 from perdure.ports.jobs import CLAIM, Claim
@@ -37,18 +48,20 @@ from perdure.ports.store import (
     JobState,
     Lease,
     Owner,
+    Page,
     Place,
     Position,
     Posted,
     WorldSnapshotRow,
+    place_of,
 )
 
 from .content import checked, digest_of, problem_of
+from .lists import matches
 from .posting import TAKEN, judge
 from .rebuild import Indexes, differences, rebuild
 
 _by_seq = attrgetter("seq")
-_tags = msgspec.json.Decoder(dict[str, str])
 
 
 class MemoryDatabase:
@@ -68,6 +81,8 @@ class MemoryDatabase:
         self.histories: dict[int, list[JournalRow]] = {}
         self.heads: dict[int, HeadRow] = {}
         self.names: dict[tuple[str, str], int] = {}  # the last generation
+        self.tags: dict[TagRow, None] = {}
+        self.counts: Counter[Standing] = Counter()
         self.work: dict[bytes, WorkRow] = {}
         self.work_order: list[tuple[int, bytes]] = []  # (due, intent), sorted
         self.jobs: dict[bytes, JobRow] = {}
@@ -152,9 +167,9 @@ class MemoryStore:
         running = {id for id, head in database.heads.items() if head.status in open_calls}
         if not database.workers:
             running.update(job.instance for job in database.jobs.values())
-        world = self._head(WORLD)
-        manifest = None if world is None else database.published.get((world.id, MANIFEST))
-        done(Position(*self._last(), tuple(sorted(running)), manifest))
+        ruler = self._head(RULER)
+        rules = None if ruler is None else database.published.get((ruler.id, IN_FORCE))
+        done(Position(*self._last(), tuple(sorted(running)), rules))
 
     def _last(self) -> tuple[int, int]:
         """The last entry, or the base of a restored database that has none after it."""
@@ -180,9 +195,8 @@ class MemoryStore:
             done(ref, self._record(head).needed if head is not None else None)
 
     def census(self, done: Callable[[Census | Exception], None]) -> None:
-        live = (head for head in self.database.heads.values() if head.status not in TERMINAL)
-        counts = Counter((head.workflow, head.version, head.status) for head in live)
-        rows = sorted((*place, count) for place, count in counts.items())
+        counts = self.database.counts.items()
+        rows = sorted((*standing, count) for standing, count in counts if count and standing[2] not in TERMINAL)
         done(Census(tuple(rows), len(self.database.work), len(self.database.inbox)))
 
     def due(self, before: int, limit: int, after: Place, done: Callable[[list[WorkRow] | Exception], None]) -> None:
@@ -262,6 +276,12 @@ class MemoryStore:
             current = database.heads.get(database.names.get((head.workflow, head.key), 0))
             if current is None or current.generation <= head.generation:
                 database.names[head.workflow, head.key] = head.id
+        for tag, there in batch.tags.items():
+            if there:
+                database.tags[tag] = None
+            else:
+                database.tags.pop(tag, None)
+        database.counts.update(batch.counts)
         for intent in batch.work_closed:
             self._close_work(intent)
         for work in batch.work_opened.values():
@@ -313,8 +333,15 @@ class MemoryStore:
         return self._head(ref)
 
     async def heads(self, filter: Filter) -> list[HeadRow]:
-        newest_first = (self.database.heads[id] for id in sorted(self.database.heads, reverse=True))
-        return list(islice((head for head in newest_first if _matches(filter, head)), filter.limit))
+        newest_first = sorted(self.database.heads.values(), key=place_of, reverse=True)
+        return list(islice((head for head in newest_first if matches(filter, head)), filter.limit))
+
+    async def page(self, filter: Filter) -> Page:
+        found = await self.heads(filter)
+        return Page(found, place_of(found[-1]) if len(found) == filter.limit and found else None)
+
+    async def counts(self) -> dict[Standing, int]:
+        return {standing: count for standing, count in self.database.counts.items() if count}
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
         return list(islice(self._after(self.database.histories.get(instance, []), after), limit))
@@ -445,7 +472,15 @@ class MemoryStore:
         problems += [found for digest, (_, body) in database.blobs.items() if (found := problem_of(digest, body))]
         rebuilt = rebuild(database.journal, base=database.base.seq if database.base is not None else 0)
         inbox = [row for _, row in database.inbox.values()]
-        stored = Indexes(database.heads, database.work, database.published, inbox, database.jobs)
+        stored = Indexes(
+            database.heads,
+            database.work,
+            database.published,
+            inbox,
+            database.jobs,
+            database.tags.keys(),
+            database.counts,
+        )
         return problems + rebuilt.problems + differences(rebuilt, stored)
 
 
@@ -521,15 +556,3 @@ class MemoryJobs:
         own = self._database.claims.get(claim.job.intent)
         is_own = own is not None and own.state == "taken" and (own.worker, own.taken) == (claim.worker, claim.taken)
         return own if is_own else None
-
-
-def _matches(filter: Filter, head: HeadRow) -> bool:
-    return (
-        (not filter.workflow or head.workflow == filter.workflow)
-        and (not filter.key or head.key == filter.key)
-        and (not filter.status or head.status == filter.status)
-        and (not filter.key or head.key == filter.key)
-        and (not filter.parent or head.parent == filter.parent)
-        and (not filter.before or head.id < filter.before)
-        and (not filter.tags or filter.tags.items() <= _tags.decode(head.tags).items())
-    )

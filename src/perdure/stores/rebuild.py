@@ -13,13 +13,13 @@ The inbox is the exception, because it is no index: it holds what was accepted a
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from perdure.codec import encode as encode_value
 from perdure.errors import PerdureError
 from perdure.kernel.apply import Changed, apply
-from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, Standing, TagRow, WorkRow
 from perdure.kernel.decision import Fact
 from perdure.kernel.effects import Call, Child, is_queued
 from perdure.kernel.entry import Entry, decode
@@ -28,9 +28,19 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.job import job_row
 from perdure.kernel.location import Patterns
 from perdure.kernel.receipt import Receipt
-from perdure.kernel.rows import NEW_HEAD, head_row, offer_of, receipt_of, response_name, work_row
+from perdure.kernel.rows import (
+    Before,
+    before,
+    has_new_head,
+    head_row,
+    offer_of,
+    receipt_of,
+    response_name,
+    tag_rows,
+    work_row,
+)
 from perdure.kernel.spread import start_of
-from perdure.kernel.status import FINAL, Status
+from perdure.kernel.status import FINAL
 
 Route = Callable[[Fact], Iterable[Address]]
 """Who hears a fact: `Router.route` of the engine's workflows. Subscriptions are code and stand in no table.
@@ -48,6 +58,8 @@ class Indexes(NamedTuple):
     published: Mapping[tuple[int, str], bytes]
     inbox: Sequence[InboxRow]
     jobs: Mapping[bytes, JobRow]
+    tags: Set[TagRow]
+    counts: Mapping[Standing, int]
 
 
 class Caused(NamedTuple):
@@ -95,7 +107,7 @@ def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
     problems = [
         f"instance {id}: the head is {stored.heads.get(id)}, the journal says {rebuilt.heads.get(id)}"
         for id in sorted(heads)
-        if stored.heads.get(id) != rebuilt.heads.get(id)
+        if not _same_head(stored.heads.get(id), rebuilt.heads.get(id))
     ]
     for intent in sorted(rebuilt.work.keys() | stored.work.keys()):
         has, says = stored.work.get(intent), rebuilt.work.get(intent)
@@ -108,7 +120,39 @@ def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
     for key in sorted(rebuilt.published.keys() | stored.published.keys()):
         if stored.published.get(key) != rebuilt.published.get(key) and sound(key[:1]):
             problems.append(f"instance {key[0]}: the published value {key[1]!r} is not the journal's last")
-    return problems + _lost(rebuilt, stored.inbox)
+    return problems + _of_heads(stored) + _lost(rebuilt, stored.inbox)
+
+
+def _same_head(has: HeadRow | None, says: HeadRow | None) -> bool:
+    """A head that was written before there were reasons has none."""
+    if has is not None and says is not None and not has.reason:
+        return has == says._replace(reason="")
+    return has == says
+
+
+def tags_of(heads: Iterable[HeadRow]) -> set[TagRow]:
+    """The rows of all tags: they follow from the heads, and those from the journal."""
+    return {row for head in heads for row in tag_rows(head)}
+
+
+def counts_of(heads: Iterable[HeadRow]) -> Counter[Standing]:
+    return Counter((head.workflow, head.version, head.status) for head in heads)
+
+
+def _of_heads(stored: Indexes) -> list[str]:
+    """Where tags and counts do not say what the heads say."""
+    tags, counts = tags_of(stored.heads.values()), counts_of(stored.heads.values())
+    problems = [f"instance {row.instance}: the tag {row.name!r} has no row" for row in sorted(tags - stored.tags)]
+    problems += [
+        f"instance {row.instance}: a row has the tag {row.name!r}, and the instance has not"
+        for row in sorted(stored.tags - tags)
+    ]
+    return problems + [
+        f"{workflow} {version} {status}: {stored.counts.get((workflow, version, status), 0)} are counted, and "
+        f"{counts[workflow, version, status]} are there"
+        for workflow, version, status in sorted(counts.keys() | stored.counts.keys())
+        if stored.counts.get((workflow, version, status), 0) != counts[workflow, version, status]
+    ]
 
 
 def _lost(rebuilt: Rebuilt, inbox: Iterable[InboxRow]) -> list[str]:
@@ -166,18 +210,18 @@ class _Fold:
             if row.instance not in self._live:
                 instance.address = _address(entry)
                 self._live[row.instance] = instance, reader
-            status = instance.status
+            had = before(instance)
             changed = apply(instance, entry)
         except (PerdureError, ValueError, KeyError, IndexError, TypeError) as error:
             self.broken.add(row.instance)
             self.problems.append(f"instance {row.instance}, journal row {row.seq}: {error}")
             return
-        self._index(instance, entry, changed, status)
+        self._index(instance, entry, changed, had)
         self._cause(instance, entry, changed)
         if instance.status in FINAL:
             del self._live[row.instance]
 
-    def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status) -> None:
+    def _index(self, instance: Instance, entry: Entry, changed: Changed, had: Before) -> None:
         """What `Spread.tell` writes, in the same order."""
         for intent in changed.closed:
             self.work.pop(intent.id, None)
@@ -194,7 +238,7 @@ class _Fold:
             self.published[instance.id, response_name(message)] = value
         for name, value in entry.decision.publish:
             self.published[instance.id, name] = value
-        if instance.status is not before or type(entry.event) in NEW_HEAD:
+        if has_new_head(instance, entry, had):
             self.heads[instance.id] = head_row(instance, entry.at)
 
     # ---- what entries cause: the mirror of `Spread.tell` ------------------------------------------------

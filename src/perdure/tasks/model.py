@@ -6,7 +6,7 @@ input of the instance of `perdure.task`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any, Final, Literal, NoReturn
@@ -18,9 +18,6 @@ from perdure.codec.jsonschema import schema_of
 from perdure.errors import BadCall, BadSchema
 
 WORKFLOW: Final = "perdure.task"
-ROW: Final = "&task"
-"""The name under which a task publishes its row. No user's workflow can publish a name with `&`."""
-
 DATA_MAX: Final = 1024 * 1024
 KEY_MAX: Final = 400
 COMMENT_MAX: Final = 4096
@@ -29,7 +26,7 @@ Need = int | Literal["majority", "all"]
 
 
 class Quorum(msgspec.Struct, frozen=True):
-    """Several people decide. `need` votes decide for an outcome, or as many as `veto` names for it; `of` people vote."""
+    """Several people decide: `need` votes decide for an outcome, or as many as `veto` names for it. `of` vote."""
 
     need: Need
     of: int | None = None
@@ -44,7 +41,7 @@ class Quorum(msgspec.Struct, frozen=True):
             _wrong("quorum", f"need={self.need!r} counts against of=, the number of people who vote: give it")
         if self.of is not None and isinstance(self.need, int) and self.need > self.of:
             _wrong("quorum", f"need={self.need} is above of={self.of}: no outcome could decide")
-        if not isinstance(self.veto, dict):  # type: ignore[redundant-expr]
+        if not isinstance(self.veto, dict):
             _wrong("quorum", f'veto has a number of votes by outcome, veto={{"reject": 1}}, found {self.veto!r:.80}')
         for outcome, count in self.veto.items():
             if not isinstance(outcome, str) or not _is_count(count):  # type: ignore[redundant-expr]
@@ -65,8 +62,8 @@ class Escalation(msgspec.Struct, frozen=True):
     """So long after a task was opened: candidates are added, the holder may lose it, it may become more urgent."""
 
     after: timedelta
-    roles: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
+    roles: Sequence[str] = ()
+    users: Sequence[str] = ()
     release: bool = False
     priority: int | None = None
 
@@ -92,10 +89,11 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is asked, and of whom. `owner` is the id of the instance that asks, `location` where it does."""
+    """What is asked, and of whom. `workflow` and `key` name the instance that asks, `location` is where it does."""
 
     name: str
-    owner: str
+    workflow: str
+    key: str
     location: str
     title: str = ""
     description: str = ""
@@ -138,7 +136,8 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 def question(
     name: str,
     *,
-    owner: str,
+    workflow: str,
+    key: str,
     location: str,
     now: datetime,
     answer: Any = None,
@@ -167,7 +166,8 @@ def question(
         _wrong(name, f"data is at most {DATA_MAX} bytes: keep it elsewhere, and give a reference to it")
     found = Question(
         name=name,
-        owner=owner,
+        workflow=workflow,
+        key=key,
         location=location,
         title=checked_text(title, f"{name}: title"),
         description=checked_text(description, f"{name}: description"),
@@ -262,11 +262,11 @@ def moment_of(value: Any, now: datetime, what: str) -> datetime | None:
 def _steps(escalate: Iterable[Escalation], now: datetime, name: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     for each in escalate:
-        if not isinstance(each, Escalation):  # type: ignore[redundant-expr]
+        if not isinstance(each, Escalation):
             _wrong(name, f"escalate is a list of perdure.Escalation, found {each!r:.80}")
         at = moment_of(each.after, now, f"{name}: escalate")
         assert at is not None
-        steps.append(Step(at, each.roles, each.users, each.release, each.priority))
+        steps.append(Step(at, tuple(each.roles), tuple(each.users), each.release, each.priority))
     return tuple(sorted(steps, key=lambda step: step.at))
 
 

@@ -69,11 +69,13 @@ def refusal(task: Standing, request: Request) -> Refusal | None:
     actor, verb = request.by, request.verb
     if not may_see(task, actor):
         return Refusal("unknown", "there is no such task, or it is not for this actor")
-    if verb in ("see", "comment"):
+    if verb == "see":
         return None
     if task.status in ENDED:
         return Refusal("ended", f"the task is {task.status}")
     match verb:
+        case "comment":
+            return None
         case "claim":
             return _claim(task, actor)
         case "assign":

@@ -23,12 +23,17 @@ def decided(votes: Sequence[Vote], quorum: Quorum, outcomes: Iterable[str] | Non
     """The outcome that the votes decide for; None: not decided yet. `outcomes`: those that there can be, None: any."""
     count = Counter(vote.outcome for vote in votes)
     for outcome in dict.fromkeys(vote.outcome for vote in reversed(votes)):  # the newest vote decides first
-        if count[outcome] >= quorum.veto.get(outcome, quorum.needed):
+        if count[outcome] >= threshold(quorum, outcome):
             return outcome
     if quorum.of is None:
         return None
-    left = quorum.of - len(votes)
-    possible = set(outcomes) if outcomes is not None else {*count, *quorum.veto, ""}  # "": one that has no vote yet
-    if any(count[outcome] + left >= quorum.veto.get(outcome, quorum.needed) for outcome in possible):
+    left = max(0, quorum.of - len(votes))
+    possible = {*count, *outcomes} if outcomes is not None else {*count, *quorum.veto, ""}  # "": one without a vote yet
+    if any(count[outcome] + left >= threshold(quorum, outcome) for outcome in possible):
         return None
     return NO_QUORUM
+
+
+def threshold(quorum: Quorum, outcome: str) -> int:
+    """How many votes decide for an outcome."""
+    return min(quorum.needed, quorum.veto.get(outcome, quorum.needed))

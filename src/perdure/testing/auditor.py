@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.codec import decode as decode_value
 from perdure.errors import PerdureError
-from perdure.kernel.apply import SEEN_MIN, SEEN_MIN_CELL, Changed
+from perdure.kernel.apply import SEEN_MIN, SEEN_MIN_MADE, Changed
 from perdure.kernel.batch import Batch, HeadRow, JournalRow, Publication
 from perdure.kernel.decision import NOTHING, Stuck
 from perdure.kernel.effects import OURS, Call
@@ -40,11 +40,11 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.manifest import AUDIT, MANIFEST, WORLD, decode_manifest
 from perdure.kernel.outside import Verify, objection, outside_of, unsigned
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Router
-from perdure.kernel.rows import decode_outcome, offer_of
+from perdure.kernel.rows import Before, decode_outcome, offer_of
+from perdure.kernel.rules import AUDIT, IN_FORCE, RULER, decode_rules
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.stores.memory import MemoryDatabase
@@ -147,7 +147,15 @@ class Auditor(_Fold):
         rebuilt = Rebuilt(self.heads, self.work, self.published, self.jobs, self.caused(), self.problems, self.broken)
         inbox = [row for _, row in self._database.inbox.values()]
         database = self._database
-        stored = Indexes(database.heads, database.work, database.published, inbox, database.jobs)
+        stored = Indexes(
+            database.heads,
+            database.work,
+            database.published,
+            inbox,
+            database.jobs,
+            database.tags.keys(),
+            database.counts,
+        )
         self._check(differences(rebuilt, stored))
 
     def refused(self, process: int, error: Exception) -> None:
@@ -158,9 +166,9 @@ class Auditor(_Fold):
         if problems:
             raise Violation("; ".join(problems))
 
-    def _index(self, instance: Instance, entry: Entry, changed: Changed, before: Status) -> None:
+    def _index(self, instance: Instance, entry: Entry, changed: Changed, had: Before) -> None:
         """Called for each durable entry, once it is applied to our own copy."""
-        super()._index(instance, entry, changed, before)
+        super()._index(instance, entry, changed, had)
         self._audit_event(instance, entry)
         self._audit_routes(instance, entry)
         for intent in changed.opened:
@@ -183,7 +191,7 @@ class Auditor(_Fold):
         stuck = entry.decision.stuck
         if stuck is not None and stuck.kept and self._ours and instance.address.workflow not in self.may_break:
             raise Violation(f"{instance.address} is stuck: {stuck.error.message}\n{stuck.error.traceback}")
-        if before is Status.FAILED and type(entry.event) is not Rewound:
+        if had[0] is Status.FAILED and type(entry.event) is not Rewound:
             raise Violation(f"{instance.address} has failed and changes by {type(entry.event).__name__}")
         if instance.status in FINAL:
             self._ended[instance.id] = self._database.histories[instance.id][-1]
@@ -195,7 +203,7 @@ class Auditor(_Fold):
         if id in remembered:
             raise Violation(f"{instance.address} took the message {id!r} twice")
         remembered[id] = None
-        if len(remembered) > (SEEN_MIN_CELL if instance.made else SEEN_MIN):
+        if len(remembered) > (SEEN_MIN_MADE if instance.made else SEEN_MIN):
             del remembered[next(iter(remembered))]
 
     def _audit_event(self, instance: Instance, entry: Entry) -> None:
@@ -209,7 +217,7 @@ class Auditor(_Fold):
                     self._audit_message(instance, entry.event.first)
             case Message():
                 self._audit_message(instance, entry.event)
-                if instance.address == WORLD and entry.event.name == AUDIT:
+                if instance.address == RULER and entry.event.name == AUDIT:
                     self._audit_audit(entry)
             case Received():
                 self._audit_receipt(instance, entry.event)
@@ -254,10 +262,10 @@ class Auditor(_Fold):
         """Who is to hear of what this entry announces, by the manifest that is in force at its place in the journal."""
         for fact in entry.decision.announce:
             self._to_hear.update((address, fact.name) for address in self._router.route(fact))
-        if instance.address == WORLD:
+        if instance.address == RULER:
             for name, value in entry.decision.publish:
-                if name == MANIFEST:
-                    self._router.enforce(decode_manifest(value))
+                if name == IN_FORCE:
+                    self._router.enforce(decode_rules(value))
 
     def _audit_delivery(self, instance: Instance, entry: Entry) -> None:
         match entry.event:

@@ -18,10 +18,10 @@ from perdure.kernel.effects import Call, Wait
 from perdure.kernel.events import Address, Received
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.limits import refuse_excess
-from perdure.kernel.manifest import key_text
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.replay import fold, rebuild
+from perdure.kernel.rules import key_text
 from perdure.kernel.status import TERMINAL
 
 from .simulation import Simulation

@@ -28,9 +28,9 @@ from perdure.errors import CallerError, CrashTestFailed
 from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.events import Address, Message, Retried, Settled, Started
 from perdure.kernel.location import unescape
-from perdure.kernel.manifest import AUDIT, RULES
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.rows import decode_outcome
+from perdure.kernel.rules import AUDIT, RULING
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.history import Reader
@@ -409,7 +409,7 @@ def _heard(rows: Sequence[JournalRow]) -> list[str]:
     for line in Reader().read(rows):
         if line.event in OF_CRASHES:
             continue
-        counted = line.event == "message" and line.location.startswith(RULES)  # what else lived just then, and the like
+        counted = line.event == "message" and line.location.startswith(RULING)  # what else lived then, and the like
         value = line.location if counted and line.location != AUDIT else line.value
         told[f"{line.event} {line.status} {value!r}"] += 1
         if line.location == AUDIT:

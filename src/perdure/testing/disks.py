@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -15,8 +16,8 @@ from typing import Any, TypeVar
 import apsw
 
 from perdure.codec import unseal
-from perdure.kernel.batch import Batch, InboxRow, JobRow, SnapshotRow
-from perdure.ports.store import Filter, Lease, Posted, Queries, Store
+from perdure.kernel.batch import Batch, HeadRow, InboxRow, JobRow, SnapshotRow, TagRow
+from perdure.ports.store import Lease, Posted, Queries, Store
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.stores.sqlite import SqliteStore, reads
 from perdure.stores.sqlite.lease import lease_path
@@ -121,8 +122,9 @@ class SqliteDisk(Disk):
             for row in reads.journal(connection, rows.journal[-1].seq if rows.journal else 0, reads.NO_LIMIT):
                 rows.journal.append(row)
                 rows.histories.setdefault(row.instance, []).append(row)
-            heads = reversed(reads.heads(connection, Filter(limit=reads.NO_LIMIT)))
-            rows.heads = {head.id: head for head in heads}
+            rows.heads = {row[0]: HeadRow(*row) for row in connection.execute(SQL.all_heads)}
+            rows.tags = {TagRow(*row): None for row in connection.execute(SQL.all_tags)}
+            rows.counts = Counter(reads.counts(connection))
             rows.names = {(head.workflow, head.key): head.id for head in rows.heads.values()}
             rows.work = {work.intent: work for work in reads.due(connection, reads.LARGEST, reads.NO_LIMIT)}
             rows.work_order = [(work.due, work.intent) for work in rows.work.values()]

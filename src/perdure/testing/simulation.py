@@ -29,12 +29,12 @@ from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
-from perdure.kernel.manifest import WORLD
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.past import Behind
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import inbox_row
+from perdure.kernel.rules import RULER
 from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
@@ -279,9 +279,9 @@ class Simulation:
     def _begin(self, cells: Bound) -> None:
         """A world of cells begins with its manifest, as `perdure.open` does it."""
         self.cells = cells
-        self.auditor.cells |= {WORLD.workflow, *(cell.name for cell in cells.cells)}
+        self.auditor.cells |= {RULER.workflow, *(cell.name for cell in cells.cells)}
         seed, version = self.clock.entropy(16), WorldWorkflow.version
-        self.request(WORLD, Started(WORLD.workflow, WORLD.key, cells.manifest.bytes, seed, version), "begin the world")
+        self.request(RULER, Started(RULER.workflow, RULER.key, cells.manifest.bytes, seed, version), "begin the world")
 
     # ---- what a test does ------------------------------------------------------------------------------
 
@@ -535,7 +535,7 @@ class Simulation:
         assert self.cells is not None, "a world without cells hears no events"
         catalog = Catalog(self.cells.manifest)
         name, body = catalog.encode(event)
-        self.request(WORLD, Message(name, body, id, catalog.hash, correlation), f"event {name} {id}")
+        self.request(RULER, Message(name, body, id, catalog.hash, correlation), f"event {name} {id}")
 
     def behind(self, address: Address) -> Behind:
         """What an instance has behind it, as far as that is durable."""

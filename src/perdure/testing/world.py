@@ -31,6 +31,7 @@ from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Event, Ref
 from perdure.kernel.mailbox import Accepted, Refused
 from perdure.kernel.moment import when
+from perdure.kernel.policy import Policy
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
@@ -42,6 +43,7 @@ from perdure.runtime.door import refusal
 from perdure.runtime.doors import look
 from perdure.runtime.handle import Handle
 from perdure.runtime.history import Line, Reader, Waiting
+from perdure.runtime.policies import Policies
 from perdure.runtime.startable import Startable
 from perdure.runtime.streams import Streams
 from perdure.stores.memory import MemoryStore
@@ -412,6 +414,9 @@ class WorldDoor:
         if isinstance(request.settled, Refused):
             raise refusal(request.settled)
         return request.settled.instance if isinstance(request.settled, Accepted) else 0
+
+    async def policy(self, workflow: str) -> Policy:
+        return await Policies().of(self.queries, workflow)
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
         found = await look(self.queries, address, instance)

@@ -17,8 +17,8 @@ from perdure.kernel.decision import Decision, Stuck
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.receipt import failure_of
-from perdure.runtime.cells import Stateful
 from perdure.runtime.client import Client
+from perdure.runtime.state import Stateful
 
 from ..console import Console
 from ..console import command as define

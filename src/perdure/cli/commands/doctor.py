@@ -80,7 +80,7 @@ async def _database(console: Console, client: Client) -> tuple[dict[str, Any], l
     if owner is not None:
         since = datetime.fromtimestamp(owner.since, UTC)
         engine = {"name": owner.name, "pid": owner.pid, "host": owner.host, "since": since}
-    workflows = [{"name": name, "version": version} for name, version, _ in await client.queries.workflows()]
+    workflows = [{"name": name, "version": version} for name, version, *_ in await client.queries.workflows()]
     return {**numbers, "engine": engine, "workflows": workflows}, problems
 
 

@@ -16,7 +16,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
-from perdure.ports.store import Filter, Queries
+from perdure.ports.store import Filter, Queries, place_of
 from perdure.runtime.client import Client
 
 from ..console import Console
@@ -93,9 +93,9 @@ def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> No
 async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name in workflows.names():
-        before = 0
+        before = None
         while heads := await queries.heads(Filter(workflow=name, before=before, limit=PAGE)):
-            before = heads[-1].id
+            before = place_of(heads[-1])
             for head in heads:
                 if head.status not in TERMINAL:
                     workflow = workflows.of(name, head.version)

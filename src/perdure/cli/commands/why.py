@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from perdure.kernel.manifest import WORLD
+from perdure.kernel.rules import RULER
 from perdure.runtime.client import Client
 
 from ..cell_reasons import CellReasons
@@ -30,7 +30,7 @@ def command(console: Console, id: str) -> None:
             todo = "perdure.open(...) in your program, or `perdure run`, runs one"
             return str(address), "recorded", [Reason("undelivered", text, todo)]
         look = await Look.at(client.queries, head)
-        kind = CellReasons if look.is_cell or head.workflow == WORLD.workflow else Reasons
+        kind = CellReasons if look.is_cell or head.workflow == RULER.workflow else Reasons
         reasons = kind(console, client.queries, look, datetime.now(UTC))
         return look.id, look.state.status.value, await reasons.all()
 

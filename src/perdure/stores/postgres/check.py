@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from perdure.codec import unseal
 from perdure.errors import PerdureError
-from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, TagRow, WorkRow
 from perdure.stores.content import problem_of
 from perdure.stores.rebuild import Indexes, differences, rebuild
 
@@ -68,6 +68,8 @@ class _Reading:
             {(instance, name.decode()): value[1:-4] for instance, name, value in self._rows(sql.all_published)},
             [InboxRow(*row) for row in self._rows(sql.undelivered)],
             {row[0]: JobRow(*row) for row in self._rows(sql.all_jobs)},
+            {TagRow(*row) for row in self._rows(sql.all_tags)},
+            {(workflow, version, status): count for workflow, version, status, count in self._rows(sql.counts)},
         )
 
     def _rows(self, sql: str) -> Iterator[Any]:

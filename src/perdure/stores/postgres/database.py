@@ -6,7 +6,10 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from perdure.errors import StoreError
+from perdure.kernel.batch import WorkflowRow
+from perdure.kernel.events import Ref
 from perdure.kernel.placement import place
+from perdure.kernel.policy import decode_policy
 from perdure.ports.frame import FramedByWorker
 from perdure.ports.leases import Standing
 
@@ -61,6 +64,7 @@ class PostgresDatabase:
         self._speaking = False
         self._listener: Listener | None = None
         self._heard: list[Callable[[str], None]] = []
+        self._fixed: set[str] = set()  # workflows whose instances are all on the first shard
         self.frames: dict[int, FramedByWorker] = {}  # by shard, who hears those of workers
 
     @classmethod
@@ -69,6 +73,14 @@ class PostgresDatabase:
         place = Place(url, schema)
         shards = await checked(place)
         return cls(place, shards, lease)
+
+    def learn(self, workflows: Iterable[WorkflowRow]) -> None:
+        """Know where the instances of these workflows are."""
+        self._fixed.update(row.name for row in workflows if decode_policy(row.policy).place == "fixed")
+
+    def shard_of(self, ref: Ref) -> int:
+        """On which shard an instance is, or will be."""
+        return place(ref, self.shards, self._fixed)
 
     def store(self, shard: int) -> PostgresStore:
         assert 0 <= shard < self.shards, f"there are {self.shards} shards"
@@ -187,7 +199,7 @@ class PostgresDatabase:
 
     def _hear_frame(self, payload: str) -> None:
         instance, intent, claim, frame = heard_frame(payload)
-        framed = self.frames.get(place(instance, self.shards))
+        framed = self.frames.get(self.shard_of(instance))
         if framed is not None:
             framed(instance, intent, claim, frame)
 

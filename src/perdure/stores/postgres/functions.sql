@@ -13,7 +13,11 @@ CREATE FUNCTION perdure.commit(
     journal_snapshot bytea[],
     head_id bigint[], head_workflow text[], head_key text[], head_generation bigint[], head_version text[],
     head_status text[], head_started_at bigint[], head_changed_at bigint[], head_parent bigint[],
-    head_input_hash bytea[], head_tags text[], head_outcome bytea[],
+    head_input_hash bytea[], head_tags text[], head_outcome bytea[], head_root bigint[], head_ended_at bigint[],
+    head_reason text[],
+    gone_name text[], gone_value text[], gone_started_at bigint[], gone_instance bigint[],
+    tag_name text[], tag_value text[], tag_started_at bigint[], tag_instance bigint[],
+    count_workflow text[], count_version text[], count_status text[], count_by bigint[],
     work_closed bytea[],
     work_intent bytea[], work_instance bigint[], work_kind text[], work_due bigint[],
     jobs_closed bytea[],
@@ -40,11 +44,29 @@ BEGIN
     END IF;
     IF head_id IS NOT NULL THEN
         INSERT INTO perdure.instances AS old
-            (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome)
+            (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+            root, ended_at, reason)
         SELECT * FROM unnest(head_id, head_workflow, head_key, head_generation, head_version, head_status,
-            head_started_at, head_changed_at, head_parent, head_input_hash, head_tags, head_outcome)
+            head_started_at, head_changed_at, head_parent, head_input_hash, head_tags, head_outcome, head_root,
+            head_ended_at, head_reason)
         ON CONFLICT (id) DO UPDATE SET version = excluded.version, status = excluded.status,
-            changed_at = excluded.changed_at, outcome = excluded.outcome;
+            changed_at = excluded.changed_at, tags = excluded.tags, outcome = excluded.outcome,
+            ended_at = excluded.ended_at, reason = excluded.reason;
+    END IF;
+    IF gone_name IS NOT NULL THEN
+        DELETE FROM perdure.tags USING unnest(gone_name, gone_value, gone_started_at, gone_instance)
+            AS gone (name, value, started_at, instance)
+        WHERE tags.name = gone.name AND tags.value = gone.value AND tags.started_at = gone.started_at
+            AND tags.instance = gone.instance;
+    END IF;
+    IF tag_name IS NOT NULL THEN
+        INSERT INTO perdure.tags (name, value, started_at, instance)
+        SELECT * FROM unnest(tag_name, tag_value, tag_started_at, tag_instance) ON CONFLICT DO NOTHING;
+    END IF;
+    IF count_by IS NOT NULL THEN
+        INSERT INTO perdure.counts AS old (shard, workflow, version, status, count)
+        SELECT of_shard, * FROM unnest(count_workflow, count_version, count_status, count_by)
+        ON CONFLICT (shard, workflow, version, status) DO UPDATE SET count = old.count + excluded.count;
     END IF;
     IF work_closed IS NOT NULL THEN
         DELETE FROM perdure.open_work WHERE intent = ANY (work_closed);
@@ -117,7 +139,7 @@ END $$;
 
 -- register: what an engine runs, beside what others run that live; false when the shard has another owner.
 CREATE FUNCTION perdure.register(
-    of_shard integer, of_epoch bigint, of_turn bigint, names text[], versions text[], arguments bytea[]
+    of_shard integer, of_epoch bigint, of_turn bigint, names text[], versions text[], arguments bytea[], policies text[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     of_engine text;
@@ -130,8 +152,8 @@ BEGIN
     SELECT owner INTO of_engine FROM perdure.shards WHERE shard = of_shard;
     DELETE FROM perdure.workflows
     WHERE engine = of_engine OR engine NOT IN (SELECT name FROM perdure.engines WHERE expires > now());
-    INSERT INTO perdure.workflows (engine, name, version, parameters)
-    SELECT of_engine, * FROM unnest(names, versions, arguments);
+    INSERT INTO perdure.workflows (engine, name, version, parameters, policy)
+    SELECT of_engine, * FROM unnest(names, versions, arguments, policies);
     RETURN true;
 END $$;
 

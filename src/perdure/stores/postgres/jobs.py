@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from perdure.kernel.batch import InboxRow, JobRow
-from perdure.kernel.placement import place
 from perdure.ports.frame import Frame
 from perdure.ports.jobs import CLAIM, Claim
 
@@ -50,7 +49,7 @@ class PostgresJobs:
         rows = reads.columns(((row.id, row.instance, row.at, row.body) for _, row in answers), 4)
         worker = claims[0].worker
         void = _void(claims, await self._rows(self._sql.answer, worker, LASTS, *_names(claims), *rows))
-        shards = {place(row.instance, self._database.shards) for claim, row in answers if claim not in void}
+        shards = {self._database.shard_of(row.instance) for claim, row in answers if claim not in void}
         self._database.tell_shards(shards)
         return void
 

@@ -4,15 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
-from perdure.kernel.placement import place
-from perdure.ports.store import BlobRow, Filter, JobState, Owner, Posted, Record, WorldSnapshotRow
+from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, WorldSnapshotRow
 from perdure.stores.content import checked, digest_of, grouped
-from perdure.stores.filters import conditions
+from perdure.stores.lists import listing, sql_of
 from perdure.stores.posting import TAKEN, judge
 
 from . import reads
@@ -73,9 +70,28 @@ class PostgresQueries:
             self._looking = False
 
     async def heads(self, filter: Filter) -> list[HeadRow]:
-        where, values = conditions(filter, _has_tag, lambda number: f"${number + 2}")
-        rows = await self._rows(self._sql.heads.format(conditions=where), filter.limit, *values)
-        return [HeadRow(*row) for row in rows]
+        return (await self._page(filter, bounded=False)).heads
+
+    async def page(self, filter: Filter) -> Page:
+        return await self._page(filter, bounded=True)
+
+    async def _page(self, filter: Filter, *, bounded: bool) -> Page:
+        if "\x00" in filter.workflow + filter.key + filter.key_prefix + filter.version:
+            return Page([])  # no text of PostgreSQL has one
+        table = f"{quoted(self._database.place.namespace)}.tags"
+        questions = listing(filter, bounded=bounded)
+        question = next(questions)
+        while True:
+            sql, values = sql_of(question, self._sql, lambda number: f"${number + 1}", table)
+            rows = await self._rows(sql, *values)
+            try:
+                question = questions.send(rows)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+
+    async def counts(self) -> dict[Standing, int]:
+        rows = await self._rows(self._sql.counts)
+        return {(workflow, version, status): count for workflow, version, status, count in rows}
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
         return [JournalRow(*row) for row in await self._rows(self._sql.history, instance, after, limit)]
@@ -96,7 +112,9 @@ class PostgresQueries:
         return await self._ask(lambda connection: reads.published(connection, self._sql, instance, name))
 
     async def workflows(self) -> list[WorkflowRow]:
-        return [WorkflowRow(*row) for row in await self._rows(self._sql.workflows)]
+        rows = [WorkflowRow(*row) for row in await self._rows(self._sql.workflows)]
+        self._database.learn(rows)
+        return rows
 
     async def undelivered(self, address: Address | None = None) -> list[InboxRow]:
         if address is None:
@@ -143,12 +161,13 @@ class PostgresQueries:
         if not reads.storable(Address(row.workflow, row.key)):
             return Posted("unknown-instance", f"there is no instance {Address(row.workflow, row.key)}")
         workflows = [] if start is None else await self.workflows()
-        shard = place(row.instance or Address(row.workflow, row.key), self._database.shards)
         while True:
             answer, pending, head = await self._judge(row, start, reuse, workflows)
             if answer is not None:
                 return answer
             seen = pending, *((head.id, head.status) if head is not None else (0, ""))
+            last = row.instance if head is None else head.id  # where it is, if it is
+            shard = self._database.shard_of(last or Address(row.workflow, row.key))
             if await self._value(self._sql.post, shard, *row, *seen):  # else something has changed meanwhile
                 self._database.hint(f"shard {shard}")
                 return TAKEN
@@ -207,10 +226,3 @@ class PostgresQueries:
     async def check(self) -> list[str]:
         """All heads are held in memory meanwhile. Commits go on: one state of the database is read."""
         return await check(self._database.place)
-
-
-def _has_tag(name: str, value: str) -> tuple[str, str]:
-    """The text is JSON as `kernel.rows` writes it: no space between, and every quote within a text is escaped. So this
-    is found only where it is a pair. (jsonb would refuse tags that have a NUL.)"""
-    pair = f"{msgspec.json.encode(name).decode()}:{msgspec.json.encode(value).decode()}"
-    return "(starts_with(tags, '{{' || {0}) OR strpos(tags, ',' || {0}) > 0)", pair

@@ -57,7 +57,7 @@ SELECT pg_notify($1, $2)
 -- name: commit
 SELECT perdure.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
     $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44,
-    $45, $46, $47, $48)
+    $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63)
 
 -- name: commit_lone
 -- The commit of one journal row, the most frequent: it costs less than the function.
@@ -66,17 +66,23 @@ SELECT $4, $5, $6, $7 FROM perdure.shards WHERE shard = $1 AND epoch = $2 AND tu
 RETURNING true
 
 -- name: commit_headed
--- The commit of one journal row and one head: a start, or an end, by itself.
+-- The commit of one journal row and one head, with its counts: a start, or an end, by itself.
 WITH fence AS (SELECT FROM perdure.shards WHERE shard = $1 AND epoch = $2 AND turn = $3 FOR SHARE), entry AS (
     INSERT INTO perdure.journal (seq, instance, at, body)
     SELECT $4::bigint, $5::bigint, $6::bigint, $7::bytea FROM fence
+), counted AS (
+    INSERT INTO perdure.counts AS old (shard, workflow, version, status, count)
+    SELECT $1, $9::text, version, status, by
+    FROM fence CROSS JOIN unnest($23::text[], $24::text[], $25::bigint[]) AS new (version, status, by)
+    ON CONFLICT (shard, workflow, version, status) DO UPDATE SET count = old.count + excluded.count
 )
 INSERT INTO perdure.instances
-    (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome)
+    (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome, root,
+    ended_at, reason)
 SELECT $8::bigint, $9::text, $10::text, $11::bigint, $12::text, $13::text, $14::bigint, $15::bigint, $16::bigint,
-    $17::bytea, $18::text, $19::bytea FROM fence
+    $17::bytea, $18::text, $19::bytea, $20::bigint, $21::bigint, $22::text FROM fence
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, status = excluded.status, changed_at = excluded.changed_at,
-    outcome = excluded.outcome
+    tags = excluded.tags, outcome = excluded.outcome, ended_at = excluded.ended_at, reason = excluded.reason
 RETURNING true
 
 -- name: take_turn
@@ -102,9 +108,9 @@ SELECT seq, at FROM (
 SELECT id FROM perdure.instances WHERE status IN ('running', 'stuck') AND id > $1 AND id <= $2 ORDER BY id
 
 -- name: live_instances
-SELECT workflow, version, status, count(*) FROM perdure.instances
-WHERE status IN ('running', 'waiting', 'stuck') AND id > $1 AND id <= $2
-GROUP BY workflow, version, status ORDER BY workflow, version, status
+SELECT workflow, version, status, count FROM perdure.counts
+WHERE shard = $1 AND status IN ('running', 'waiting', 'stuck') AND count <> 0
+ORDER BY workflow, version, status
 
 -- name: count_work
 SELECT count(*) FROM perdure.open_work WHERE instance >> 48 = $1::bigint
@@ -118,7 +124,7 @@ SELECT count(*) FROM perdure.inbox WHERE shard = $1
 -- A snapshot may stand beside its entry. Where that is the last one, nothing more is read. Else it is among the last few:
 -- while states are so small that they are left there, the next one is left before there are that many.
 SELECT wanted, id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
-    greatest(beside.seq, apart.seq), CASE greatest(beside.seq, apart.seq) WHEN beside.seq THEN snapshot ELSE apart.body END,
+    root, ended_at, reason, greatest(beside.seq, apart.seq), CASE greatest(beside.seq, apart.seq) WHEN beside.seq THEN snapshot ELSE apart.body END,
     later.seqs, later.ats, later.bodies
 FROM (
     SELECT n AS wanted, head.* FROM unnest($1::bigint[]) WITH ORDINALITY AS ids (of_id, n)
@@ -156,12 +162,14 @@ WHERE instance >> 48 = $1::bigint AND due <= $2 AND (due, intent) > ($3, $4) ORD
 SELECT id, workflow, key, instance, at, body FROM perdure.inbox WHERE shard = $1 ORDER BY n LIMIT $2
 
 -- name: head_by_id
-SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
 FROM perdure.instances WHERE id = $1
 
 -- name: head_by_name
 -- The last generation of a name.
-SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
 FROM perdure.instances WHERE workflow = $1 AND key = $2 ORDER BY generation DESC LIMIT 1
 
 -- name: heads_of
@@ -173,10 +181,42 @@ CROSS JOIN LATERAL (
     SELECT * FROM perdure.instances WHERE workflow = of_workflow AND key = of_key ORDER BY generation DESC LIMIT 1
 ) AS head
 
--- name: heads
--- The conditions are put together from the filter: see PostgresQueries.heads.
-SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
-FROM perdure.instances WHERE {conditions} ORDER BY id DESC LIMIT $1
+-- name: list_heads
+-- The conditions are put together from the filter: see stores/lists.py.
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
+FROM perdure.instances AS instances WHERE {conditions} ORDER BY started_at DESC, id DESC LIMIT {limit}
+
+-- name: list_tagged
+-- The same by a tag.
+SELECT id, workflow, key, generation, version, status, instances.started_at, changed_at, parent, input_hash,
+    instances.tags, outcome, root, ended_at, reason
+FROM perdure.tags AS tags JOIN perdure.instances AS instances ON id = tags.instance WHERE {conditions}
+ORDER BY tags.started_at DESC, tags.instance DESC LIMIT {limit}
+
+-- name: list_place
+-- The place of one head further down.
+SELECT started_at, id FROM perdure.instances WHERE {conditions} ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET {limit}
+
+-- name: list_tagged_place
+SELECT started_at, instance FROM perdure.tags AS tags WHERE {conditions}
+ORDER BY started_at DESC, instance DESC LIMIT 1 OFFSET {limit}
+
+-- name: workflow_names
+-- The names of all workflows that have instances: one look into the index for each.
+WITH RECURSIVE names (workflow) AS (
+    SELECT min(workflow) FROM perdure.instances
+    UNION ALL SELECT (SELECT min(workflow) FROM perdure.instances WHERE workflow > names.workflow) FROM names
+    WHERE workflow IS NOT NULL
+)
+SELECT workflow FROM names WHERE workflow IS NOT NULL
+
+-- name: counts
+SELECT workflow, version, status, sum(count)::bigint FROM perdure.counts
+GROUP BY workflow, version, status HAVING sum(count) <> 0
+
+-- name: all_tags
+SELECT name, value, started_at, instance FROM perdure.tags
 
 -- name: history
 -- One instance, in order, after a seq. No limit: NULL.
@@ -191,13 +231,14 @@ SELECT value FROM perdure.published WHERE instance = $1 AND name = $2
 
 -- name: workflows
 -- Of all engines: while one is put in place of another, both versions can be started.
-SELECT DISTINCT ON (name, version) name, version, parameters FROM perdure.workflows ORDER BY name, version, parameters
+SELECT DISTINCT ON (name, version) name, version, parameters, policy FROM perdure.workflows
+ORDER BY name, version, parameters
 
 -- name: judge
 -- What an event for the inbox is judged by: whether it is there already, what else was posted to the name, and the head.
 SELECT EXISTS (SELECT FROM perdure.inbox WHERE inbox.id = $1), pending.bodies, pending.last,
     head.id, head.workflow, head.key, head.generation, head.version, head.status, head.started_at, head.changed_at,
-    head.parent, head.input_hash, head.tags, head.outcome
+    head.parent, head.input_hash, head.tags, head.outcome, head.root, head.ended_at, head.reason
 FROM (
     SELECT array_agg(body ORDER BY n) AS bodies, coalesce(max(n), 0) AS last FROM perdure.inbox
     WHERE inbox.workflow = $2 AND inbox.key = $3 AND inbox.instance = $4
@@ -358,7 +399,8 @@ UNION ALL SELECT 'outcome of', id::text, outcome FROM perdure.instances WHERE ou
 SELECT seq, instance, at, body FROM perdure.journal ORDER BY seq
 
 -- name: all_heads
-SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
 FROM perdure.instances
 
 -- name: all_work

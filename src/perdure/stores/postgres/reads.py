@@ -6,8 +6,8 @@ from typing import Any, Final
 from perdure.codec import unseal
 from perdure.kernel.batch import HeadRow, JournalRow, SnapshotRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.rows import Record
+from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL
 from perdure.stores.statements import Statements
 
@@ -36,8 +36,8 @@ async def records(connection: Any, sql: Statements, refs: Sequence[Ref]) -> dict
 
 
 def _record(row: list[Any]) -> Record:
-    head = HeadRow(*row[:12])
-    snapshot_seq, snapshot_body, seqs, ats, bodies = row[12:]
+    head = HeadRow(*row[:15])
+    snapshot_seq, snapshot_body, seqs, ats, bodies = row[15:]
     snapshot = None if snapshot_seq is None else SnapshotRow(head.id, snapshot_seq, snapshot_body)
     if seqs is None:
         return Record(head, snapshot)
@@ -61,10 +61,10 @@ async def published(connection: Any, sql: Statements, instance: int, name: str) 
     return None if value is None else unseal(value)
 
 
-async def manifest(connection: Any, sql: Statements) -> bytes | None:
-    """What the world has in force."""
-    world = await head(connection, sql, WORLD)
-    return None if world is None else await published(connection, sql, world.id, MANIFEST)
+async def rules(connection: Any, sql: Statements) -> bytes | None:
+    """Those in force."""
+    ruler = await head(connection, sql, RULER)
+    return None if ruler is None else await published(connection, sql, ruler.id, IN_FORCE)
 
 
 def storable(address: Address) -> bool:

@@ -4,7 +4,8 @@
 -- shard * 2^48 on, and an instance's id is the number of its first entry: so `id >> 48` is its shard, and most tables
 -- need no column for it (kernel/placement.py).
 --
--- The journal is the truth. `instances`, `open_work`, `jobs` and `published` can be rebuilt from it (stores/rebuild.py).
+-- The journal is the truth. `instances`, `tags`, `counts`, `open_work`, `jobs` and `published` can be rebuilt from it
+-- (stores/rebuild.py).
 -- Texts are compared by their bytes (COLLATE "C"), so that every store gives the same order.
 
 -- Which migrations were made.
@@ -58,17 +59,45 @@ CREATE TABLE perdure.instances (
     parent bigint NOT NULL,
     input_hash bytea NOT NULL,
     tags text COLLATE "C" NOT NULL,
-    outcome bytea
+    outcome bytea,
+    root bigint NOT NULL DEFAULT 0,
+    ended_at bigint NOT NULL DEFAULT 0,
+    reason text COLLATE "C" NOT NULL DEFAULT ''
 );
 
 CREATE UNIQUE INDEX instances_by_name ON perdure.instances (workflow, key, generation);
 
--- Newest first by workflow and by status. The second also finds what was running when an engine died.
-CREATE INDEX instances_by_workflow ON perdure.instances (workflow, id);
-CREATE INDEX instances_by_status ON perdure.instances (status, id);
+-- Newest first: all, and those of a workflow that have a status. Lists of a workflow merge its six statuses, those of a
+-- status all workflows (stores/lists.py).
+CREATE INDEX instances_by_start ON perdure.instances (started_at, id);
+CREATE INDEX instances_by_standing ON perdure.instances (workflow, status, started_at, id);
 
--- Most instances have no parent and cost nothing here.
-CREATE INDEX instances_by_parent ON perdure.instances (parent, id) WHERE parent <> 0;
+-- What may have calls open, by shard: read when an engine takes one.
+CREATE INDEX instances_running ON perdure.instances (id) WHERE status IN ('running', 'stuck');
+
+-- Children and families. Most instances have no parent and cost nothing here.
+CREATE INDEX instances_by_parent ON perdure.instances (parent, started_at, id) WHERE parent <> 0;
+CREATE INDEX instances_by_root ON perdure.instances (root, started_at, id) WHERE parent <> 0;
+
+-- The tags of instances, newest first for each.
+CREATE TABLE perdure.tags (
+    name text COLLATE "C" NOT NULL,
+    value text COLLATE "C" NOT NULL,
+    started_at bigint NOT NULL,
+    instance bigint NOT NULL,
+    PRIMARY KEY (name, value, started_at, instance)
+);
+
+-- How many instances there are. Each shard has rows of its own, so that no commit waits for that of another; whoever
+-- reads adds them up. There is room on the page for new versions of a row: most commits of a head make some.
+CREATE TABLE perdure.counts (
+    shard integer NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    version text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    count bigint NOT NULL,
+    PRIMARY KEY (shard, workflow, version, status)
+) WITH (fillfactor = 50);
 
 -- What somebody must pick up: when it is due, or whoever is asked outside.
 CREATE TABLE perdure.open_work (
@@ -164,11 +193,12 @@ CREATE TABLE perdure.engines (
 ) WITH (fillfactor = 20);
 
 -- What the engines run, for clients that know workflows by name only: each version, and the parameters that a start by
--- name is checked against; empty: not known. Rows of one that has gone stay until the next one comes.
+-- name is checked against (empty: not known), and its policy (kernel/policy.py) as JSON. Rows of one that has gone stay until the next one comes.
 CREATE TABLE perdure.workflows (
     engine text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
     version text COLLATE "C" NOT NULL,
     parameters bytea NOT NULL,
+    policy text COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (engine, name, version)
 );

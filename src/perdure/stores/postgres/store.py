@@ -17,7 +17,7 @@ from perdure.codec import seal
 from perdure.errors import EngineRunning, Fenced, LeaseLost, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.placement import first_seq, place
+from perdure.kernel.placement import first_seq
 from perdure.kernel.rows import Loaded, Record
 from perdure.ports.frame import FramedByWorker
 from perdure.ports.store import Census, Lease, Place, Position
@@ -156,7 +156,9 @@ class PostgresStore:
             statement, arguments = self._sql.commit_lone, batch.journal[0]
         elif batch.headed:
             (head,) = batch.heads.values()
-            statement, arguments = self._sql.commit_headed, (*batch.journal[0], *head)
+            counts = batch.counts
+            counted = [standing[1] for standing in counts], [standing[2] for standing in counts], list(counts.values())
+            statement, arguments = self._sql.commit_headed, (*batch.journal[0], *head, *counted)
         else:
             self._number += not batch.journal
             statement, arguments = self._sql.commit, (self._number, *self._arguments(batch))
@@ -215,7 +217,10 @@ class PostgresStore:
         return (
             *reads.columns(batch.journal, 4),
             [beside.get(row.seq) for row in batch.journal] if beside else None,
-            *reads.columns(batch.heads.values(), 12),
+            *reads.columns(batch.heads.values(), 15),
+            *reads.columns([tag for tag, there in batch.tags.items() if not there], 4),
+            *reads.columns([tag for tag, there in batch.tags.items() if there], 4),
+            *reads.columns([(*standing, by) for standing, by in batch.counts.items() if by], 4),
             batch.work_closed or None,
             *reads.columns(batch.work_opened.values(), 4),
             sorted(batch.jobs_closed) or None,
@@ -227,7 +232,7 @@ class PostgresStore:
         )
 
     def _place(self, row: InboxRow) -> int:
-        return place(row.instance or Address(row.workflow, row.key), self._database.shards)
+        return self._database.shard_of(row.instance or Address(row.workflow, row.key))
 
     # ---- reads of the shard --------------------------------------------------------------------------------
 
@@ -242,9 +247,9 @@ class PostgresStore:
         async def read(connection: Any) -> Position:
             last = await connection.fetchrow(self._sql.last_entry, *self._range)
             running = await connection.fetch(self._sql.running, *self._range)
-            manifest = await reads.manifest(connection, self._sql) if self.shard == 0 else None
+            rules = await reads.rules(connection, self._sql) if self.shard == 0 else None
             seq, at = last or (first_seq(self.shard), 0)
-            return Position(seq, at, tuple(id for (id,) in running), manifest)
+            return Position(seq, at, tuple(id for (id,) in running), rules)
 
         return await self._database.engine.ask(read)
 
@@ -255,8 +260,9 @@ class PostgresStore:
         lease = self._lease
         if lease is None:
             return self._unleased()
-        names, versions, parameters = map(list, zip(*workflows, strict=True)) if workflows else ([], [], [])
-        arguments = self.shard, lease.epoch, self._turn, names, versions, parameters
+        self._database.learn(workflows)
+        columns = map(list, zip(*workflows, strict=True) if workflows else [[]] * len(WorkflowRow._fields))
+        arguments = self.shard, lease.epoch, self._turn, *columns
         if await self._database.engine.ask(lambda connection: connection.fetchval(self._sql.register, *arguments)):
             return None
         return await self._fenced(lease)
@@ -273,7 +279,7 @@ class PostgresStore:
 
     def census(self, done: Callable[[Census | Exception], None]) -> None:
         async def read(connection: Any) -> Census:
-            live = await connection.fetch(self._sql.live_instances, *self._range)
+            live = await connection.fetch(self._sql.live_instances, self.shard)
             work = await connection.fetchval(self._sql.count_work, self.shard)
             inbox = await connection.fetchval(self._sql.count_inbox, self.shard)
             return Census(tuple(tuple(row) for row in live), work, inbox)

@@ -6,12 +6,12 @@ import apsw
 
 from perdure.codec import unseal
 from perdure.errors import Corrupt, PerdureError
-from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, TagRow, WorkRow
 from perdure.ports.store import BEGINNING
 from perdure.stores.rebuild import Indexes, differences, rebuild
 
 from . import blobs, large_bodies
-from .reads import NO_LIMIT, world_snapshots
+from .reads import NO_LIMIT, counts, world_snapshots
 from .statements import SQL
 
 
@@ -45,7 +45,7 @@ def _readable(
 
 
 def _stored(connection: apsw.Connection) -> Indexes:
-    heads = connection.execute(SQL.heads.format(conditions="true"), (NO_LIMIT,))
+    heads = connection.execute(SQL.all_heads)
     work = connection.execute(SQL.due, (2**63 - 1, *BEGINNING, NO_LIMIT))
     published = connection.execute(SQL.all_published)
     return Indexes(
@@ -54,4 +54,6 @@ def _stored(connection: apsw.Connection) -> Indexes:
         {(instance, name): value[1:-4] for instance, name, value in published},  # checked before
         [InboxRow(*row[1:]) for row in connection.execute(SQL.inbox, (0, NO_LIMIT))],
         {row[0]: JobRow(*row) for row in connection.execute(SQL.jobs)},
+        {TagRow(*row) for row in connection.execute(SQL.all_tags)},
+        counts(connection),
     )

@@ -1,6 +1,7 @@
 """What everybody may do with a database file: read what is durable, and post events into its inbox.
 
-A client of a live engine and the engine itself share this class. Reading never waits for the writer (WAL); what is
+A client of a live engine and the engine itself share this class. Reading never waits for the writer (WAL). Lists and
+histories may be long: they are read in threads, each with a connection that no other thread has meanwhile. What is
 written here (an event for the inbox, blobs) is written in short transactions in a thread, with its own connection,
 and waits until the writer lets it in.
 """
@@ -15,10 +16,10 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import apsw
 
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, WorkflowRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.status import Status
-from perdure.ports.store import BlobRow, Filter, JobState, Owner, Posted, Record, WorldSnapshotRow
+from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, WorldSnapshotRow
 from perdure.stores.content import GROUP_ROWS, grouped
 from perdure.stores.posting import TAKEN, judge
 
@@ -28,7 +29,7 @@ from .connection import connect
 from .files import OpenFiles
 from .lease import is_locked, lease_path
 from .statements import SQL
-from .writes import read_error, write_error
+from .writes import read_error, roll_back, write_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,8 +45,14 @@ class SqliteQueries:
         self._files = OpenFiles(self.path)
         self._writing: apsw.Connection | None = None
         self._writing_lock = threading.Lock()
+        self._idle: list[apsw.Connection] = []  # of threads that read
+        self._idle_lock = threading.Lock()
+        self._gone = False
 
     def close(self) -> None:
+        with self._idle_lock:
+            self._gone = True
+            self._close(*self._idle)
         with self._writing_lock:
             self._close(self._writing, self._connection)
 
@@ -68,6 +75,36 @@ class SqliteQueries:
             return query(self._reading(), *args, **kwargs)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise read_error(self.path, error) from error
+
+    async def _read_beside(
+        self, query: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """A read that may be long, of one state of the file: the loop goes on meanwhile."""
+
+        def run() -> T:
+            with self._idle_lock:
+                connection = self._idle.pop() if self._idle else None
+            try:
+                if connection is None:
+                    connection, _ = connect(self.path, create=False)
+                connection.execute("BEGIN")
+                try:
+                    return query(connection, *args, **kwargs)
+                finally:
+                    roll_back(connection)
+            except (apsw.Error, UnicodeDecodeError) as error:
+                raise read_error(self.path, error) from error
+            finally:
+                self._give_back(connection)
+
+        return await asyncio.to_thread(run)
+
+    def _give_back(self, connection: apsw.Connection | None) -> None:
+        with self._idle_lock:
+            if connection is not None and not self._gone:
+                self._idle.append(connection)
+            else:
+                self._close(connection)
 
     async def _write_beside(
         self, work: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -95,16 +132,22 @@ class SqliteQueries:
         return self._ask(reads.head, ref)
 
     async def heads(self, filter: Filter) -> list[HeadRow]:
-        return self._ask(reads.heads, filter)
+        return await self._read_beside(reads.heads, filter)
+
+    async def page(self, filter: Filter) -> Page:
+        return await self._read_beside(reads.page, filter, bounded=True)
+
+    async def counts(self) -> dict[Standing, int]:
+        return self._ask(reads.counts)
 
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
-        return self._ask(reads.history, instance, after, limit)
+        return await self._read_beside(reads.history, instance, after, limit)
 
     async def record(self, ref: Ref) -> Record | None:
         return self._ask(reads.record, ref)
 
     async def journal(self, after: int, limit: int) -> list[JournalRow]:
-        return self._ask(reads.journal, after, limit)
+        return await self._read_beside(reads.journal, after, limit)
 
     async def published(self, instance: int, name: str) -> bytes | None:
         return self._ask(reads.published, instance, name)

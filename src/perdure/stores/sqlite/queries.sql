@@ -25,11 +25,18 @@ ORDER BY seq DESC LIMIT 1
 -- name: running
 -- Instances that may have calls open, stuck ones too: they are loaded and their calls handed out again when an engine starts.
 -- So are those with jobs: on this database nobody but the engine performs them.
-SELECT id FROM instances WHERE status IN ('running', 'stuck') UNION SELECT instance FROM jobs ORDER BY 1
+WITH RECURSIVE names (workflow) AS (
+    SELECT min(workflow) FROM instances
+    UNION ALL SELECT (SELECT min(workflow) FROM instances WHERE workflow > names.workflow) FROM names
+    WHERE workflow IS NOT NULL
+)
+SELECT id FROM names CROSS JOIN instances INDEXED BY instances_by_standing
+    ON instances.workflow = names.workflow AND status IN ('running', 'stuck')
+UNION SELECT instance FROM jobs ORDER BY 1
 
 -- name: live_instances
-SELECT workflow, version, status, count(*) FROM instances WHERE status IN ('running', 'waiting', 'stuck')
-GROUP BY workflow, version, status ORDER BY workflow, version, status
+SELECT workflow, version, status, count FROM counts WHERE status IN ('running', 'waiting', 'stuck') AND count <> 0
+ORDER BY workflow, version, status
 
 -- name: count_work
 SELECT count(*) FROM open_work
@@ -87,10 +94,29 @@ DELETE FROM blobs WHERE digest = ? AND at < ?
 -- name: write_head
 -- Only what can change is updated, so that the indexes by name and by parent are left alone.
 INSERT INTO instances
-    (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome, root,
+    ended_at, reason)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
-    version = excluded.version, status = excluded.status, changed_at = excluded.changed_at, outcome = excluded.outcome
+    version = excluded.version, status = excluded.status, changed_at = excluded.changed_at, tags = excluded.tags,
+    outcome = excluded.outcome, ended_at = excluded.ended_at, reason = excluded.reason
+
+-- name: write_tag
+INSERT INTO tags (name, value, started_at, instance) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: delete_tag
+DELETE FROM tags WHERE name = ? AND value = ? AND started_at = ? AND instance = ?
+
+-- name: count
+-- By how much the counts change.
+INSERT INTO counts (workflow, version, status, count) VALUES (?, ?, ?, ?)
+ON CONFLICT (workflow, version, status) DO UPDATE SET count = count + excluded.count
+
+-- name: counts
+SELECT workflow, version, status, count FROM counts WHERE count <> 0
+
+-- name: all_tags
+SELECT name, value, started_at, instance FROM tags
 
 -- name: insert_work
 INSERT INTO open_work (intent, instance, kind, due) VALUES (?, ?, ?, ?)
@@ -148,21 +174,52 @@ INSERT OR REPLACE INTO published (instance, name, value) VALUES (?, ?, ?)
 DELETE FROM workflows
 
 -- name: insert_workflow
-INSERT INTO workflows (name, version, parameters) VALUES (?, ?, ?)
+INSERT INTO workflows (name, version, parameters, policy) VALUES (?, ?, ?, ?)
 
 -- name: head_by_id
-SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
 FROM instances WHERE id = ?
 
 -- name: head_by_name
 -- The last generation of a name.
-SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
 FROM instances WHERE workflow = ? AND key = ? ORDER BY generation DESC LIMIT 1
 
--- name: heads
--- The conditions are put together from the filter: see SqliteQueries.heads.
-SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome
-FROM instances WHERE {conditions} ORDER BY id DESC LIMIT ?
+-- name: all_heads
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
+FROM instances ORDER BY id
+
+-- name: list_heads
+-- The conditions are put together from the filter, and so is the index: see stores/lists.py.
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
+FROM instances {by} WHERE {conditions} ORDER BY started_at DESC, id DESC LIMIT {limit}
+
+-- name: list_tagged
+-- The same by a tag. CROSS: the tags are read first.
+SELECT id, workflow, key, generation, version, status, instances.started_at, changed_at, parent, input_hash,
+    instances.tags, outcome, root, ended_at, reason
+FROM tags CROSS JOIN instances ON id = tags.instance WHERE {conditions}
+ORDER BY tags.started_at DESC, tags.instance DESC LIMIT {limit}
+
+-- name: list_place
+-- The place of one head further down.
+SELECT started_at, id FROM instances {by} WHERE {conditions} ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET {limit}
+
+-- name: list_tagged_place
+SELECT started_at, instance FROM tags WHERE {conditions} ORDER BY started_at DESC, instance DESC LIMIT 1 OFFSET {limit}
+
+-- name: workflow_names
+-- The names of all workflows that have instances: one look into the index for each.
+WITH RECURSIVE names (workflow) AS (
+    SELECT min(workflow) FROM instances
+    UNION ALL SELECT (SELECT min(workflow) FROM instances WHERE workflow > names.workflow) FROM names
+    WHERE workflow IS NOT NULL
+)
+SELECT workflow FROM names WHERE workflow IS NOT NULL
 
 -- name: left_by_id
 -- What an instance has left: its last entry and the snapshot beside it, if there is one; else the one that stands apart.
@@ -224,7 +281,7 @@ SELECT id, workflow, key, instance, at, body FROM inbox WHERE workflow = ? AND k
 SELECT value FROM published WHERE instance = ? AND name = ?
 
 -- name: workflows
-SELECT name, version, parameters FROM workflows ORDER BY name, version
+SELECT name, version, parameters, policy FROM workflows ORDER BY name, version
 
 -- name: all_published
 SELECT instance, name, value FROM published

@@ -5,18 +5,17 @@ from itertools import repeat, starmap
 from typing import Final
 
 import apsw
-import msgspec
 
 from perdure.codec import unseal
 from perdure.errors import Corrupt
-from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, WorkflowRow, WorkRow
+from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.manifest import MANIFEST, WORLD
 from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL
-from perdure.ports.store import BEGINNING, Census, Filter, JobState, Owner, Place, Position, WorldSnapshotRow
-from perdure.stores.filters import conditions
+from perdure.ports.store import BEGINNING, Census, Filter, JobState, Owner, Page, Place, Position, WorldSnapshotRow
+from perdure.stores.lists import listing, sql_of
 
 from . import large_bodies, schema
 from .statements import SQL
@@ -87,10 +86,23 @@ def _record(connection: apsw.Connection, id: int, snapshot: SnapshotRow | None) 
     return Record(found, snapshot, tuple(_with_large_bodies(connection, rows)))
 
 
+def page(connection: apsw.Connection, filter: Filter, *, bounded: bool) -> Page:
+    questions = listing(filter, bounded=bounded)
+    question = next(questions)
+    while True:
+        sql, values = sql_of(question, SQL, lambda number: "?")
+        try:
+            question = questions.send(connection.execute(sql, values).fetchall())
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
 def heads(connection: apsw.Connection, filter: Filter) -> list[HeadRow]:
-    where, values = conditions(filter, _has_tag, lambda number: "?")
-    sql = SQL.heads.format(conditions=where)
-    return list(starmap(HeadRow, connection.execute(sql, (*values, filter.limit))))
+    return page(connection, filter, bounded=False).heads
+
+
+def counts(connection: apsw.Connection) -> dict[Standing, int]:
+    return {(workflow, version, status): count for workflow, version, status, count in connection.execute(SQL.counts)}
 
 
 def history(connection: apsw.Connection, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
@@ -118,9 +130,9 @@ def position(connection: apsw.Connection) -> Position:
     seq, at = connection.execute(SQL.last_entry).fetchone() or (0, 0)
     if type(seq) is not int or type(at) is not int:
         raise Corrupt(f"the last entry has the number {seq!r} and the time {at!r}")
-    world = head(connection, WORLD)
-    manifest = None if world is None else published(connection, world.id, MANIFEST)
-    return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), manifest)
+    ruler = head(connection, RULER)
+    rules = None if ruler is None else published(connection, ruler.id, IN_FORCE)
+    return Position(seq, at, tuple(id for (id,) in connection.execute(SQL.running)), rules)
 
 
 def world_snapshots(connection: apsw.Connection) -> list[WorldSnapshotRow]:
@@ -199,8 +211,3 @@ def facts(connection: apsw.Connection) -> dict[str, str]:
 def data_version(connection: apsw.Connection) -> int:
     """Changes when another connection, of this or another process, has written."""
     return int(connection.pragma("data_version"))
-
-
-def _has_tag(name: str, value: str) -> tuple[str, str]:
-    pair = msgspec.json.encode((name, value)).decode()
-    return "EXISTS (SELECT 1 FROM json_each(tags) AS tag WHERE json_array(tag.key, tag.value) = {})", pair

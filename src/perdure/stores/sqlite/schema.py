@@ -9,9 +9,12 @@ from importlib.resources import files
 from typing import Final
 
 import apsw
+import msgspec
+
+from perdure.kernel.tags import indexed
 
 APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
-VERSION: Final = 9
+VERSION: Final = 10
 """The number of the last file in `migrations/`."""
 
 PAGE_BYTES: Final = 2048
@@ -31,6 +34,8 @@ def migrate(connection: apsw.Connection) -> None:
     try:
         for number in range(version_of(connection) + 1, VERSION + 1):
             connection.execute(migration(number))
+            if number == 10:
+                _fill_tags(connection)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", VERSION)
         connection.execute("COMMIT")
@@ -38,6 +43,17 @@ def migrate(connection: apsw.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _fill_tags(connection: apsw.Connection) -> None:
+    """The rows of tags that stood in heads only."""
+    heads = connection.execute("SELECT tags, started_at, id FROM instances WHERE tags <> '{}'").fetchall()
+    rows = [
+        (*indexed(name, value), started_at, id)
+        for tags, started_at, id in heads
+        for name, value in msgspec.json.decode(str(tags), type=dict[str, str]).items()
+    ]
+    connection.executemany("INSERT INTO tags (name, value, started_at, instance) VALUES (?, ?, ?, ?)", rows)
 
 
 def migration(number: int) -> str:

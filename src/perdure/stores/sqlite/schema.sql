@@ -1,6 +1,7 @@
 -- The whole schema. Migrations end here: tests/stores/test_schema.py proves it.
 --
--- The journal is the truth. `instances`, `open_work`, `jobs` and `published` can be rebuilt from it (stores/rebuild.py).
+-- The journal is the truth. `instances`, `tags`, `counts`, `open_work`, `jobs` and `published` can be rebuilt from it
+-- (stores/rebuild.py).
 -- The inbox holds what was accepted and is not recorded yet. There are no foreign keys: rows are written in
 -- batches by one writer whose bookkeeping the conformance suite checks, and every key would cost a lookup per row.
 
@@ -55,18 +56,40 @@ CREATE TABLE instances (
     parent INTEGER NOT NULL,
     input_hash BLOB NOT NULL,
     tags TEXT NOT NULL,
-    outcome BLOB
+    outcome BLOB,
+    root INTEGER NOT NULL DEFAULT 0,
+    ended_at INTEGER NOT NULL DEFAULT 0,
+    reason TEXT NOT NULL DEFAULT ''
 ) STRICT;
 
 CREATE UNIQUE INDEX instances_by_name ON instances (workflow, key, generation);
 
--- Newest first by workflow and by status (an index ends with the id). The second also finds what was running when
--- an engine died.
-CREATE INDEX instances_by_workflow ON instances (workflow);
-CREATE INDEX instances_by_status ON instances (status);
+-- Newest first (an index ends with the id): all, and those of a workflow that have a status. Lists of a workflow merge its
+-- six statuses, those of a status all workflows (stores/lists.py). So is found what was running when an engine died.
+CREATE INDEX instances_by_start ON instances (started_at);
+CREATE INDEX instances_by_standing ON instances (workflow, status, started_at);
 
--- Most instances have no parent and cost nothing here.
-CREATE INDEX instances_by_parent ON instances (parent) WHERE parent <> 0;
+-- Children and families. Most instances have no parent and cost nothing here.
+CREATE INDEX instances_by_parent ON instances (parent, started_at) WHERE parent <> 0;
+CREATE INDEX instances_by_root ON instances (root, started_at) WHERE parent <> 0;
+
+-- The tags of instances, newest first for each.
+CREATE TABLE tags (
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    instance INTEGER NOT NULL,
+    PRIMARY KEY (name, value, started_at, instance)
+) STRICT, WITHOUT ROWID;
+
+-- How many instances there are.
+CREATE TABLE counts (
+    workflow TEXT NOT NULL,
+    version TEXT NOT NULL,
+    status TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (workflow, version, status)
+) STRICT, WITHOUT ROWID;
 
 -- What somebody must pick up: when it is due, or whoever is asked outside.
 CREATE TABLE open_work (
@@ -132,10 +155,11 @@ CREATE TABLE shards (
 ) STRICT;
 
 -- What the last engine ran, for clients that know workflows by name only: each version, and the parameters that a start
--- by name is checked against; empty: not known.
+-- by name is checked against (empty: not known), and its policy (kernel/policy.py) as JSON.
 CREATE TABLE workflows (
     name TEXT NOT NULL,
     version TEXT NOT NULL,
     parameters BLOB NOT NULL,
+    policy TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;

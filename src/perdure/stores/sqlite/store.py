@@ -232,6 +232,11 @@ class SqliteStore(SqliteQueries):
                 insert(connection, SQL.insert_journal, rows)
         if batch.heads:
             insert(connection, SQL.write_head, list(batch.heads.values()))
+        if batch.tags:
+            executemany(SQL.delete_tag, [tag for tag, there in batch.tags.items() if not there])
+            insert(connection, SQL.write_tag, [tag for tag, there in batch.tags.items() if there])
+        if batch.counts:
+            executemany(SQL.count, [(*standing, by) for standing, by in batch.counts.items() if by])
         if batch.work_closed:
             executemany(SQL.delete_work, [(intent,) for intent in batch.work_closed])
         if batch.work_opened:

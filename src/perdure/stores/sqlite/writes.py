@@ -14,7 +14,7 @@ from .connection import PATIENCE_SECONDS, damaged_file
 from .files import open_in
 
 GROUP: Final = 100
-"""Rows by one statement. Twelve columns each: far below the 32,766 parameters that SQLite takes."""
+"""Rows by one statement. Fifteen columns each: far below the 32,766 parameters that SQLite takes."""
 
 
 @contextmanager

@@ -173,6 +173,8 @@ def everything(harness: Harness, store: Waiting) -> dict[str, object]:
         "position": position,
         "journal": ask(store.journal(0, 10_000)),
         "heads": heads,
+        "counts": ask(store.counts()),
+        "tagged": [ask(store.heads(Filter(tags={"a": value}))) for value in "12"],
         "records": load(harness, store, refs),
         "histories": [ask(store.history(row.id)) for row in heads],
         "due": store.due(2**62, 10_000),

@@ -16,6 +16,7 @@ from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.mailbox import Offer
 from perdure.kernel.moment import Moment
+from perdure.kernel.policy import Policy
 from perdure.kernel.receipt import DONE, Failure
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import offer_of
@@ -67,6 +68,11 @@ class Puppet:
                 return Decision(withdraw=(self._intent(location),))
             case "publish":
                 return Decision(publish=((argument, body + moment.entropy()[:2]),))
+            case "tag":
+                name, _, value = argument.partition("=")
+                return Decision(tags=((name, value),))
+            case "untag":
+                return Decision(tags=((argument, None),))
             case "send":
                 self._count += 1
                 return Decision(send=(Send(Address("puppet", argument), "note", body, f"{self._name}-{self._count}"),))
@@ -110,6 +116,7 @@ class PuppetShow:
     version = "1"
     parameters = b""
     limits = Limits()
+    policy = Policy()
     subscriptions: tuple[Subscription, ...] = ()
 
     def machine(self, address: str, snapshot: bytes | None) -> Machine:

@@ -1,41 +1,13 @@
-"""What callers read: heads, histories, the journal, published values, workflows; bodies of any size."""
-
-from typing import Any
+"""What callers read: histories, the journal, published values, workflows; bodies of any size."""
 
 from perdure.kernel.batch import PublishedRow, WorkflowRow
 from perdure.kernel.rows import Record
-from perdure.ports.store import Filter
 
 from .harness import BIG, Harness, OneStore, Waiting, ask, commit, load
 from .rows import batch, entry, head
 
 
 class Reads(OneStore):
-    def test_heads_are_filtered_and_paged_newest_first(self, harness: Harness, store: Waiting) -> None:
-        rows = [
-            head(1, tags='{"team":"red"}'),
-            head(2, workflow="other", status="completed", tags='{"team":"red","x":"\\"1\\""}'),
-            head(3, status="completed", parent=1),
-            head(4, parent=1, tags='{"team":"blue"}'),
-        ]
-        commit(harness, store, batch(journal=[entry(n, n) for n in range(1, 5)], heads=rows))
-
-        def ids(**fields: Any) -> list[int]:
-            return [row.id for row in ask(store.heads(Filter(**fields)))]
-
-        assert ids() == [4, 3, 2, 1]
-        assert ids(workflow="puppet") == [4, 3, 1]
-        assert ids(key="key-3") == [3]
-        assert ids(workflow="other", key="key-3") == []
-        assert ids(status="completed") == [3, 2]
-        assert ids(parent=1) == [4, 3]
-        assert ids(tags={"team": "red"}) == [2, 1]
-        assert ids(tags={"team": "red", "x": '"1"'}) == [2]
-        assert ids(tags={"x": "1"}) == []
-        assert ids(limit=2) == [4, 3]
-        assert ids(limit=2, before=3) == [2, 1]
-        assert ids(workflow="puppet", status="completed", parent=1, before=4) == [3]
-
     def test_histories_and_the_journal_are_read_in_parts(self, harness: Harness, store: Waiting) -> None:
         rows = [entry(n, 1 + n % 2) for n in range(1, 7)]
         commit(harness, store, batch(journal=rows))

@@ -6,7 +6,7 @@ from typing import Any
 from perdure.codec import seal
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, PublishedRow, SnapshotRow, WorkRow
 from perdure.kernel.events import Address, Message, Ref, Started
-from perdure.kernel.rows import inbox_row
+from perdure.kernel.rows import add_heads, inbox_row
 
 
 def entry(seq: int, instance: int, body: bytes = b"body") -> JournalRow:
@@ -14,7 +14,7 @@ def entry(seq: int, instance: int, body: bytes = b"body") -> JournalRow:
 
 
 def head(id: int, key: str = "", **fields: Any) -> HeadRow:
-    plain = HeadRow(id, "puppet", key or f"key-{id}", 1, "1", "running", id, id, 0, b"hash", "{}", None)
+    plain = HeadRow(id, "puppet", key or f"key-{id}", 1, "1", "running", id, id, 0, b"hash", "{}", None, id, 0, "")
     return plain._replace(**fields)
 
 
@@ -41,7 +41,7 @@ def batch(
     made = Batch()
     made.journal = list(journal)
     made.size = sum(len(row.body) for row in made.journal)
-    made.heads = {row.id: row for row in heads}
+    add_heads(made, heads)
     made.work_opened = {row.intent: row for row in opened}
     made.work_closed = list(closed)
     made.inbox_added = {row.id: row for row in added}

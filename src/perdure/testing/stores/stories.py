@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from perdure.kernel.events import Address, CancelAsked, Message, Retried
+from perdure.kernel.events import Address, CancelAsked, Message, Retried, Tagged
 from perdure.kernel.rows import inbox_row
 
 from .harness import BIG, ask
@@ -11,6 +11,7 @@ from .puppets import Player
 KEYS = st.sampled_from(["a", "b", "c"])
 ORDERS = st.one_of(
     st.sampled_from(["call", "wait", "withdraw", "end", "fail", "raise", "note", "publish value", "timer 5"]),
+    st.sampled_from(["tag a=1", "tag a=2", "tag b=1", "untag a"]),
     st.builds("{} {}".format, st.sampled_from(["child", "detach", "send"]), st.sampled_from("abcd")),
 )
 LINES = st.one_of(
@@ -19,6 +20,7 @@ LINES = st.one_of(
     st.tuples(st.just("tell"), KEYS, ORDERS),
     st.tuples(st.just("post"), KEYS, st.sampled_from(["note", "end", "call"])),
     st.tuples(st.just("retry"), KEYS, st.just("")),
+    st.tuples(st.just("mark"), KEYS, st.sampled_from(["", "1"])),
     st.tuples(st.just("cancel"), KEYS, st.just("")),
     st.tuples(st.just("fire"), st.just(""), st.just("")),
     st.tuples(st.just("big"), KEYS, st.just("")),
@@ -43,6 +45,8 @@ def perform(player: Player, story: list[tuple[str, str, str]]) -> None:
                 player.read_inbox()
             case "retry":
                 player.offer(to, Retried())
+            case "mark":
+                player.offer(to, Tagged({"a": argument or None}))
             case "cancel":
                 player.offer(to, CancelAsked("as it was told"))
             case "fire":

@@ -5,11 +5,12 @@ from .checks import Checks
 from .commits import Commits
 from .inbox import Inbox
 from .leases import Leases
+from .lists import Lists
 from .loading import Loading
 from .reads import Reads
 from .work import Work
 from .world_snapshots import WorldSnapshots
 
 
-class StoreConformance(Commits, Leases, Loading, Work, Inbox, Reads, Blobs, WorldSnapshots, Checks):
+class StoreConformance(Commits, Leases, Loading, Work, Inbox, Reads, Lists, Blobs, WorldSnapshots, Checks):
     """What every store keeps."""

@@ -8,9 +8,9 @@ import click
 
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.status import TERMINAL
-from perdure.ports.store import Filter, Queries
+from perdure.ports.store import Filter, Queries, place_of
 from perdure.runtime.client import Client
-from perdure.runtime.history import Summary, summary
+from perdure.runtime.history import Summary, list_place, summary
 
 from ...console import Console
 from ...console import command as define
@@ -45,12 +45,13 @@ async def _living(queries: Queries, names: list[str], before: int, limit: int) -
     """The newest first, page by page until there are enough."""
     found: list[HeadRow] = []
     only = names[0] if len(names) == 1 else ""
+    place = await list_place(queries, before)
     while names and len(found) < limit:
-        page = await queries.heads(Filter(workflow=only, before=before, limit=PAGE))
+        page = await queries.heads(Filter(workflow=only, before=place, limit=PAGE))
         found += [head for head in page if head.workflow in names and head.status not in TERMINAL]
         if len(page) < PAGE:
             break
-        before = page[-1].id
+        place = place_of(page[-1])
     return found[:limit]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import click
 
 from perdure.kernel.batch import JournalRow
-from perdure.kernel.manifest import WORLD
+from perdure.kernel.rules import RULER
 from perdure.ports.store import Queries
 from perdure.runtime.client import Client
 from perdure.runtime.history import Line, alone, read_history
@@ -43,7 +43,7 @@ async def _told(queries: Queries, rows: list[JournalRow]) -> list[Told]:
     for id in dict.fromkeys(row.instance for row in rows):
         head = await queries.head(id)
         names[id] = str(id) if head is None else f"{head.workflow}/{head.key}"
-        if names[id] == str(WORLD):
+        if names[id] == str(RULER):
             lines |= {row.seq: alone(row) for row in rows if row.instance == id}
         else:
             _, history = await read_history(queries, id)

@@ -7,28 +7,40 @@ from uuid import UUID
 
 import pytest
 
+from perdure.cells.policy import POLICY, WORLD_POLICY
 from perdure.codec import encode
 from perdure.errors import Divergence
 from perdure.kernel.decision import Fact
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started, Woken
 from perdure.kernel.kernel import ROUND
 from perdure.kernel.mailbox import Accepted, Offer, Refused
-from perdure.kernel.manifest import NO_MANIFEST, WORLD, Manifest, Route, decode_manifest, key_text
 from perdure.kernel.receipt import DONE
 from perdure.kernel.replay import rebuild
 from perdure.kernel.routing import Router, Subscription
 from perdure.kernel.rows import inbox_row, offer_of
+from perdure.kernel.rules import NO_RULES, RULER, Route, Rules, decode_rules, key_text
 from tests.kernel.machines import Told, World
 
 ROUTED = "sys/world/main"
 """What is routed to a cell names who announced it."""
+
+
+class Cell(Told):
+    """A workflow that the rules govern: its instances are made by messages that are routed to them."""
+
+    def __init__(self, name, version="1"):
+        super().__init__(name, version=version, policy=POLICY)
+
+    def migrated(self, address, machine, rules):
+        raise NotImplementedError
+
 
 GOVERNED = ["enforce", {"cell": "1"}, [["made", "cell", "key"]]]
 
 
 def governed(*others, order=GOVERNED):
     """A world with a manifest in force."""
-    world = World(Told(), Told("sys/world"), Told("cell"), *others)
+    world = World(Told(), Told("sys/world", policy=WORLD_POLICY), Cell("cell"), *others)
     world.start("main", order, workflow="sys/world")
     return world.run()
 
@@ -85,7 +97,7 @@ def test_the_first_message_to_a_cell_is_one_that_was_routed():
 @pytest.mark.parametrize("event", [CancelAsked("why not"), Rewound(b"", "a"), Woken("")])
 def test_the_world_is_not_cancelled_nor_taken_back(event):
     world = governed()
-    ticket = world.offer(WORLD, event)
+    ticket = world.offer(RULER, event)
     world.run()
 
     assert isinstance(world.answers[ticket], Refused)
@@ -117,7 +129,7 @@ def test_a_message_to_any_other_name_is_refused():
 
 
 def test_without_a_manifest_no_message_makes_anything():
-    world = World(Told("cell"))
+    world = World(Cell("cell"))
     ticket = route(world, cell(), ["note"])
     world.run()
 
@@ -192,9 +204,9 @@ def test_each_life_has_a_seed_of_its_own():
 
 
 def test_a_first_message_that_raises_is_kept_and_retried():
-    told = Told("cell")
+    told = Cell("cell")
     told.broken = {"it"}
-    world = World(Told(), Told("sys/world"), told)
+    world = World(Told(), Told("sys/world", policy=WORLD_POLICY), told)
     world.start("main", GOVERNED, workflow="sys/world")
     world.run()
     route(world, cell(), ["break", "it"], ["call", "a"])
@@ -243,7 +255,7 @@ def test_a_route_without_a_path_leads_to_the_only_instance():
 def test_routes_of_workflows_come_before_those_of_the_manifest_in_its_order():
     router = Router()
     router.subscribe("flow", [Subscription("made", "key")])
-    router.enforce(Manifest("", {}, (Route("made", "b", "key"), Route("other", "c"), Route("made", "a", "key"))))
+    router.enforce(Rules("", {}, (Route("made", "b", "key"), Route("other", "c"), Route("made", "a", "key"))))
 
     addresses = router.route(Fact("made", encode({"key": "k"})))
 
@@ -251,8 +263,8 @@ def test_routes_of_workflows_come_before_those_of_the_manifest_in_its_order():
 
 
 def test_another_manifest_takes_the_place_of_the_one_before():
-    world = governed(Told("later"))
-    world.tell(WORLD, ["enforce", {"later": "1"}, [["made", "later", "key"]]], name="sys/apply")
+    world = governed(Cell("later"))
+    world.tell(RULER, ["enforce", {"later": "1"}, [["made", "later", "key"]]], name="sys/apply")
     world.run()
     world.start("a", ["announce", "made", {"key": "x"}])
     ticket = route(world, cell("new"), ["note"])
@@ -268,26 +280,26 @@ def test_the_manifest_in_force_survives_a_restart():
     world.start("a", ["announce", "made", {"key": "x"}])
     world.run()
 
-    assert world.kernel.router.manifest.hash == "of a test"
+    assert world.kernel.router.rules.hash == "of a test"
     assert world.heard("x", "cell") == ["Started"]
 
 
 def test_only_the_world_itself_may_enforce():
-    world = World(Told(), Told("cell"))
+    world = World(Told(), Cell("cell"))
     world.start("main", GOVERNED)
     world.run()
 
-    assert world.kernel.router.manifest is NO_MANIFEST
+    assert world.kernel.router.rules is NO_RULES
 
 
 def test_a_rule_is_a_barrier_nothing_is_decided_beside_it():
     """What came before it meets the old manifest, what came behind it the new one, though all are of one round."""
-    world = governed(Told("cell", version="2"))
+    world = governed(Cell("cell", version="2"))
     keys = [f"k{n}" for n in range(ROUND // 2)]
     rule = Message("sys/apply", encode([["enforce", {"cell": "2"}, []]]))
     # New, so that all are at hand.
     new = [Offer(cell(key), Message("m", encode([["note"]]), "", ROUTED), new=True) for key in keys]
-    for offer in [*new[:5], Offer(WORLD, rule), *new[5:]]:
+    for offer in [*new[:5], Offer(RULER, rule), *new[5:]]:
         world.kernel.offer(offer)
     world.run()
 
@@ -300,7 +312,7 @@ def test_a_rule_is_a_barrier_nothing_is_decided_beside_it():
 
 def test_events_for_the_world_that_are_no_rules_hold_nobody_up():
     world = governed()
-    world.tell(WORLD, ["note"], name="placed")
+    world.tell(RULER, ["note"], name="placed")
     for n in range(5):
         route(world, cell(f"k{n}"), ["note"])
     batch = world.build()
@@ -312,7 +324,7 @@ def test_events_for_the_world_that_are_no_rules_hold_nobody_up():
 
 
 def test_an_instance_is_made_on_the_version_in_force_not_on_the_newest():
-    world = governed(Told("cell", version="2"))
+    world = governed(Cell("cell", version="2"))
     route(world, cell(), ["note"])
     world.run()
 
@@ -320,10 +332,10 @@ def test_an_instance_is_made_on_the_version_in_force_not_on_the_newest():
 
 
 def test_a_governed_instance_stays_on_its_version_when_another_is_in_force():
-    world = governed(Told("cell", version="2"))
+    world = governed(Cell("cell", version="2"))
     route(world, cell(), ["note"])
     world.run()
-    world.tell(WORLD, ["enforce", {"cell": "2"}, []], name="sys/apply")
+    world.tell(RULER, ["enforce", {"cell": "2"}, []], name="sys/apply")
     route(world, cell(), ["note"])
     route(world, cell("new"), ["note"])
     world.run()
@@ -338,7 +350,7 @@ def test_a_governed_instance_whose_version_is_not_here_is_not_run_on_another(ver
     world = governed()
     route(world, cell(), ["note"])
     world.run()
-    world.workflows = (Told(), Told("sys/world"), Told("cell", version=version))
+    world.workflows = (Told(), Told("sys/world", policy=WORLD_POLICY), Cell("cell", version=version))
     world.restart()
 
     ticket = route(world, cell(), ["note"])
@@ -353,7 +365,8 @@ def test_what_others_caused_waits_for_an_engine_that_has_the_version():
     world = governed()
     route(world, cell(), ["note"])
     world.run()
-    known, world.workflows = world.workflows, (Told(), Told("sys/world"), Told("cell", version="2"))
+    cells = Told(), Told("sys/world", policy=WORLD_POLICY), Cell("cell", version="2")
+    known, world.workflows = world.workflows, cells
     world.restart()
     world.start("a", ["announce", "made", {"key": "k"}])
     world.run()
@@ -370,7 +383,7 @@ def test_a_workflow_that_no_manifest_names_still_runs_on_the_newest():
     world = governed()
     world.start("a", ["wait", "w", None])
     world.run()
-    world.workflows = (Told(version="2"), Told("sys/world"), Told("cell"))
+    world.workflows = (Told(version="2"), Told("sys/world", policy=WORLD_POLICY), Cell("cell"))
     world.restart()
     ticket = world.tell("a", ["note"])
     world.run()
@@ -475,7 +488,7 @@ def test_how_a_key_stands_in_a_name(value, text):
 
 
 def test_a_manifest_can_be_read_back():
-    manifest = Manifest("h", {"cell": "1"}, (Route("made", "cell", "a.b"), Route("made", "other")))
+    manifest = Rules("h", {"cell": "1"}, (Route("made", "cell", "a.b"), Route("made", "other")))
 
-    assert decode_manifest(manifest.encode()) == manifest
-    assert decode_manifest(None) is NO_MANIFEST
+    assert decode_rules(manifest.encode()) == manifest
+    assert decode_rules(None) is NO_RULES

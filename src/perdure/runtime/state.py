@@ -1,30 +1,31 @@
-"""Cells, as callers meet them: what a world gives to them, the state of a cell, and what is not done with one."""
+"""States that are values, as callers read them, and what the ruler takes from outside."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from perdure.errors import CallerError, UnknownVersion
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
-from perdure.kernel.manifest import MANIFEST, WORLD, decode_manifest
+from perdure.kernel.policy import Policy
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import Record
 from perdure.kernel.workflows import Workflows
-from perdure.ports.store import Filter, Queries
+from perdure.ports.store import Filter, Queries, place_of
 
 from .startable import Startable
-
-MADE_BY_EVENTS: Final = "the first event that is routed to it makes it: client.send(event), or `perdure cells send`"
-NEVER_BACK: Final = "its state is what its events made of it; it does not go back"
 
 
 @runtime_checkable
 class Keyed(Protocol):
-    """A cell: its instances are made by events that are routed to them. `workflow` names what the kernel runs."""
+    """What an author made that is no workflow itself: `workflow` names the one that the kernel runs."""
 
     @property
     def workflow(self) -> str: ...
+
+    @property
+    def policy(self) -> Policy: ...
 
     def definition(self) -> Any: ...
 
@@ -37,7 +38,7 @@ class Stateful(Workflow, Protocol):
 
 
 class Catalog(Protocol):
-    """The events that a world of cells takes, by the manifest with this hash."""
+    """The events that the ruler takes, by the rules with this hash."""
 
     @property
     def hash(self) -> str: ...
@@ -49,22 +50,32 @@ class Catalog(Protocol):
 
 async def record_at(queries: Queries, address: Address, at: int) -> Record | None:
     """What was known of an instance when the journal ended with an entry: of the generation that there was."""
-    before = at + 1  # the id of an instance is that of its first entry
-    heads = await queries.heads(Filter(address.workflow, key=address.key, before=before, limit=1))
-    if not heads:
+    head = await _generation_at(queries, address, at)
+    if head is None:
         return None
-    record = await queries.record(heads[0].id)
+    record = await queries.record(head.id)
     if record is None or record.snapshot is None or record.snapshot.seq > at:
-        rows = await queries.history(heads[0].id)
-        if not rows or rows[0].seq != heads[0].id:
+        rows = await queries.history(head.id)
+        if not rows or rows[0].seq != head.id:
             text = f"at={at}: this database was restored, and has nothing from then of {address}"
             raise CallerError(f"{text}; ask the one that it was restored from")
-        record = Record(heads[0], None, tuple(rows))
-    return Record(heads[0], record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
+        record = Record(head, None, tuple(rows))
+    return Record(head, record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
+
+
+async def _generation_at(queries: Queries, address: Address, at: int) -> HeadRow | None:
+    """The last generation of a name that had begun by an entry: the id of an instance is that of its first entry."""
+    before = None
+    while heads := await queries.heads(Filter(address.workflow, key=address.key, before=before)):
+        for head in heads:
+            if head.id <= at:
+                return head
+        before = place_of(heads[-1])
+    return None
 
 
 def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> Any:
-    """The state that a cell is in by its record; None: there is none."""
+    """The state that an instance is in by its record; None: there is none."""
     if record is None or (not record.rows and record.snapshot is None):
         return None
     head = record.head
@@ -85,22 +96,3 @@ def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> A
         return workflow.read_state(machine)
     finally:
         machine.dispose()
-
-
-def refuse_world(workflow: str) -> None:
-    if workflow == WORLD.workflow:
-        raise CallerError(f"{WORLD} is the world of this database: it takes the events of cells, and lasts as long")
-
-
-async def refuse_cell(queries: Queries, workflow: str, advice: str) -> None:
-    """For what is done with other instances only. The name of a cell has a namespace.
-
-    The kernel refuses it too, whoever sent it; but to a client in another process nobody would say so.
-    """
-    if "/" not in workflow:
-        return
-    refuse_world(workflow)
-    world = await queries.head(WORLD)
-    data = None if world is None else await queries.published(world.id, MANIFEST)
-    if workflow in decode_manifest(data).versions:
-        raise CallerError(f"{workflow} is a cell: {advice}")

@@ -1,0 +1,269 @@
+"""Lists of instances: which index a filter is read by, the same for every database that speaks SQL.
+
+A list is read in the order of its places, the newest first, from the narrowest index of its filter:
+
+    tag, parent, root    each has an index in that order
+    workflow, status     so have they together; a list of one of them merges what the index has of each of the other
+    key, key_prefix      by name, in no such order: only where there are few, which are sorted
+    nothing              all instances, by start
+
+What the index does not answer is a condition on each head. As long as few heads pass such conditions many must be read,
+so this is done in chunks; a page ends after `SECONDS_MAX` or `LOOKED_MAX` heads, however few were found.
+
+`listing` is a generator: it asks questions, and is sent the rows of the answers. So one store can ask in a thread and
+another over a network. How a question is put into SQL is up to `sql_of`, and to `queries.sql` of the store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from perdure.kernel.batch import HeadRow
+from perdure.kernel.limits import KEY_MAX
+from perdure.kernel.status import Status
+from perdure.kernel.tags import indexed
+from perdure.ports.store import Filter, ListPlace, Page, place_of
+
+SMALL: Final = 1000
+"""So many heads are read and sorted in less time than it takes to choose among indexes."""
+
+CHUNK: Final = 5000
+LOOKED_MAX: Final = 100_000
+SECONDS_MAX: Final = 0.25
+
+Conditions = list[tuple[str, tuple[Any, ...]]]
+"""Parts of a WHERE, with `{}` for each value."""
+
+LAST: Final = "\U0010ffff"
+
+TAGGED: Final = (
+    "EXISTS (SELECT 1 FROM {table} AS other WHERE other.name = {name} AND other.value = {value} "
+    "AND other.started_at = instances.started_at AND other.instance = id)"
+)
+
+_tags = msgspec.json.Decoder(dict[str, str])
+
+
+class Segment(NamedTuple):
+    """A part of the index `by`, in the order of places unless it is small.
+
+    The index answers the fields `answers` of the filter: they need no conditions.
+    """
+
+    by: str
+    conditions: Conditions
+    answers: frozenset[str]
+
+    @property
+    def tagged(self) -> bool:
+        return self.by == TAGS
+
+
+TAGS: Final = "tags"
+BY_START: Final = "instances_by_start"
+BY_STANDING: Final = "instances_by_standing"
+BY_NAME: Final = "instances_by_name"
+BY_PARENT: Final = "instances_by_parent"
+BY_ROOT: Final = "instances_by_root"
+BY_ID: Final = ""
+
+
+class Question(NamedTuple):
+    """`statement` is heads (the heads), place (of the head at `limit`, the first is 0), or workflows (all names)."""
+
+    statement: str
+    segment: Segment
+    conditions: Conditions
+    limit: int = 0
+
+
+Asking = Generator[Question, list[Any], Page]
+
+
+def listing(filter: Filter, *, bounded: bool) -> Asking:
+    """The heads that a filter wants. `bounded`: stop when too much was read."""
+    began = time.monotonic()
+    segments, small = yield from _narrowest(filter)
+    rest = [part for field, parts in _conditions(filter).items() if field not in segments[0].answers for part in parts]
+    found: list[HeadRow] = []
+    place, looked = filter.before, 0
+    while True:
+        end = None if small or not rest else (yield from _end_of_chunk(segments, filter, place))
+        chunk: list[HeadRow] = []
+        for segment in segments:
+            bounds = _bounds(segment, filter, place, end)
+            rows = yield Question("heads", segment, [*segment.conditions, *rest, *bounds], filter.limit - len(found))
+            chunk += [HeadRow(*row) for row in rows]
+        found += sorted(chunk, key=place_of, reverse=True)[: filter.limit - len(found)]
+        if len(found) == filter.limit:
+            return Page(found, place_of(found[-1]) if found else None)
+        if end is None:
+            return Page(found)
+        place, looked = end, looked + CHUNK
+        if bounded and (looked >= LOOKED_MAX or time.monotonic() - began > SECONDS_MAX):
+            return Page(found, place, partial=True)
+
+
+def _narrowest(filter: Filter) -> Generator[Question, list[Any], tuple[list[Segment], bool]]:
+    """The part of an index to read, and whether it is small."""
+    workflows = [filter.workflow]
+    if not filter.workflow and (filter.key or filter.key_prefix or filter.status):
+        names = yield Question("workflows", Segment(BY_ID, [], frozenset()), [])
+        workflows = [name for (name,) in names if name is not None]
+    if filter.key:
+        return _named(filter, workflows) or [_none()], True
+    ordered = [*_ordered(filter)]
+    if len(ordered) == 1 and _conditions(filter).keys() <= ordered[0][0].answers:
+        return ordered[0], False
+    for segments in [*([_named(filter, workflows)] if filter.key_prefix else []), *ordered]:
+        if (yield from _is_small(segments)):
+            return segments or [_none()], True
+    if ordered:
+        return ordered[0], False
+    if filter.workflow or filter.status:
+        statuses = [filter.status] if filter.status else [status.value for status in Status]
+        return [_standing(workflow, status) for workflow in workflows for status in statuses] or [_none()], False
+    return [Segment(BY_START, [], frozenset())], False
+
+
+def _is_small(segments: list[Segment]) -> Generator[Question, list[Any], bool]:
+    for segment in segments:
+        if (yield Question("place", segment, segment.conditions, max(1, SMALL // len(segments)))):
+            return False
+    return True
+
+
+def _end_of_chunk(
+    segments: list[Segment], filter: Filter, place: ListPlace | None
+) -> Generator[Question, list[Any], ListPlace | None]:
+    """The place at which so many heads were read in one of the segments; None: it is the end of all."""
+    ends: list[ListPlace] = []
+    for segment in segments:
+        bounds = _bounds(segment, filter, place, None)
+        ends += [tuple(row) for row in (yield Question("place", segment, [*segment.conditions, *bounds], CHUNK - 1))]
+    return max(ends, default=None)
+
+
+# ---- the indexes ---------------------------------------------------------------------------------------------------
+
+
+def _ordered(filter: Filter) -> Iterable[list[Segment]]:
+    """Parts of indexes that are in the order of places, the one that is likely to be narrow first."""
+    if filter.parent:
+        yield [Segment(BY_PARENT, [("parent = {} AND parent <> 0", (filter.parent,))], frozenset({"parent"}))]
+    if filter.root:
+        answers = frozenset({"root"})
+        family = Segment(BY_ROOT, [("root = {} AND parent <> 0", (filter.root,))], answers)
+        yield [Segment(BY_ID, [("id = {}", (filter.root,))], answers), family]
+    for name, value in filter.tags.items():
+        tag = [("tags.name = {} AND tags.value = {}", indexed(name, value))]
+        yield [Segment(TAGS, [*tag], frozenset({_tag(name)}))]
+
+
+def _standing(workflow: str, status: str) -> Segment:
+    both = [("workflow = {} AND status = {}", (workflow, status))]
+    return Segment(BY_STANDING, [*both], frozenset({"workflow", "status"}))
+
+
+def _named(filter: Filter, workflows: list[str]) -> list[Segment]:
+    key = _conditions(filter)["key" if filter.key else "key_prefix"]
+    answers = frozenset({"workflow", "key" if filter.key else "key_prefix"})
+    return [Segment(BY_NAME, [("workflow = {}", (workflow,)), *key], answers) for workflow in workflows]
+
+
+def _none() -> Segment:
+    """There are no workflows."""
+    return Segment(BY_ID, [("id = {}", (0,))], frozenset())
+
+
+# ---- the conditions ------------------------------------------------------------------------------------------------
+
+
+def _conditions(filter: Filter) -> dict[str, Conditions]:
+    """By the field of the filter. Places and starts are bounds of the index: see `_bounds`."""
+    found: dict[str, Conditions] = {}
+    for field in ("workflow", "status", "key", "version"):
+        if value := getattr(filter, field):
+            found[field] = [(f"{field} = {{}}", (value,))]
+    if filter.key_prefix:
+        found["key_prefix"] = [("key >= {} AND key < {}", (filter.key_prefix, after_prefix(filter.key_prefix)))]
+    if filter.parent:
+        found["parent"] = [("parent = {}", (filter.parent,))]
+    if filter.root:
+        found["root"] = [("root = {}", (filter.root,))]
+    if filter.ended is not None:
+        found["ended"] = [("ended_at <> 0 AND ended_at >= {} AND ended_at < {}", filter.ended)]
+    for name, value in filter.tags.items():
+        found[_tag(name)] = [(TAGGED, indexed(name, value))]
+    return found
+
+
+def _tag(name: str) -> str:
+    return f"tag {name}"
+
+
+def _bounds(segment: Segment, filter: Filter, before: ListPlace | None, end: ListPlace | None) -> Conditions:
+    start, id = ("tags.started_at", "tags.instance") if segment.tagged else ("started_at", "id")
+    bounds: Conditions = []
+    if before is not None:
+        bounds.append((f"({start}, {id}) < ({{}}, {{}})", before))
+    if end is not None:
+        bounds.append((f"({start}, {id}) >= ({{}}, {{}})", end))
+    if filter.started is not None:
+        bounds.append((f"{start} >= {{}} AND {start} < {{}}", filter.started))
+    return bounds
+
+
+def after_prefix(prefix: str) -> str:
+    """A text that comes after all keys that begin with a prefix."""
+    shorter = prefix.rstrip(LAST)
+    if not shorter:
+        return LAST * (KEY_MAX + 1)
+    next = ord(shorter[-1]) + 1
+    return shorter[:-1] + chr(0xE000 if next == 0xD800 else next)  # between them are no characters
+
+
+TEMPLATES: Final = {"heads": ("list_heads", "list_tagged"), "place": ("list_place", "list_tagged_place")}
+"""The statements of `queries.sql` for a question, without and with a tag."""
+
+
+def sql_of(
+    question: Question, statements: Any, placeholder: Callable[[int], str], table: str = "tags"
+) -> tuple[str, list[Any]]:
+    """A question as the statement of a store, and its values; the last one is the limit. `table` has the tags."""
+    if question.statement == "workflows":
+        return statements.workflow_names, []
+    template = getattr(statements, TEMPLATES[question.statement][question.segment.tagged])
+    values: list[Any] = []
+    parts: list[str] = []
+    for text, given in question.conditions:
+        signs = [placeholder(len(values) + number) for number in range(len(given))]
+        if text == TAGGED:
+            parts.append(text.format(table=table, name=signs[0], value=signs[1]))
+        else:
+            parts.append(text.format(*signs))
+        values += given
+    by = question.segment.by and f"INDEXED BY {question.segment.by}"
+    limit = placeholder(len(values))
+    return template.format(conditions=" AND ".join(parts) or "true", by=by, limit=limit), [*values, question.limit]
+
+
+def matches(filter: Filter, head: HeadRow) -> bool:
+    """The same, of one head: for a store that reads all of them."""
+    return (
+        (not filter.workflow or head.workflow == filter.workflow)
+        and (not filter.status or head.status == filter.status)
+        and (not filter.key or head.key == filter.key)
+        and (not filter.key_prefix or head.key.startswith(filter.key_prefix))
+        and (not filter.version or head.version == filter.version)
+        and (not filter.parent or head.parent == filter.parent)
+        and (not filter.root or head.root == filter.root)
+        and (filter.before is None or place_of(head) < filter.before)
+        and (filter.started is None or filter.started[0] <= head.started_at < filter.started[1])
+        and (filter.ended is None or (head.ended_at != 0 and filter.ended[0] <= head.ended_at < filter.ended[1]))
+        and (not filter.tags or filter.tags.items() <= _tags.decode(head.tags).items())
+    )
