@@ -34,8 +34,12 @@ from perdure.processes import (
     transport,
 )
 
-Line = TypedDict("Line", {"sku": str, "count": int})
-Manual = TypedDict("Manual", {"number": str})
+
+class Line(TypedDict):
+    sku: str
+    count: int
+class Manual(TypedDict):
+    number: str
 
 
 @dataclass

@@ -17,6 +17,7 @@ from perdure.kernel.events import CancelAsked, Event, Message, Started
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.moment import Moment
+from perdure.kernel.policy import Policy
 from perdure.kernel.receipt import Failure
 from perdure.kernel.routing import Subscription
 from perdure.kernel.status import Status
@@ -94,6 +95,7 @@ class DefinitionWorkflow:
     name = WORKFLOW
     version = "1"
     parameters = b""
+    policy = Policy("definition", retry=False, rewind=False, fork=False, wake=False)
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 
@@ -112,5 +114,5 @@ def _answer(message: Message, answer: dict[str, Any]) -> Decision:
 
 
 def _by(message: Message) -> str:
-    asked = getattr(message, "asked", None)
-    return "" if asked is None or asked.by is None else str(asked.by)
+    asked = message.asked
+    return "" if asked is None or asked.by is None else asked.by.id

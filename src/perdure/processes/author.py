@@ -180,7 +180,6 @@ class Repeat(Step):
         collect: Any = None,
         at_once: int = 1,
         join: Join = "all",
-        on_error: Literal["cancel", "wait"] = "cancel",
     ) -> None:
         loop = {"over": over, "times": times, "while": while_, "until": until, "collect": collect}
         self._keep(
@@ -189,7 +188,6 @@ class Repeat(Step):
             limit=limit,
             at_once=at_once,
             join=join,
-            on_error=on_error,
             **{"as": as_},
             **{key: _lifted(value) for key, value in loop.items()},
         )

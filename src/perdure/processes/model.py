@@ -150,7 +150,6 @@ STEPS: Final[dict[str, Kind]] = {
             "collect": Field(fields.given, None),
             "at_once": Field(fields.whole(1, 10_000), 1),
             "join": Field(fields.join, "all"),
-            "on_error": Field(fields.choice("cancel", "wait"), "cancel"),
         },
     ),
     "parallel": Kind(
