@@ -17,7 +17,7 @@ from bench.workloads.c1_cells import counter
 from bench.workloads.c2_cells import AT_ONCE, send
 from perdure.cells.index import CellIndex, diff
 from perdure.cells.snapshot import read_snapshot
-from perdure.snapshots import Snapshots, StoredBlobs, in_thread
+from perdure.worlds.snapshots import Snapshots, StoredBlobs, in_thread
 
 FEW = 1_000
 MANY = 20_000

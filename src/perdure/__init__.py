@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
-    from perdure.governance import Governance
     from perdure.kernel.backoff import Backoff
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
     from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client
     from perdure.runtime.handle import Handle
-    from perdure.snapshots import Snapshots
-    from perdure.worlds import load_manifest
+    from perdure.worlds.files import load_manifest
+    from perdure.worlds.governance import Governance
+    from perdure.worlds.snapshots import Snapshots
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
@@ -44,7 +44,7 @@ _HOME = {
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
-    "perdure.governance": ("Governance",),
+    "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.backoff": ("Backoff",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
@@ -53,8 +53,8 @@ _HOME = {
     "perdure.ports.secrets": ("Secret",),
     "perdure.runtime.client": ("Client",),
     "perdure.runtime.handle": ("Handle",),
-    "perdure.snapshots": ("Snapshots",),
-    "perdure.worlds": ("load_manifest",),
+    "perdure.worlds.snapshots": ("Snapshots",),
+    "perdure.worlds.files": ("load_manifest",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.app.dialects import gather
 from perdure.cells.bind import Definition
 from perdure.cells.machine import CellMachine
 from perdure.codec import decode, encode
@@ -32,7 +33,6 @@ from perdure.kernel.rules import key_text
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter
-from perdure.worlds import gather
 from tests.entries import entries_of
 
 STAGES = os.environ.get("PERDURE_TEST_STAGES", "memory; memory, evicted; sqlite; sqlite, evicted").split("; ")

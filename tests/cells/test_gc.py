@@ -11,7 +11,7 @@ import pytest
 from perdure.cells.index import CellIndex
 from perdure.cells.snapshot import name_of, reached
 from perdure.errors import CallerError
-from perdure.snapshots import Snapshots, StoredBlobs, in_thread
+from perdure.worlds.snapshots import Snapshots, StoredBlobs, in_thread
 from tests.cells.test_snapshots import kind, opened, put_while_stuck, url  # noqa: F401  # fixtures
 from tests.cells.worlds import Closed, Keep, Put, busy, settled
 

@@ -17,10 +17,10 @@ from perdure.cells.manifest import Manifest
 from perdure.cells.patch import Change, data_of, hash_of, patch_between
 from perdure.cells.world import WorldMachine
 from perdure.codec import decode, encode
-from perdure.governance import Proposal
 from perdure.kernel.events import Message, Started
 from perdure.kernel.moment import Moment
 from perdure.kernel.rules import RULER, decode_rules
+from perdure.worlds.governance import Proposal
 
 SECOND = 1_000_000_000
 
@@ -842,7 +842,7 @@ async def test_a_shadow_run_ends_where_a_stuck_cell_has_a_timer_that_is_overdue(
 
 @pytest.mark.parametrize("by", ["events", "timers"])
 async def test_a_shadow_run_ends_where_cells_never_come_to_rest(stage, monkeypatch, by):
-    monkeypatch.setattr("perdure.shadow.ENTRIES_MAX", 100)
+    monkeypatch.setattr("perdure.worlds.shadow.ENTRIES_MAX", 100)
 
     @perdure.cell("g/sum@1", key="id", effects=[Alarm])
     def restless(state: Sum | None, event: Placed | ReceiptOf[Alarm]) -> Next:

@@ -202,7 +202,7 @@ async def test_a_cell_is_not_made_by_whoever_spawns_it_nor_is_a_second_world(sta
 
 
 async def test_an_open_does_not_wait_for_cells_that_never_come_to_rest(disk, monkeypatch):
-    monkeypatch.setattr("perdure.app.SETTLE", 0.0)
+    monkeypatch.setattr("perdure.app.engine.SETTLE", 0.0)
     restless = True
 
     @perdure.cell("com.acme/restless@1", key="order", effects=[])

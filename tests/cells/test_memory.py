@@ -10,7 +10,7 @@ import perdure
 from perdure.codec import encode
 from perdure.kernel.events import Address
 from perdure.ports.store import Filter, place_of
-from perdure.snapshots import Snapshots
+from perdure.worlds.snapshots import Snapshots
 from tests.cells.worlds import settled
 
 KIB = 1024

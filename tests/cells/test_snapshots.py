@@ -13,18 +13,18 @@ import apsw
 import pytest
 
 import perdure
-from perdure.app import _registered
+from perdure.app.dialects import registered
 from perdure.cells.replay import WorldReplay, value_workflows
 from perdure.cells.world import PROPOSALS
 from perdure.codec import decode
 from perdure.errors import CallerError, Corrupt, NotEmpty, UnknownSnapshot
 from perdure.kernel.events import Address
 from perdure.kernel.rules import RULER
-from perdure.snapshots import Snapshots, StoredBlobs, in_thread
 from perdure.stores.answers import now
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
 from perdure.testing.stores import flipped
+from perdure.worlds.snapshots import Snapshots, StoredBlobs, in_thread
 from tests.cells.worlds import CELLS, Closed, Keep, Put, Spoil, Wait, account, busy, keeping, print_it, settled, total
 
 Opened = Callable[[], AbstractAsyncContextManager[perdure.Engine]]
@@ -59,7 +59,7 @@ async def client_of(store: Any) -> AsyncIterator[Snapshots]:
 
     class Asked:
         queries = store
-        _workflows = _registered(CELLS)[0]
+        _workflows = registered(CELLS)[0]
 
     yield Snapshots(Asked())  # type: ignore[arg-type]
 
@@ -205,7 +205,7 @@ async def test_a_replay_that_lets_go_of_instances_comes_to_the_same(url: str) ->
         blobs, rows = StoredBlobs(engine.queries), await engine.queries.journal(0, 10_000)
 
         def replayed() -> tuple[bytes, int]:
-            replay, most = WorldReplay(blobs, value_workflows(_registered(CELLS)[0]), lives_max=3), 0
+            replay, most = WorldReplay(blobs, value_workflows(registered(CELLS)[0]), lives_max=3), 0
             for row in rows:
                 replay.take(row)
                 most = max(most, len(replay._lives))

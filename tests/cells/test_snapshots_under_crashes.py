@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from perdure.app.dialects import gather
 from perdure.cells.replay import WorldReplay, value_workflows
 from perdure.cells.snapshot import GENESIS, WorldSnapshot, reached
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.workflows import Workflows
 from perdure.testing.disks import Disk
-from perdure.worlds import gather
 from tests.simulation.sim import drawn, simulate
 
 CELLS = [hundred * 100 + 70 + n for hundred in range(3) for n in range(20)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.snapshots import Snapshots
+from perdure.worlds.snapshots import Snapshots
 from tests.cells.test_snapshots import everything, kind, opened, url  # noqa: F401  # fixtures
 from tests.cells.worlds import CELLS, Noted, Put, Total, account, busy, settled, side, total
 
@@ -146,7 +146,7 @@ async def forged(engine: perdure.Engine, row: Any) -> Any:
     from perdure.cells.index import CellIndex, Entry
     from perdure.cells.snapshot import cell_key, read_snapshot
     from perdure.codec import encode
-    from perdure.snapshots import StoredBlobs, in_thread
+    from perdure.worlds.snapshots import StoredBlobs, in_thread
 
     blobs = StoredBlobs(engine.queries)
     snapshot = await in_thread(read_snapshot, blobs, row.hash)

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 import perdure
 from perdure import Context, OutcomeUnknown, StepTimeout
-from perdure.app import _read_catalog
+from perdure.app.dialects import read_catalog
+from perdure.app.workers import worker
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.signatures import Key, Keyring
 from perdure.executors.thread import ThreadExecutor
@@ -34,7 +35,6 @@ from perdure.runtime.shard import Shard
 from perdure.runtime.worker import Worker
 from perdure.stores.answers import asked
 from perdure.stores.memory import MemoryDatabase, MemoryJobs, MemoryStore
-from perdure.workers import worker
 from tests.flows.conftest import until
 
 HERE = [sys.modules[__name__]]
@@ -132,7 +132,7 @@ class Place:
         )
         door.lead_to(lambda ref: self.shard)
         await asked(self.shard.open)
-        yield Client(door, known, _read_catalog)
+        yield Client(door, known, read_catalog)
         idle: asyncio.Future[None] = loop.create_future()
         self.shard.drain(lambda: idle.set_result(None))
         await idle

@@ -13,7 +13,7 @@ from perdure.kernel.batch import JournalRow
 from perdure.kernel.events import Address, Message
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import inbox_row
-from perdure.testing.clock import SECOND
+from perdure.runtime.virtual_clock import SECOND
 from perdure.testing.faults import Faults
 from perdure.testing.simulation import Request, Simulation
 from tests.entries import entries_of

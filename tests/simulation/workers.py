@@ -17,8 +17,8 @@ from perdure.kernel.job import publication
 from perdure.kernel.receipt import Answerer, Receipt
 from perdure.kernel.rows import inbox_row
 from perdure.ports.jobs import CLAIM, Claim
+from perdure.runtime.virtual_clock import Life
 from perdure.stores.memory import MemoryJobs
-from perdure.testing.clock import Life
 from perdure.testing.disks import Disk
 from perdure.testing.executor import Execution, FakeExecutor
 from perdure.testing.faults import MILLISECOND, Surroundings

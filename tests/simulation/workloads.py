@@ -46,8 +46,8 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.executor import Work
 from perdure.ports.outside import OpenEffect
 from perdure.ports.outside import answer as said_outside
+from perdure.runtime.virtual_clock import SECOND
 from perdure.testing.cells import state_of
-from perdure.testing.clock import SECOND
 from perdure.testing.disks import Disk
 from perdure.testing.simulation import Simulation
 from tests.simulation.workers import QUEUE, WithWorkers

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 import perdure
-from perdure.moving import Moved, move
+from perdure.app.copy import Moved, move
 from perdure.ports.store import Filter
 from perdure.stores.postgres import upgrade
 from tests.cells.shop import Order, Placed, order
@@ -166,7 +166,7 @@ async def test_a_copy_that_was_killed_is_no_owner_of_the_next_one(tmp_path: Path
         await engine.start(sale, "one", key="one")
     killed = f"""
 import asyncio, os
-from perdure.moving import move
+from perdure.app.copy import move
 asyncio.run(move({postgres!r}, {str(tmp_path / "killed.db")!r}, lambda what, done, total: os._exit(9)))
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", killed)

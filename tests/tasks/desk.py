@@ -9,13 +9,14 @@ import msgspec
 
 from perdure.codec import decode, encode, to_plain
 from perdure.kernel.asked import Actor, Asked
+from perdure.kernel.batch import Batch
 from perdure.kernel.decision import Outcome
 from perdure.kernel.entry import Entry
 from perdure.kernel.events import Message
 from perdure.kernel.moment import at_of
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.rows import decode_outcome, response_name
-from perdure.kernel.task import TASK, TaskRow, task_rows
+from perdure.kernel.task import TaskRow, TaskRows
 from perdure.tasks.machine import TASKS
 from perdure.tasks.model import Question, key_of, question
 from perdure.tasks.row import TaskInfo, info_of
@@ -36,6 +37,7 @@ class Desk(World):
 
     def __init__(self, **more: Any) -> None:
         super().__init__(Told(), TASKS)
+        self.tasks: dict[int, TaskRows] = {}
         self.now = at_of(BEGIN)
         arguments: dict[str, Any] = {"answer": Verdict, "roles": ["clerk"], "managers": ["boss"], **more}
         asked = question("approve", workflow="told", key="o-17", location="approve", now=BEGIN, **arguments)
@@ -73,10 +75,13 @@ class Desk(World):
         self.run()
         return self
 
+    def _write(self, batch: Batch) -> None:
+        super()._write(batch)
+        self.tasks.update(batch.tasks)
+
     @property
     def row(self) -> TaskRow:
-        instance = self.folded(self.task)
-        return task_rows(instance, self.published[self.task, TASK]).row
+        return self.tasks[self.task].row
 
     @property
     def info(self) -> TaskInfo:
@@ -84,8 +89,7 @@ class Desk(World):
 
     @property
     def who(self) -> set[str]:
-        instance = self.folded(self.task)
-        return {each.who for each in task_rows(instance, self.published[self.task, TASK]).candidates}
+        return {each.who for each in self.tasks[self.task].candidates}
 
     @property
     def outcome(self) -> Outcome:

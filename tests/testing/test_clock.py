@@ -2,7 +2,7 @@
 
 import random
 
-from perdure.testing.clock import SECOND, START, Life, ProcessClock, VirtualClock
+from perdure.runtime.virtual_clock import SECOND, START, Life, ProcessClock, VirtualClock
 
 
 def clock():

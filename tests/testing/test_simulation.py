@@ -9,10 +9,10 @@ from perdure import emit, progress, step_info
 from perdure.errors import Fatal
 from perdure.flows.author import flow, step
 from perdure.flows.context import Context
+from perdure.runtime.virtual_clock import Life
 from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore
 from perdure.testing.auditor import Violation
-from perdure.testing.clock import Life
 from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
 from perdure.testing.simulation import Simulation

@@ -11,7 +11,7 @@ from .console import Console
 from .exits import Exit, Stopped
 
 if TYPE_CHECKING:
-    from perdure.governance import Governance, Proposal
+    from perdure.worlds.governance import Governance, Proposal
 
 T = TypeVar("T")
 MODES = ("pinned", "migrate", "strict")
@@ -20,7 +20,7 @@ MODES = ("pinned", "migrate", "strict")
 def ask(console: Console, question: Callable[[Governance], Awaitable[T]], code: Iterable[Any] = ()) -> T:
     """Ask the world of a database. It answers when an engine runs: without one, nothing is asked."""
     from perdure.app import connect, run_async
-    from perdure.governance import Governance
+    from perdure.worlds.governance import Governance
 
     async def main() -> T:
         async with connect(console.db, workflows=code) as client:

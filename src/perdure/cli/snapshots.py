@@ -15,14 +15,14 @@ from .text import local
 from .world import code_of
 
 if TYPE_CHECKING:
-    from perdure.snapshots import Snapshots, Taken
+    from perdure.worlds.snapshots import Snapshots, Taken
 
 T = TypeVar("T")
 
 
 def ask(console: Console, question: Callable[[Snapshots], Awaitable[T]], targets: Iterable[str] = ()) -> T:
     """Ask about the snapshots of a database. `targets`: where the code is, for what needs it."""
-    from perdure.snapshots import Snapshots
+    from perdure.worlds.snapshots import Snapshots
 
     with redirect_stdout(sys.stderr):
         code = [each for target in targets for each in code_of(target)]

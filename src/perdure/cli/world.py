@@ -25,7 +25,7 @@ FILES = (".json", ".yaml", ".yml")
 
 def bound_of(target: str) -> Bound:
     """The world of a manifest file or of a module, with its code."""
-    from perdure.worlds import load_manifest
+    from perdure.worlds.files import load_manifest
 
     if target.lower().endswith(FILES):
         current_directory_first()
@@ -37,7 +37,7 @@ def bound_of(target: str) -> Bound:
 def manifest_of(target: str) -> Manifest:
     """The manifest of a file, whose code is not needed, of a module, or in force on a database."""
     from perdure.app import connect, run_async
-    from perdure.worlds import read_manifest
+    from perdure.worlds.files import read_manifest
 
     if target.lower().endswith(FILES):
         return read_manifest(target)

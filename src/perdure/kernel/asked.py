@@ -5,12 +5,20 @@ program, server or shell that calls vouches for the actor.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
+from perdure.codec import is_text
 from perdure.errors import BadCall
 
-TEXT_MAX = 4096
+NAME_MAX: Final = 512
+"""Characters of the id of an actor, and of a role: they are in indexes of databases."""
+
+
+def is_name(value: Any) -> bool:
+    """Whether this can be the id of an actor, or a role."""
+    return isinstance(value, str) and 0 < len(value) <= NAME_MAX and is_text(value) and "\x00" not in value
 
 
 class Actor(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -21,14 +29,14 @@ class Actor(msgspec.Struct, frozen=True, gc=False, array_like=True):
     admin: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id or len(self.id) > TEXT_MAX:  # type: ignore[redundant-expr]
-            raise BadCall(f"an actor has an id, a text of 1 to {TEXT_MAX} characters; found {self.id!r:.80}")
+        if not is_name(self.id):
+            raise BadCall(f"an actor has an id, a text of 1 to {NAME_MAX} characters; found {self.id!r:.80}")
         roles = self.roles
         if isinstance(roles, str) or not isinstance(roles, Iterable):
             raise BadCall(f"roles is a list of texts, found {roles!r:.80}: Actor({self.id!r}, roles=[...])")
         roles = tuple(roles)
         for role in roles:
-            if not isinstance(role, str) or not role:  # type: ignore[redundant-expr]
+            if not is_name(role):
                 raise BadCall(f"a role is a text, found {role!r:.80}: Actor({self.id!r}, roles=['manager'])")
         msgspec.structs.force_setattr(self, "roles", roles)
 

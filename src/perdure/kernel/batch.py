@@ -15,6 +15,7 @@ from .events import Address
 from .identity import Identity
 from .mailbox import Answer
 from .problem import Report
+from .task import TaskRows
 
 
 class JournalRow(NamedTuple):
@@ -154,6 +155,7 @@ class Batch:
         "stops",
         "stuck",
         "tags",
+        "tasks",
         "work_closed",
         "work_opened",
     )
@@ -172,6 +174,7 @@ class Batch:
         self.outbox: list[InboxRow] = []  # for instances of other shards
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], PublishedRow] = {}
+        self.tasks: dict[int, TaskRows] = {}
         self.size = 0
         self.light = 0  # entries that nobody waits for: they may wait for those that somebody does
         self.early: list[Publication] = []  # before the commit: calls that need not be durable
@@ -225,6 +228,7 @@ class Batch:
             or self.outbox
             or self.snapshots
             or self.published
+            or self.tasks
         )
 
     def __bool__(self) -> bool:

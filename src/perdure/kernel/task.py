@@ -17,6 +17,9 @@ NO_TIME: Final = 2**63 - 1
 """The column of a time that a task does not have: such a task comes last in the order of that column."""
 
 
+RANK_MAX: Final = 100
+
+
 class TaskRow(NamedTuple):
     """One row per task, open or ended. Times are nanoseconds, `NO_TIME` if there is none."""
 
@@ -42,16 +45,19 @@ class TaskRow(NamedTuple):
 
 
 class CandidateRow(NamedTuple):
-    """Who may see a task that has not ended: `r:` role, `u:` user, `m:` role that manages it, `a:` assignee.
+    """Who has to do with a task that has not ended, under one of these names:
 
+    `r:` role, `u:` user who may do it; `m:` role that manages it; `a:` assignee; `x:` excluded person; `f:`
+    reference; `*` every task.
     What lists are ordered by stands here too, so that a page reads no more rows than it has.
     """
 
-    who: str
     task: int
+    who: str
     held: int  # 1: somebody has it
+    created_at: int
     due: int
-    priority: int
+    rank: int  # the most urgent first: 100 less the priority
 
 
 class TaskRows(NamedTuple):
@@ -72,4 +78,5 @@ def task_rows(instance: Instance, value: bytes) -> TaskRows:
     owner = 0 if instance.parent is None else instance.parent.instance
     row = TaskRow(instance.id, owner, *columns)
     held = int(bool(row.assignee))
-    return TaskRows(row, tuple([CandidateRow(each, row.id, held, row.due, row.priority) for each in who]))
+    times = held, row.created_at, row.due, RANK_MAX - row.priority
+    return TaskRows(row, tuple([CandidateRow(row.id, each, *times) for each in who]))

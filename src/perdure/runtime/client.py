@@ -17,6 +17,7 @@ from perdure.kernel.receipt import Signature
 from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.kernel.status import Status
 from perdure.kernel.workflows import Workflows
+from perdure.ports.dialect import Catalog
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.store import Filter, Queries
 
@@ -40,7 +41,7 @@ from .judged import judged
 from .outside import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
 from .startable import Named, Startable
-from .state import Catalog, Keyed, read_state, record_at
+from .state import Keyed, read_state, record_at
 
 R = TypeVar("R")
 
@@ -58,7 +59,7 @@ class Client(Speaker):
     ) -> None:
         super().__init__(door)
         self._workflows = workflows
-        self._read_catalog = catalog
+        self.read_catalog = catalog
         self._catalog: tuple[bytes, Catalog] | None = None
 
     @property
@@ -294,10 +295,10 @@ class Client(Speaker):
             return self._catalog[1]
         head = await self._door.queries.head(RULER)
         data = None if head is None else await self._door.queries.published(head.id, DEFINITIONS)
-        if data is None or self._read_catalog is None:
+        if data is None or self.read_catalog is None:
             raise CallerError("this database has no cells: open it with perdure.open(url, workflows=[a cell])")
         if self._catalog is None or self._catalog[0] != data:
-            self._catalog = data, self._read_catalog(data)
+            self._catalog = data, self.read_catalog(data)
         return self._catalog[1]
 
     async def open_effects(self, executor: str | None = None, *, after: str = "", limit: int = 100) -> list[OpenEffect]:

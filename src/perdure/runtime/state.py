@@ -37,17 +37,6 @@ class Stateful(Workflow, Protocol):
     def read_state(self, machine: Machine) -> Any: ...
 
 
-class Catalog(Protocol):
-    """The events that the ruler takes, by the rules with this hash."""
-
-    @property
-    def hash(self) -> str: ...
-
-    def encode(self, event: Any, key: str | None = None) -> tuple[str, bytes]: ...
-
-    def encode_json(self, name: str, data: Any) -> tuple[str, bytes]: ...
-
-
 async def record_at(queries: Queries, address: Address, at: int) -> Record | None:
     """What was known of an instance when the journal ended with an entry: of the generation that there was."""
     head = await _generation_at(queries, address, at)

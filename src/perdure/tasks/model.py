@@ -13,9 +13,10 @@ from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
-from perdure.codec import encode, to_plain
+from perdure.codec import encode, is_text, to_plain
 from perdure.codec.jsonschema import schema_of
 from perdure.errors import BadCall, BadSchema
+from perdure.kernel.asked import NAME_MAX, is_name
 
 WORKFLOW: Final = "perdure.task"
 DATA_MAX: Final = 1024 * 1024
@@ -177,7 +178,7 @@ def question(
         roles=texts(roles, f"{name}: roles"),
         users=texts(users, f"{name}: users"),
         managers=texts(managers, f"{name}: managers"),
-        assignee=checked_text(assignee or "", f"{name}: assignee"),
+        assignee=_name(assignee, f"{name}: assignee"),
         exclude=texts([each for each in exclude if each is not None], f"{name}: exclude"),
         priority=checked_priority(priority),
         labels=_labels(labels or {}, name),
@@ -185,7 +186,7 @@ def question(
         expire=moment_of(expire, now, f"{name}: expire"),
         escalate=_steps(escalate, now, name),
         quorum=quorum,
-        reference=checked_text(reference, f"{name}: reference"),
+        reference=_name(reference, f"{name}: reference"),
     )
     _refuse_impossible(found)
     return found
@@ -224,15 +225,21 @@ def texts(values: Any, what: str) -> tuple[str, ...]:
         raise BadCall(f"{what} is a list of texts, found {values!r:.80}")
     found = tuple(values)
     for value in found:
-        if not isinstance(value, str) or not value:
-            raise BadCall(f"{what} is a list of texts that are not empty, found {value!r:.80} in it")
+        if not is_name(value):
+            raise BadCall(f"{what} is a list of texts of 1 to {NAME_MAX} characters, found {value!r:.80} in it")
     return tuple(dict.fromkeys(found))
 
 
 def checked_text(value: Any, what: str) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not is_text(value):
         raise BadCall(f"{what} is a text, found {value!r:.80}")
     return value
+
+
+def _name(value: Any, what: str) -> str:
+    if value and not is_name(value):
+        raise BadCall(f"{what} is a text of at most {NAME_MAX} characters, found {value!r:.80}")
+    return value or ""
 
 
 def checked_priority(value: Any) -> int:

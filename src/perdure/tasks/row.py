@@ -49,10 +49,14 @@ class State(msgspec.Struct):
 
     @property
     def who(self) -> tuple[str, ...]:
-        """Who may see the task while it has not ended, as the index has it."""
+        """The names under which the index has the task while it has not ended: see `kernel/task.py`."""
         if self.status in ENDED:
             return ()
-        return who_of(self.roles, self.users, self.question.managers, self.assignee)
+        asked = self.question
+        named = [f"r:{role}" for role in self.roles] + [f"u:{user}" for user in self.users]
+        named += [f"m:{role}" for role in asked.managers] + [f"x:{person}" for person in asked.exclude]
+        named += [f"f:{asked.reference}"] if asked.reference else []
+        return ("*", *dict.fromkeys([*named, f"a:{self.assignee}"] if self.assignee else named))
 
 
 class Body(msgspec.Struct, array_like=True):
@@ -107,14 +111,6 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def who_of(
-    roles: tuple[str, ...] = (), users: tuple[str, ...] = (), managers: tuple[str, ...] = (), assignee: str = ""
-) -> tuple[str, ...]:
-    """The names under which the index has candidates, managers and the assignee."""
-    named = [f"r:{role}" for role in roles] + [f"u:{user}" for user in users] + [f"m:{role}" for role in managers]
-    return tuple(dict.fromkeys([*named, f"a:{assignee}"] if assignee else named))
-
-
 def published(state: State) -> tuple[str, bytes]:
     """The row of a task as its machine publishes it."""
     asked = state.question
@@ -134,8 +130,8 @@ def published(state: State) -> tuple[str, bytes]:
         asked.workflow,
         asked.key,
         asked.location,
-        asked.name,
-        asked.title or asked.name,
+        _text(asked.name),
+        _text(asked.title or asked.name),
         state.status.value,
         state.assignee,
         state.priority,
@@ -144,7 +140,7 @@ def published(state: State) -> tuple[str, bytes]:
         _column(state.expire),
         _column(state.ended_at),
         msgspec.json.encode(state.ended_by).decode(),
-        state.outcome,
+        _text(state.outcome),
         asked.reference,
         msgspec.json.encode(asked.labels, order="sorted").decode(),
         seal(msgspec.msgpack.encode(body)),
@@ -198,6 +194,11 @@ def columns_of(value: bytes) -> list[Any]:
 def accepted(value: bytes) -> bytes:
     """The response to a verb that was taken: the row after it."""
     return encode({"task": columns_of(value)})
+
+
+def _text(text: str) -> str:
+    """A text as every database can keep it: no column of PostgreSQL takes a NUL."""
+    return text.replace("\x00", "\ufffd")
 
 
 def _column(time: datetime | None) -> int:

@@ -34,7 +34,7 @@ from perdure.kernel.rules import AUDIT, RULING
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.history import Reader
-from perdure.snapshots.verify import Check
+from perdure.worlds.snapshots.verify import Check
 
 from .auditor import Violation
 from .cells import state_of_instance

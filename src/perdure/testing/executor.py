@@ -12,6 +12,7 @@ import asyncio
 from contextvars import copy_context
 from typing import Any, NamedTuple, Protocol
 
+from perdure.app.workers import imported
 from perdure.codec import decode
 from perdure.executors import info
 from perdure.executors.child import arguments
@@ -19,7 +20,6 @@ from perdure.executors.frames import frame_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt, is_interrupt
 from perdure.ports.executor import Answered, Framed, Work
-from perdure.workers import imported
 
 from .faults import MILLISECOND, Surroundings
 

@@ -20,8 +20,7 @@ from perdure.kernel.events import Ref
 from perdure.kernel.rows import Loaded
 from perdure.ports.frame import FramedByWorker
 from perdure.ports.store import Census, Lease, Place, Position, Store
-
-from .clock import Life, VirtualClock
+from perdure.runtime.virtual_clock import Life, VirtualClock
 
 MILLISECOND = 1_000_000
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from perdure.app.dialects import gather
 from perdure.codec import decode
 from perdure.errors import NotAHistory, PerdureError, UnknownWorkflow
 from perdure.kernel.batch import HeadRow, JournalRow
@@ -28,7 +29,6 @@ from perdure.kernel.moment import Moment, when
 from perdure.kernel.replay import deliveries, fold, rebuild
 from perdure.runtime.arguments import unknown
 from perdure.runtime.history import Line, Reader
-from perdure.worlds import gather
 
 FORMAT: Final = "perdure history 1"
 VALUE_MAX: Final = 200

@@ -20,7 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from perdure.app.dialects import gather
 from perdure.cells.bind import Bound, Catalog
+from perdure.cells.dialect import world_of
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode, to_plain
 from perdure.executors.effects import EffectsExecutor
@@ -39,10 +41,9 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
 from perdure.runtime.shard import Shard
-from perdure.worlds import gather
+from perdure.runtime.virtual_clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
 
 from .auditor import Auditor, Violation
-from .clock import SECOND, Life, ProcessClock, VirtualAlarm, VirtualClock
 from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, FaultyStore, Surroundings
@@ -274,7 +275,8 @@ class Simulation:
             self._begin(self.cells)
 
     def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
-        return gather(workflows)
+        workflows = list(workflows)
+        return gather(workflows)[0], world_of(workflows)
 
     def _begin(self, cells: Bound) -> None:
         """A world of cells begins with its manifest, as `perdure.open` does it."""

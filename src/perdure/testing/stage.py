@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
+from perdure.app.dialects import gather
 from perdure.cells.bind import Bound
+from perdure.cells.dialect import world_of
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
 from perdure.kernel.outside import Verify, unsigned
-from perdure.worlds import gather
 
 from .disks import Disk
 from .executor import FakeExecutor
@@ -77,7 +78,8 @@ class Stage(Simulation):
 
     def register(self, workflows: Iterable[Any], handlers: Iterable[Any] = ()) -> None:
         """Run workflows from now on, and those that their code can name, if their names are free."""
-        given, cells = gather(workflows)
+        workflows = list(workflows)
+        given, cells = gather(workflows)[0], world_of(workflows)
         if cells is not None and self.cells is not None and cells.manifest.hash != self.cells.manifest.hash:
             raise CallerError("this world runs another manifest already: its cells stand in one, so make one of all")
         found = {each.name: each for near in given for each in _taken_up(near) if each.name not in self.workflows}

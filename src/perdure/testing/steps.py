@@ -26,8 +26,8 @@ from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import Receipt, is_interrupt
 from perdure.ports.executor import Answered, Handler, Work
+from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClock
 
-from .clock import SECOND, Life, VirtualAlarm, VirtualClock
 from .executor import FakeExecutor, Site
 from .faults import Surroundings
 

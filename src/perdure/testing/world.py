@@ -46,10 +46,10 @@ from perdure.runtime.history import Line, Reader, Waiting
 from perdure.runtime.policies import Policies
 from perdure.runtime.startable import Startable
 from perdure.runtime.streams import Streams
+from perdure.runtime.virtual_clock import SECOND
 from perdure.stores.memory import MemoryStore
 
 from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, state_of
-from .clock import SECOND
 from .disks import at_once
 from .faults import Faults
 from .histories import write
@@ -57,7 +57,7 @@ from .stage import Stage
 from .steps import Run, Script
 
 if TYPE_CHECKING:
-    from perdure.snapshots import Taken
+    from perdure.worlds.snapshots import Taken
 
 R = TypeVar("R")
 
@@ -281,7 +281,7 @@ class World:
 
     def snapshot(self) -> Taken:
         """A snapshot of the whole world as it is now. Its `hash` follows from its content alone."""
-        from perdure.snapshots import Snapshots
+        from perdure.worlds.snapshots import Snapshots
 
         async def take() -> Taken:
             with self._stage.disk.queries() as queries:

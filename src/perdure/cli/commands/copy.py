@@ -21,7 +21,7 @@ def command(console: Console, source: str, target: str) -> None:
     The journal is copied as it is, and all tables are folded from it anew and compared. A PostgreSQL database that is
     made gets as many shards as the source has: one, if that is a file.
     """
-    from perdure.moving import move
+    from perdure.app.copy import move
 
     last = 0
 

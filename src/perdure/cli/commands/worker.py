@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from perdure.app import is_server, run_async
+from perdure.app.workers import checked, known, opened, worker
 from perdure.errors import PerdureError
 from perdure.executors.signatures import Key, Keyring
-from perdure.workers import checked, known, opened, worker
 
 from ..console import Console
 from ..console import command as define

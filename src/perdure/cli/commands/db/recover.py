@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perdure import app
+from perdure.app.urls import is_server, path_of
 
 from ...console import Console
 from ...console import command as define
@@ -18,11 +18,11 @@ def command(console: Console, path: str) -> None:
 
     Nothing is changed if the log is whole, or if the database is damaged with and without it.
     """
-    if app.is_server(path) or app._path(path) == ":memory:":
+    if is_server(path) or path_of(path) == ":memory:":
         raise Stopped("only a SQLite file has a log that can be damaged; name one")
     from perdure.stores.sqlite import recover
 
-    done = recover(app._path(path))
+    done = recover(path_of(path))
     if done is None:
         console.answer({"recovered": False}, f"the log of {path} is whole: there is nothing to recover")
         return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from perdure import app
+from perdure.app import run_async
+from perdure.app.urls import path_of
 
 from ...console import Console
 from ...console import command as define
@@ -39,7 +40,7 @@ def command(console: Console, url: str | None, sql: bool, shards: int | None, sc
 def _upgrade(console: Console, url: str, shards: int | None, schema: str | None) -> None:
     from perdure.stores.postgres import upgrade
 
-    done = app.run_async(lambda: upgrade(url, schema, shards=shards))
+    done = run_async(lambda: upgrade(url, schema, shards=shards))
     document = {"database": done.name, "before": done.before, "schema": done.version, "shards": done.shards}
     console.answer(document, _told(done.name, done.before, done.version, f", {done.shards} shards"))
 
@@ -50,7 +51,7 @@ def _print(console: Console, url: str | None, shards: int | None, schema: str | 
     if url is None:
         text = new_script(schema, shards=shards)
     else:
-        text = app.run_async(lambda: upgrade_script(url, schema, shards=shards))
+        text = run_async(lambda: upgrade_script(url, schema, shards=shards))
         if not text:
             console.note("there is nothing to do: the database has the newest schema")
     console.answer({"sql": text}, joined(text.rstrip("\n").split("\n")))
@@ -59,7 +60,7 @@ def _print(console: Console, url: str | None, shards: int | None, schema: str | 
 def _upgrade_file(console: Console, url: str) -> None:
     from perdure.stores.sqlite import upgrade
 
-    path = app._path(url)
+    path = path_of(url)
     if path == ":memory:":
         raise Stopped("a :memory: database is made anew by each engine; there is nothing to bring up to date")
     before, after = upgrade(path)

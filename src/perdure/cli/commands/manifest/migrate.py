@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.governance import Governance
+from perdure.worlds.governance import Governance
 
 from ...console import Console
 from ...console import command as define

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.governance import Governance
 from perdure.runtime.client import Client
+from perdure.worlds.governance import Governance
 
 from ...console import Console
 from ...console import command as define

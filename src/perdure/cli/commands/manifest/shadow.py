@@ -10,7 +10,7 @@ import click
 
 from perdure.codec import to_plain
 from perdure.errors import CallerError
-from perdure.shadow import ShadowReport
+from perdure.worlds.shadow import ShadowReport
 
 from ...console import Console
 from ...console import command as define

@@ -35,9 +35,9 @@ from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Filter, place_of
 from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client
-from perdure.shadow import Shadow, ShadowReport, receipt_of
 from perdure.stores.copy import copied
 from perdure.stores.journal import refuse_many_journals
+from perdure.worlds.shadow import Shadow, ShadowReport, receipt_of
 
 PAGE = 500
 HORIZON_MAX = 1_000_000_000  # seconds: some thirty years

@@ -46,8 +46,8 @@ from perdure.ports.executor import Answered, Framed
 from perdure.ports.frame import Frame
 from perdure.ports.store import Position
 from perdure.runtime.shard import Shard
+from perdure.runtime.virtual_clock import VirtualClock
 from perdure.stores.memory import MemoryDatabase, MemoryStore
-from perdure.testing.clock import VirtualClock
 
 ENTRIES_MAX: Final = 100_000
 """How many a run makes at most: cells may answer each other for ever."""

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from perdure.app import _path, is_server
+from perdure.app.urls import is_server, path_of
 from perdure.errors import CallerError, CannotOpen, EngineRunning, NotEmpty, StoreError, StoreFailed
 from perdure.kernel.batch import Batch, PublishedRow
 from perdure.kernel.placement import place
@@ -122,6 +122,10 @@ def _indexes(database: MemoryDatabase, mine: Callable[[int], bool]) -> Iterator[
         batch = Batch()
         batch.published = {key: PublishedRow(*key, value) for key, value in values}
         yield batch
+    for tasks in _parts([task for task in database.tasks.values() if mine(task.row.id)]):
+        batch = Batch()
+        batch.tasks = {task.row.id: task for task in tasks}
+        yield batch
 
 
 def _parts(rows: list[T]) -> Iterator[list[T]]:
@@ -181,7 +185,7 @@ async def _file(url: str | os.PathLike[str], create: int) -> AsyncIterator[Side]
     from perdure.stores.sqlite import SqliteStore
     from perdure.stores.sqlite.appearing import appearing
 
-    path = _path(url)
+    path = path_of(url)
     if path == ":memory:":
         raise CannotOpen("a :memory: database lives in one process; it cannot be copied")
     if not create and not Path(path).exists():  # noqa: ASYNC240

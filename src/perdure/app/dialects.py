@@ -1,0 +1,115 @@
+"""Which dialects there are, and what they make of what users pass to `workflows=`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from importlib import import_module
+from typing import Any, Final, cast
+
+from perdure.errors import CallerError
+from perdure.kernel.events import Started
+from perdure.kernel.machine import Workflow
+from perdure.kernel.workflows import Workflows
+from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered
+from perdure.runtime.door import Door
+
+OURS: Final = ("flows", "cells")
+"""The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
+
+GROUP: Final = "perdure.dialects"
+"""The entry points of dialects that other packages bring."""
+
+
+def registered(workflows: Iterable[Any]) -> tuple[Workflows[Workflow], list[Gathered]]:
+    """What the kernel runs of what was given, and what each dialect says of its own."""
+    if hasattr(workflows, "machine") or isinstance(workflows, str):
+        raise CallerError(f"workflows is a list of workflows, found {workflows!r}: write workflows=[...]")
+    found, gathered = gather(workflows)
+    return Workflows(found), gathered
+
+
+def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
+    found: list[Workflow] = []
+    gathered: list[Gathered] = []
+    rest: Sequence[Any] = list(workflows)
+    for dialect in _of_ours():
+        rest = _taken(dialect, rest, found, gathered)
+    if any(not _is_workflow(each) for each in rest):
+        for dialect in _of_others():
+            rest = _taken(dialect, rest, found, gathered)
+    for each in rest:
+        if not _is_workflow(each):
+            raise CallerError(f"{each!r} is not a workflow; did you forget @perdure.flow?")
+    return [*found, *rest], gathered
+
+
+def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gathered: list[Gathered]) -> Sequence[Any]:
+    taken = dialect.gather(given)
+    found += taken.workflows
+    gathered.append(taken)
+    return taken.rest
+
+
+def _is_workflow(given: Any) -> bool:
+    return hasattr(given, "machine") and hasattr(given, "encode_input")
+
+
+def _of_ours() -> list[Dialect]:
+    """Those that this process has imported: nothing can have been made in the others."""
+    return [_dialect(package) for package in OURS if f"perdure.{package}.author" in sys.modules]
+
+
+def _dialect(package: str) -> Dialect:
+    return cast(Dialect, import_module(f"perdure.{package}.dialect").DIALECT)
+
+
+def _of_others() -> list[Dialect]:
+    from importlib.metadata import entry_points
+
+    return [cast(Dialect, point.load()) for point in entry_points(group=GROUP)]
+
+
+class _Nested:
+    """Several enclosures, entered one after the other at each turn."""
+
+    def __init__(self, enclosures: list[AbstractContextManager[None]]) -> None:
+        self._enclosures = enclosures
+        self._stack = ExitStack()
+
+    def __enter__(self) -> None:
+        for enclosure in self._enclosures:
+            self._stack.enter_context(enclosure)
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+
+def enclosure_of(gathered: Iterable[Gathered]) -> AbstractContextManager[None]:
+    found = [each.enclosure for each in gathered if each.enclosure is not None]
+    if len(found) <= 1:
+        return found[0] if found else nullcontext()
+    return _Nested(found)
+
+
+async def begin(door: Door, beginnings: Iterable[Beginning], known: Workflows[Any]) -> None:
+    """Instances that a dialect brings: each begins with the first open, and is checked by every later one."""
+    for beginning in beginnings:
+        address = beginning.address
+        head = await door.queries.head(address)
+        if head is None:
+            started = Started(address.workflow, address.key, beginning.input, door.entropy(), beginning.version)
+            await door.put(address, started)
+        elif beginning.check is not None:
+            published = {name: await door.queries.published(head.id, name) for name in beginning.names}
+            beginning.check(published, known)
+
+
+def read_catalog(definitions: bytes) -> Catalog:
+    """What the ruler takes from outside, by what it has published. It is asked for where there is a ruler only."""
+    for package in OURS:
+        catalog = _dialect(package).catalog
+        if catalog is not None:
+            return catalog(definitions)
+    raise AssertionError("a ruler is of some dialect")

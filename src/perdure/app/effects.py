@@ -1,0 +1,76 @@
+"""The executor of named effects: the handlers of all dialects, and what every engine performs itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.errors import BadCall, CallerError
+from perdure.executors.builtin import Blobs, Requests, Steps
+from perdure.executors.effects import EffectsExecutor
+from perdure.executors.secrets import MappingSecrets
+from perdure.flows.author import STEPS
+from perdure.ports.clock import Clock
+from perdure.ports.dialect import Gathered
+from perdure.ports.executor import Executor, Handler
+from perdure.ports.secrets import Secrets
+from perdure.ports.store import Queries
+
+
+class Effects:
+    """What is wrong with handlers, addresses and secrets is said when this is made: nothing runs yet."""
+
+    def __init__(
+        self,
+        gathered: Iterable[Gathered],
+        handlers: Any,
+        *,
+        lenient: bool,
+        allow: Iterable[str],
+        secrets: Secrets | Mapping[str, str] | None,
+    ) -> None:
+        self._performers = [each.performers for each in gathered if each.performers is not None]
+        self._given = _listed(handlers)
+        self._lenient = lenient
+        self._requests = Requests(allow)
+        self._secrets = MappingSecrets(secrets) if isinstance(secrets, Mapping) else secrets
+        if secrets is not None and not callable(getattr(secrets, "get", None)):
+            raise BadCall(f"secrets= takes a dict or an object with get(name), found {type(secrets).__name__}")
+        self._handlers({"http": _unused, "blob-put": _unused, "blob-get": _unused})
+
+    def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
+        blobs = Blobs(queries, clock.now)
+        built_in = {"http": self._requests.perform, "blob-put": blobs.put, "blob-get": blobs.get}
+        return EffectsExecutor(self._handlers(built_in), on_loop, in_threads, self._secrets)
+
+    def _handlers(self, built_in: Mapping[str, Callable[..., Any]]) -> list[Handler]:
+        return [
+            handler
+            for performers in self._performers
+            for handler in performers(self._given, built_in, _steps, lenient=self._lenient)
+        ]
+
+
+def _listed(handlers: Any) -> list[Any]:
+    if hasattr(handlers, "work") or not isinstance(handlers, Iterable):
+        raise CallerError(f"handlers is a list of handlers, found {handlers!r}: write handlers=[...]")
+    return list(handlers)
+
+
+async def _unused(params: Any, call: Any) -> Any:
+    raise NotImplementedError
+
+
+def _steps(effect: str) -> Handler:
+    return Steps(effect, _step)
+
+
+def _step(place: str) -> Callable[..., Any] | None:
+    """The function of a step by its place. A script that runs is the module that its file would be."""
+    module, _, name = place.partition(":")
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    own = module == Path(script or "__main__").stem
+    found = STEPS.get((module, name)) or (STEPS.get(("__main__", name)) if own else None)
+    return found.function if found is not None else None

@@ -1,0 +1,211 @@
+"""Engines: a URL and workflows in, an engine out. Executors are built here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from perdure.errors import CallerError
+from perdure.executors import info
+from perdure.executors.hooks import Hooks
+from perdure.executors.inline import InlineExecutor
+from perdure.executors.process import ProcessExecutor
+from perdure.executors.thread import ThreadExecutor
+from perdure.kernel.outside import unsigned
+from perdure.kernel.workflows import Workflows
+from perdure.ports.executor import Executor
+from perdure.ports.secrets import Secrets
+from perdure.ports.store import Queries
+from perdure.runtime import collector
+from perdure.runtime.client import Client
+from perdure.runtime.clock import SystemClock
+from perdure.runtime.doors import LocalDoor
+from perdure.runtime.fleet import drained, stop
+from perdure.runtime.setup import Setup
+from perdure.runtime.shard import MEMORY, Shard
+from perdure.runtime.startable import Startable
+from perdure.stores.answers import asked
+
+from .dialects import begin, enclosure_of, read_catalog, registered
+from .entrance import entrance
+from .urls import is_server, open_store
+from .workers import Serving
+
+if TYPE_CHECKING:
+    from perdure.executors.signatures import Keyring
+
+SETTLE: Final = 5.0
+"""Seconds that what was there before gets to be dealt with, until an open returns all the same."""
+
+
+class Engine(Client):
+    """A client of an engine that runs in this process. Made by `perdure.open`."""
+
+    def __init__(self, door: LocalDoor, running: Running, workflows: Workflows[Startable[Any]]) -> None:
+        super().__init__(door, workflows, read_catalog)
+        self._running = running
+        self.hurry = asyncio.Event()
+        """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many commits, entries, stale receipts and the like there were since the engine was opened."""
+        return dict(sum((shard.counts + shard.kernel.counts for shard in self._running.shards), self._running.past))
+
+    @property
+    def _shard(self) -> Shard:
+        return self._running.shards[0]
+
+
+@entrance
+@asynccontextmanager
+async def open(
+    url: str | os.PathLike[str],
+    *,
+    workflows: Iterable[Any] = (),
+    cache: int = 4096,
+    memory: int = MEMORY,
+    inline: int | None = None,
+    threads: int = 32,
+    processes: int | None = None,
+    queues: Mapping[str, int] | None = None,
+    drain: float = 5.0,
+    handlers: Iterable[Any] = (),
+    lenient: bool = False,
+    allow: Iterable[str] = (),
+    secrets: Secrets | Mapping[str, str] | None = None,
+    keys: Keyring | None = None,
+) -> AsyncIterator[Engine]:
+    """Run workflows on a database: a path of a SQLite file, ":memory:", or "postgresql://...", which others may share.
+
+    workflows: also several versions of one name. New instances run on the newest, others on the one they started with.
+    handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
+    answered with an error when it is asked for. allow: addresses, networks and hosts that HTTP requests of cells may go
+    to, besides public ones. secrets: where the values of `perdure.Secret` come from, a mapping or a source; without it
+    the environment, `PERDURE_SECRET_...`. keys: of the executors outside that sign their receipts.
+    cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
+    used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
+    many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
+    that this engine serves itself, and how many steps of each run at once. drain: seconds that running steps and hooks
+    get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
+    """
+    known, gathered = registered(workflows)
+    for each in gathered:
+        if each.opened is not None:
+            each.opened()
+    clock = SystemClock(asyncio.get_running_loop())
+    if keys is not None and not hasattr(keys, "judge"):
+        raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
+    effects = None
+    if handlers or allow or any(each.workflows and each.performers for each in gathered):
+        from .effects import Effects
+
+        effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets)
+    on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
+    executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
+    hooks = Hooks()
+    setup = Setup(
+        owner=os.path.basename(sys.argv[0]) or "python",
+        workflows=known,
+        clock=clock,
+        executors=executors,
+        serving=Serving(queues, known, keys),
+        effects=None if effects is None else lambda store: effects.executor(store, clock, on_loop, in_threads),
+        failed=hooks.tell,
+        cache=cache,
+        memory=memory,
+        enclosure=enclosure_of(gathered),
+        verify=unsigned if keys is None else keys.judge,
+    )
+    try:
+        async with _running(url, setup) as running:
+            engine = Engine(running.door, running, cast(Workflows[Startable[Any]], known))
+            try:
+                await _settled(running.shards)
+                for each in gathered:
+                    await begin(running.door, each.beginnings, known)
+                with collector.seldom():
+                    yield engine
+            finally:
+                step = info.current.get(None)
+                if step is not None:  # a step closes its own engine: the drain must not wait for it
+                    for shard in running.shards:
+                        shard.leave(step.intent)
+                await running.stop(drain, engine.hurry)
+                await drained(asyncio.ensure_future(hooks.ended()), drain, engine.hurry)
+                running.door.close()
+    finally:
+        await hooks.close()
+        for executor in executors:
+            await executor.close()
+
+
+@asynccontextmanager
+async def _running(url: str | os.PathLike[str], setup: Setup) -> AsyncIterator[Running]:
+    """The one shard of a file, or this process's share of a server's."""
+    if is_server(url):
+        from .fleets import joined
+
+        async with joined(str(url), setup) as member:
+            yield member
+        return
+    store = open_store(url, asyncio.get_running_loop())
+    try:
+        queries = cast(Queries, store)
+        setup.add_effects(queries)
+        setup.executors += setup.serving.executors()
+        door = LocalDoor(queries, setup.failed)
+        shard = setup.shard(store, setup.executors, door)
+        door.lead_to(lambda ref: shard)
+        await asked(shard.open)
+        yield Alone(shard, door)
+    finally:
+        store.close()
+
+
+class Running(Protocol):
+    """What runs in this process."""
+
+    @property
+    def door(self) -> LocalDoor: ...
+
+    @property
+    def shards(self) -> list[Shard]: ...
+
+    @property
+    def past(self) -> Counter[str]:
+        """Counts of shards that ran here and do not any more."""
+        ...
+
+    async def stop(self, drain: float, hurry: asyncio.Event) -> None:
+        """Let running steps end, cut the rest, and give the lease back."""
+        ...
+
+
+class Alone:
+    """One shard, as long as the process lives."""
+
+    def __init__(self, shard: Shard, door: LocalDoor) -> None:
+        self.shards = [shard]
+        self.door = door
+        self.past: Counter[str] = Counter()
+
+    async def stop(self, drain: float, hurry: asyncio.Event) -> None:
+        await stop(self.shards[0], drain, hurry)
+
+
+async def _settled(shards: list[Shard]) -> None:
+    """What was there before is dealt with; not for ever: cells that answer each other never come to rest."""
+    loop = asyncio.get_running_loop()
+    futures = []
+    for shard in shards:
+        settled = loop.create_future()
+        shard.when_settled(lambda settled=settled: None if settled.done() else settled.set_result(None))  # type: ignore[misc]
+        futures.append(settled)
+    if futures:
+        await asyncio.wait(futures, timeout=SETTLE)

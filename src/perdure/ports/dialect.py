@@ -1,0 +1,91 @@
+"""THE contract with `app`: what a dialect says of itself. Each has one such value, in its `dialect.py`.
+
+A package of its own may bring a dialect too. It names it as an entry point of the group `perdure.dialects`:
+
+    [project.entry-points."perdure.dialects"]
+    recipe = "recipes.dialect:DIALECT"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from perdure.kernel.events import Address
+from perdure.kernel.machine import Workflow
+from perdure.kernel.workflows import Workflows
+
+from .executor import Handler
+
+Published = Mapping[str, bytes | None]
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """An instance that is there from the first open on. `check` hears what an existing one has published under `names`,
+    and raises if this code cannot go on with it.
+    """
+
+    address: Address
+    version: str
+    input: bytes
+    names: tuple[str, ...] = ()
+    check: Callable[[Published, Workflows[Any]], None] | None = None
+
+
+class Performers(Protocol):
+    """Says which handlers perform the named effects of a dialect, for one engine.
+
+    `given` are those of the users, `built_in` functions of this engine by name (`http`, `blob-put`, `blob-get`).
+    `steps` makes the handler that calls step functions, for the effect of a name. `lenient`: an effect that nothing
+    performs is answered with an error when it is asked for.
+    """
+
+    def __call__(
+        self,
+        given: Sequence[Any],
+        built_in: Mapping[str, Callable[..., Any]],
+        steps: Callable[[str], Handler],
+        *,
+        lenient: bool,
+    ) -> Sequence[Handler]: ...
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """What a dialect made of what users passed to `workflows=`."""
+
+    workflows: Sequence[Workflow] = ()  # what the kernel runs
+    rest: Sequence[Any] = ()  # what is not of this dialect
+    opened: Callable[[], None] | None = None  # an engine is about to run them: warn now
+    enclosure: AbstractContextManager[None] | None = None  # what surrounds all deliveries of a turn
+    beginnings: Sequence[Beginning] = ()
+    performers: Performers | None = None
+
+
+class Catalog(Protocol):
+    """The events that a ruler takes, by the rules with this hash."""
+
+    @property
+    def hash(self) -> str: ...
+
+    def encode(self, event: Any, key: str | None = None) -> tuple[str, bytes]: ...
+
+    def encode_json(self, name: str, data: Any) -> tuple[str, bytes]: ...
+
+
+class Dialect(Protocol):
+    @property
+    def name(self) -> str:
+        """What people call an instance of it: `Policy.noun` of its workflows."""
+        ...
+
+    @property
+    def catalog(self) -> Callable[[bytes], Catalog] | None:
+        """Reads what the ruler has published of what it takes from outside; None: no ruler is of this dialect."""
+        ...
+
+    def gather(self, given: Sequence[Any]) -> Gathered:
+        """Take what is of this dialect out of what users passed."""
+        ...
