@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import perdure
-from bench.floor import FILL_BYTES, wal_size
+from bench.floor import FILL_BYTES, wal_round
 
 DATABASE: Final = "perdure.db"
 
@@ -37,7 +37,6 @@ async def engine(place: Path, workflows: Iterable[Any], *, settled: bool = True)
 
 async def settle(engine: perdure.Engine, database: Path) -> None:
     """Fill the log until it goes round: see `bench/floor.py`. This warms up the code, too."""
-    before = -1
-    while (size := wal_size(database)) != before:
-        before = size
+    first = wal_round(database)
+    while wal_round(database) == first:
         await (await engine.start(fill)).result()

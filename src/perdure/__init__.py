@@ -10,9 +10,10 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
-    from perdure.cells.author import Cell, CellContext, Datum, Effect, Next, ReceiptOf, Rejected, cell
+    from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
+    from perdure.codec.jsonschema import Field
     from perdure.codec.record import Duration, Hash, Nat, Record, Time
     from perdure.executors.frames import emit, progress
     from perdure.executors.info import step_info
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
+    from perdure.flows.tasks import Answered
+    from perdure.kernel.asked import Actor
     from perdure.kernel.backoff import Backoff
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
@@ -28,15 +31,29 @@ if TYPE_CHECKING:
     from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client
     from perdure.runtime.handle import Handle
+    from perdure.runtime.tasks import TaskDetail
+    from perdure.tasks.model import Escalation, Quorum
+    from perdure.tasks.row import TaskInfo
     from perdure.worlds.files import load_manifest
     from perdure.worlds.governance import Governance
     from perdure.worlds.snapshots import Snapshots
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
-    "perdure.cells.author": ("Cell", "CellContext", "Datum", "Effect", "Next", "ReceiptOf", "Rejected", "cell"),
+    "perdure.cells.author": (
+        "Cell",
+        "CellContext",
+        "Datum",
+        "Effect",
+        "FrameOf",
+        "Next",
+        "ReceiptOf",
+        "Rejected",
+        "cell",
+    ),
     "perdure.cells.bind": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
+    "perdure.codec.jsonschema": ("Field",),
     "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),
     "perdure.executors.frames": ("emit", "progress"),
     "perdure.executors.info": ("step_info",),
@@ -44,6 +61,11 @@ _HOME = {
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
+    "perdure.flows.tasks": ("Answered",),
+    "perdure.kernel.asked": ("Actor",),
+    "perdure.runtime.tasks": ("TaskDetail",),
+    "perdure.tasks.model": ("Escalation", "Quorum"),
+    "perdure.tasks.row": ("TaskInfo",),
     "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.backoff": ("Backoff",),
     "perdure.kernel.problem": ("Problem",),
@@ -59,6 +81,8 @@ _HOME = {
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [  # noqa: PLE0604
+    "Actor",
+    "Answered",
     "Backoff",
     "Break",
     "Call",
@@ -72,10 +96,13 @@ __all__ = [  # noqa: PLE0604
     "Effect",
     "Engine",
     "EnvironmentSecrets",
+    "Escalation",
     "Failed",
+    "Field",
     "FileSecrets",
     "Flow",
     "Frame",
+    "FrameOf",
     "Governance",
     "Handle",
     "Hash",
@@ -86,6 +113,7 @@ __all__ = [  # noqa: PLE0604
     "Ok",
     "OpenEffect",
     "Problem",
+    "Quorum",
     "ReceiptOf",
     "Received",
     "Record",
@@ -93,6 +121,8 @@ __all__ = [  # noqa: PLE0604
     "Secret",
     "Snapshots",
     "Status",
+    "TaskDetail",
+    "TaskInfo",
     "Time",
     "cell",
     "connect",

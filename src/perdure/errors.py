@@ -95,8 +95,11 @@ __all__ = [
     "StillRunning",
     "StoreError",
     "StoreFailed",
+    "TaskCancelled",
+    "TaskExpired",
     "TaskRefused",
     "TooLarge",
+    "TooManyFrames",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -465,6 +468,24 @@ class TooLarge(CallerError):
         return f"{self.what} has {self.size:,} bytes, more than the limit of {self.limit:,}; record a reference instead"
 
 
+class TooManyFrames(AuthorError):
+    """A call has sent as many frames as are recorded of one call. This one was not recorded.
+
+    Put more into each frame, or send what is only looked at with `perdure.progress`.
+    """
+
+    def __init__(self, instance: str, location: str, limit: int) -> None:
+        super().__init__(instance, location, limit)
+        self.instance = instance
+        self.location = location
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"{self.instance}: the call at {self.location} has sent {self.limit:,} frames, the limit; send larger ones"
+        )
+
+
 class LimitExceeded(AuthorError, OverflowError):
     """One decision is over a limit: too many effects, too many messages, or too many bytes. Nothing of it happened.
 
@@ -776,6 +797,31 @@ class ChildFailed(OperationFailed):
 
     def __str__(self) -> str:
         return f"child {self.workflow}/{self.key} {self.status}: {self.error}"
+
+
+class TaskExpired(OperationFailed):
+    """Nobody answered a task until its `expire`. `name` is that of the task."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self.name = name
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class TaskCancelled(OperationFailed):
+    """A person cancelled a task. `name` is that of the task, `by` the person, `reason` what that person said."""
+
+    def __init__(self, name: str, by: str, reason: str) -> None:
+        super().__init__(name, by, reason)
+        self.name = name
+        self.by = by
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the task {self.name!r} was cancelled{f' by {self.by}' if self.by else ''}: {self.reason}"
 
 
 # ---- asking an engine ---------------------------------------------------------------------------------------------

@@ -581,7 +581,7 @@ def test_the_events_of_a_cell_are_records_and_the_receipts_of_its_effects():
         (asks, [Charge], r"the receipt of each declared effect, found no ReceiptOf\[Charge\]"),
         (hears, [], r"receipts of declared effects only, found ReceiptOf\[Charge\]; add it to effects="),
         (answered, [Charge], "at least one event"),
-        (anything, [], r"named records, ReceiptOf\[...\] and Rejected, joined by \|, found dict"),
+        (anything, [], r"named records, ReceiptOf\[...\], FrameOf\[...\] and Rejected, joined by \|, found dict"),
     ):
         with pytest.raises(perdure.BadDefinition, match=text) as raised:
             perdure.cell("com.acme/x@1", effects=effects)(reducer)

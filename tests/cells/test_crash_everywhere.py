@@ -356,6 +356,47 @@ def stuck(world: World) -> None:
     world.run()
 
 
+class Tell(perdure.Effect, name="c/tell@1"):
+    words: list[str]
+
+    class Frame(perdure.Record):
+        word: str
+
+    class Receipt(perdure.Record):
+        count: perdure.Nat
+
+
+@perdure.effect_handler(Tell)
+async def tell(params: Tell, call: perdure.Call) -> Tell.Receipt:
+    for word in params.words:
+        perdure.progress(call.delivery)  # a frame that is no event: as many as there were deliveries
+        perdure.emit(Tell.Frame(word))
+        if word != "and":
+            await asyncio.sleep(1)
+    done(call, "told")
+    return Tell.Receipt(len(params.words))
+
+
+@perdure.cell("c/listener@1", key="id", effects=[Tell])
+def listener(state: Known | None, event: Begun | perdure.FrameOf[Tell] | ReceiptOf[Tell]) -> Next:
+    match event:
+        case Begun() | ReceiptOf(ok=False):  # processes that die one after the other use it up
+            return Next(Known(), effects=[Tell(["one", "and", "two", "three"])])
+        case perdure.FrameOf():
+            assert state is not None
+            return Next(Known([*state.found, f"{event.number} {event.value.word}"]))
+        case _:
+            assert state is not None
+            return Next(Known([*state.found, f"all {event.value.count}"]))
+
+
+def streams(world: World) -> None:
+    """Frames are heard once each, in order, and before the receipt."""
+    for id in ("a", "b"):
+        world.send(Begun(id), id=id)
+    world.run()
+
+
 class Score(perdure.Record, name="c/Score@1"):
     sum: perdure.Nat
     since: str
@@ -526,6 +567,11 @@ SCENES = [
     ),
     Scene(deletes, [order, mirror], {"c/mirror/o": Sum(3)}),
     Scene(children, [parent, bakes], {"c/parent/p": Known(["error ", "ok BREAD", "ok cake"])}),
+    Scene(
+        streams,
+        [listener],
+        {f"c/listener/{id}": Known(["1 one", "2 and", "3 two", "4 three", "all 4"]) for id in "ab"},
+    ),
     Scene(publishes, [herald], {"c/herald/h": Known(["told"])}),
     Scene(blobs, [archive], {"c/archive/a": Known(["page one", "lost"])}),
     Scene(outside, [asker], {"c/asker/a": Known(["soon: yes", "late: timeout"])}),
@@ -560,7 +606,7 @@ def trial(scene: Scene, cache: int, *, thorough: bool = True) -> WorldTrial:
     return WorldTrial(
         scene.story,
         scene.workflows,
-        handlers=[charge],
+        handlers=[charge, tell],
         verify=KEYS.judge,
         may_break=scene.may_break,
         thorough=thorough,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import logging
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,27 @@ async def test_frames_of_a_call_do_not_show_its_secret():
         "logging in with pw <secret door-password>",
         {"password": "pw <secret door-password>"},
     ]
+
+
+@perdure.effect_handler(Login)
+async def login_beside(params: Login, call: perdure.Call) -> Login.Receipt:
+    async def fail() -> None:
+        raise ValueError(f"the password {params.password} is wrong")
+
+    asyncio.ensure_future(fail())  # noqa: RUF006  # that is the mistake
+    return performed(params)
+
+
+async def test_what_is_logged_of_a_task_that_a_handler_leaves_behind_does_not_show_the_secret(caplog: Any):
+    secrets = {"door-password": VALUE}
+    async with perdure.open(":memory:", workflows=[door], handlers=[login_beside], secrets=secrets) as engine:
+        await engine.send(Go("k"))
+        await answer(engine, "test/door")
+    gc.collect()
+
+    assert "Task exception was never retrieved" in caplog.text
+    assert "the password pw <secret door-password> is wrong" in caplog.text
+    assert found_in(caplog.text.encode()) == []
 
 
 async def test_the_hash_of_the_parameters_is_that_of_the_reference():

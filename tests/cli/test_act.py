@@ -48,6 +48,24 @@ def test_start_twice_with_one_key_is_one_instance_and_other_input_is_a_conflict(
     assert "--reuse failed" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("input", "text"),
+    [
+        ({"order_id": "a", "cent": 5}, "an argument 'cent' that it does not take; did you mean 'cents'?"),
+        ({"cents": 5}, "found no argument 'order_id'"),
+        ({"order_id": "a", "cents": "5"}, "$.cents: expected int, found str '5'"),
+    ],
+)
+def test_arguments_that_the_workflow_does_not_take_are_refused(world, input, text):
+    world.perdure("run", "flows:order", "--input", '{"order_id": "z"}')
+
+    refused = world.perdure("start", "order", "--input", json.dumps(input), "--key", "k")
+
+    assert refused.exit_code == 2 and text in refused.stderr
+    assert world.perdure("run", "flows:order", "--input", '{"order_id": "z"}').exit_code == 0
+    assert world.perdure("show", "order/k").exit_code == 3, "nothing was recorded"
+
+
 def test_every_verb_answers_in_json(known):
     assert known.json("start", "sleepy", "--key", "s") == {"id": "sleepy/s", "workflow": "sleepy", "key": "s"}
     assert known.json("send", "a", "decision", "1", "--id", "m-1") == {"id": "approval/a", "sent": "decision"}

@@ -172,6 +172,8 @@ COMMANDS = [
     ("copy", "shop.db", "shop.db"),
     ("worker", "hostile_code", "--queue", KEY),
     ("db", "upgrade", "shop.db"),
+    ("db", "recover", "shop.db"),
+    ("db", "recover", KEY),
     ("doctor",),
     (KEY,),
 ]
@@ -200,6 +202,68 @@ def test_what_a_command_quotes_is_visible_and_on_its_own_line(made, words, as_js
         assert line.isprintable(), ascii(line)
         assert not re.match("FORGED order", line.strip()), ascii(result.output)
         assert not line.startswith("FORGED"), ascii(result.output)
+
+
+LARGE = """
+import perdure
+
+
+def power(digits: int) -> int:
+    return 10 ** digits
+
+
+@perdure.flow
+async def large(ctx: perdure.Context, number: int) -> int:
+    ctx.publish("number", number)
+    found = await ctx.step("power", power, 6000)
+    await ctx.receive("go")
+    return found
+"""
+
+
+async def with_large_numbers(db: Path) -> None:
+    import large_numbers  # type: ignore[import-not-found]
+
+    async with perdure.open(db, workflows=[large_numbers.large]) as engine:
+        await (await engine.start(large_numbers.large, 10**6000, key="a")).until("waiting")
+        await (await engine.start(large_numbers.large, 7, key="b")).until("waiting")
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("numbers")
+    (directory / "large_numbers.py").write_text(LARGE)
+    with pytest.MonkeyPatch.context() as patch, inside(directory, patch):
+        patch.syspath_prepend(str(directory))
+        asyncio.run(with_large_numbers(directory / "shop.db"))
+        yield directory
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "large/a"),
+        ("history", "large/a", "--values"),
+        ("export", "large/a"),
+        ("debug", "large/a", "--against", "large_numbers"),
+        ("journal", "tail", "-n", "50"),
+        ("diff", "large/a", "large/b", "--values"),
+        ("replay", "--against", "large_numbers"),
+        ("why", "large/a"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_number_of_more_digits_than_python_writes_is_shown_in_hexadecimal(numbers, words, as_json):
+    env = {"PERDURE_DB": str(numbers / "shop.db"), "PERDURE_DEBUG": None}
+    words = (*words, "--json") if as_json else words
+
+    result = CliRunner().invoke(cli, words, prog_name="perdure", env=env, input="p number\nc\nq\n")
+
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code in (0, 1), result.output
+    if words[0] == "history":
+        assert hex(10**6000)[:30] in result.output
 
 
 def test_a_command_with_such_a_key_can_be_typed_as_it_is_told():

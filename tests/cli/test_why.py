@@ -297,6 +297,7 @@ def test_a_step_that_the_gate_holds_says_what_would_let_it_go(states: World) -> 
 
 def test_a_clean_up_says_why_what_runs_and_when_it_is_cut(states: World) -> None:
     eventually(lambda: len(reasons_of(states, "cleaning/told")) == 3)
+    eventually(lambda: " ago " in told(states, "cleaning/told")[1])
 
     _, cancel, step, cut = told(states, "cleaning/told")
 

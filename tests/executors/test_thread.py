@@ -79,7 +79,8 @@ def test_whatever_the_function_raises_is_an_error_receipt(kind):
     async def tell(desk: Desk) -> None:
         failure = await desk.failure(desk.work(fail))
 
-        assert (failure.type, failure.message, failure.retry) == (kind.__name__, "no", True)
+        name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        assert (failure.type, failure.message, failure.retry) == (name, "no", True)
         assert "in fail" in failure.traceback
         assert await desk.value(desk.work(lambda: "the pool goes on")) == "the pool goes on"
 

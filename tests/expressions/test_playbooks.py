@@ -1,6 +1,7 @@
 """The expressions of playbooks: Jinja's syntax, values that keep their type, guards, secrets, references."""
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,7 +11,7 @@ from perdure.expressions import NeedsRead, Ref, Secret, SecretText
 from perdure.expressions.jinja import Scope, compile_guard, compile_value
 
 NOW = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
-ROOTS = {
+ROOTS: dict[str, Any] = {
     "ctx": {
         "name": "Ann",
         "rows": [{"a": 2, "s": "y"}, {"a": 1, "s": "x"}],

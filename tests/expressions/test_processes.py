@@ -197,7 +197,7 @@ def test_a_variable_hides_a_root_of_its_name():
 
 
 def test_a_function_of_users_is_called_with_copies():
-    def spoil(lines: list) -> int:
+    def spoil(lines: list[int]) -> int:
         lines.clear()
         return 7
 
@@ -361,7 +361,7 @@ def test_all_problems_are_found_at_once_with_near_names():
 
 
 def test_a_tree_too_deep_or_too_large_is_one_problem():
-    deep = 1
+    deep: object = 1
     for _ in range(5000):
         deep = {"list": [deep]}
 
@@ -376,7 +376,7 @@ def test_a_tree_too_deep_or_too_large_is_one_problem():
 @given(trees(), VALUES, VALUES)
 @settings(max_examples=1000, deadline=None)
 def test_an_evaluation_ends_with_a_value_or_an_expression_error(tree, one, two):
-    class Anything(dict):
+    class Anything(dict[str, object]):
         def get(self, key, default=None):
             return one if len(key) % 2 else two
 

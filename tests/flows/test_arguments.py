@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import perdure
 from perdure import ChildFailed, Context, FlowWarning, InstanceFailed, NotConvertible
+from perdure.flows.author import OPTIONS_OF_START
 
 from .conftest import Stage
 
@@ -151,3 +153,9 @@ def test_a_parameter_that_is_named_like_an_option_of_start_is_told_where_it_is_d
 
         @perdure.flow
         async def later(ctx: Context, *, delay: int = 0) -> None: ...
+
+
+def test_every_option_of_start_is_known_as_one() -> None:
+    parameters = inspect.signature(perdure.Client.start).parameters.values()
+
+    assert {each.name for each in parameters if each.kind is each.KEYWORD_ONLY} == OPTIONS_OF_START

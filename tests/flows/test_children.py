@@ -131,6 +131,21 @@ async def test_a_parent_that_is_started_again_uses_the_keys_of_its_children_agai
         assert (await engine.handle(weigh, "parcel").summary()).generation == 2
 
 
+async def test_the_children_of_a_child_are_started_again_too(stage: Stage) -> None:
+    @perdure.flow
+    async def middle(ctx: Context, n: int) -> int:
+        parcel: Parcel = await ctx.child(weigh, Parcel(n), key="parcel")
+        return parcel.weight
+
+    @perdure.flow
+    async def top(ctx: Context, n: int) -> int:
+        return int(await ctx.child(middle, n))
+
+    async with stage.open(top, middle, weigh) as engine:
+        assert await (await engine.start(top, 1, key="p")).result(5) == 1
+        assert await (await engine.start(top, 2, key="p", reuse="always")).result(5) == 2
+
+
 async def test_a_parent_that_is_started_again_does_not_take_the_key_of_an_instance_that_is_no_child(
     stage: Stage,
 ) -> None:

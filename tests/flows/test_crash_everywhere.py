@@ -479,7 +479,7 @@ def test_without_a_crash_it_ends_as_it_should(flow: perdure.Flow[..., Any], sent
             assert handle.result() == result
 
 
-# ---- what people do to an instance while it runs: a crash test has no hands for that, the simulation has -------------
+# ---- what people do to an instance while it runs: on the simulation, in memory and in a file -------------
 
 
 @pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +19,7 @@ import perdure
 from perdure import Context
 from perdure.errors import EngineClosed
 from tests.flows.conftest import Stage, becomes
+from tests.flows.rig import Rig
 
 
 async def echo(value: Any) -> Any:
@@ -43,11 +46,14 @@ async def test_an_async_step_that_wants_to_end_the_process_uses_up_an_attempt(
         assert await (await engine.start(flow)).result(20) == f"2 attempts, {kind.__name__}: bye"
 
 
-async def test_a_flow_that_raises_keyboard_interrupt_is_stuck_and_alone(memory: Stage) -> None:
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+async def test_a_flow_that_wants_to_end_the_process_is_stuck_and_alone(
+    memory: Stage, kind: type[BaseException]
+) -> None:
     @perdure.flow
     async def flow(ctx: Context) -> None:
         await ctx.step("s", echo, 1)
-        raise KeyboardInterrupt
+        raise kind
 
     async with memory.open(flow, replay=False) as engine:
         handle = await engine.start(flow)
@@ -144,7 +150,10 @@ async def test_a_step_may_close_the_engine_that_runs_it(tmp_path: Path, colour: 
         assert closed == ["again"]
 
 
-def test_an_abandoned_async_generator_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_abandoned_async_generator_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ignored: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: ignored.append(repr(found.exc_value)))
+
     @perdure.flow
     async def flow(ctx: Context) -> None:
         async def numbers() -> Any:
@@ -162,4 +171,26 @@ def test_an_abandoned_async_generator_prints_nothing(capfd: pytest.CaptureFixtur
             await becomes(await engine.start(flow), "waiting")
 
     asyncio.run(story())
-    assert capfd.readouterr() == ("", "")
+    gc.collect()
+    assert ignored == []
+
+
+def test_clean_up_code_of_an_evicted_flow_may_gather_and_warns_of_nothing() -> None:
+    reached: list[str] = []
+
+    @perdure.flow
+    async def flow(ctx: Context) -> None:
+        try:
+            await asyncio.gather(ctx.receive("a"), ctx.receive("b"))
+        finally:
+            try:
+                await asyncio.gather(ctx.step("x", echo, 1), ctx.step("y", echo, 2))
+            finally:
+                reached.append("the last finally")
+
+    rig = Rig(flow)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        rig.machine.dispose()
+        assert reached == ["the last finally"]
+    assert found == []

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +32,15 @@ async def make(path: Path, keys: str = "ab") -> None:
             await engine.start(publishes, key=key)
 
 
-def damage_page(path: Path, table: str) -> None:
+def page_of(path: Path, table: str) -> int:
     connection = apsw.Connection(str(path))
     page: int = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).get
     connection.close()
+    return page
+
+
+def damage_page(path: Path, table: str) -> None:
+    page = page_of(path, table)
     with open(path, "r+b") as file:
         file.seek((page - 1) * PAGE_BYTES)
         file.write(b"\xff" * PAGE_BYTES)
@@ -107,3 +115,59 @@ async def test_damaged_rows_of_one_instance_stop_no_other(tmp_path: Path, statem
 @perdure.flow
 async def large(ctx: perdure.Context, text: str) -> Any:
     return (await ctx.receive("go")).body
+
+
+async def test_a_wrong_row_of_an_index_is_found_by_doctor(tmp_path: Path) -> None:
+    """SQLite answers from an index without a look at the rows: a list may be wrong, and only a check of all tells."""
+    path = tmp_path / "test.db"
+    await make(path)
+    page = page_of(path, "instances_by_name")
+    content = bytearray(path.read_bytes())
+    at = content.index(b"publishesb", (page - 1) * PAGE_BYTES, page * PAGE_BYTES)
+    content[at + len("publishes")] = ord("q")
+    path.write_bytes(content)
+
+    async with perdure.connect(path) as client:
+        assert await client.queries.check() != []
+
+
+async def used(path: Path) -> None:
+    """All that callers do. Each of them may hear that the database is damaged, and nothing else."""
+    async with perdure.open(path, workflows=[publishes, large], drain=1) as engine:
+        await heard(engine.start(publishes, key="new"))
+        await heard(engine.instances())
+        for key in "abcdef":
+            handle = engine.handle(large, key)
+            await heard(handle.status())
+            await heard(handle.history())
+            await heard(handle.send("go", 1))
+            await heard(handle.result())
+            await heard(engine.handle(publishes, key).read("heard"))
+    async with perdure.connect(path) as client:
+        await heard(client.queries.check())
+
+
+async def heard(asked: Awaitable[Any]) -> None:
+    async with asyncio.timeout(SECONDS):
+        with suppress(perdure.PerdureError):
+            await asked
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_no_damaged_byte_gives_another_error_or_lets_a_caller_wait(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    path = tmp_path / "test.db"
+    await make(path, "abcdef")
+    async with perdure.open(path, workflows=[large]) as engine:
+        for number, key in enumerate("abcdef"):
+            await engine.start(large, "x" * 10 ** (number % 6), key=key)
+    content = bytearray(path.read_bytes())
+    if seed % 2:
+        content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
+    else:
+        page = dice.randrange(len(content) // PAGE_BYTES) * PAGE_BYTES
+        content[page : page + 100] = dice.randbytes(100)
+    path.write_bytes(content)
+
+    with suppress(perdure.PerdureError):  # the open may hear it already
+        await used(path)

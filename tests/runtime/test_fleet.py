@@ -130,3 +130,21 @@ async def test_shards_that_fell_are_shared_with_an_engine_that_comes_meanwhile(p
         async with perdure.open(postgres) as second:
             await until(lambda: len(numbers(first)) == len(numbers(second)) == 8)
             assert numbers(first, second) == list(range(16))
+
+
+async def test_a_list_of_a_fleet_is_newest_first_over_all_shards(postgres: str) -> None:
+    @perdure.flow
+    async def waits(ctx: perdure.Context) -> None:
+        await ctx.receive("go")
+
+    async with perdure.open(postgres, workflows=[waits]) as engine:
+        for n in range(24):
+            await engine.start(waits, key=str(n), tags={"parity": str(n % 2)})
+        newest = [str(n) for n in reversed(range(24))]
+        found = await engine.instances()
+
+        assert len({each.id >> 48 for each in found}) > 4, "instances of many shards"
+        assert [each.key for each in found] == newest
+        assert [each.key for each in await engine.instances(workflow=waits, before=found[9].id)] == newest[10:]
+        assert [each.key for each in await engine.instances(tags={"parity": "1"}, limit=5)] == newest[:10:2]
+        assert await engine.queries.check() == []

@@ -54,6 +54,23 @@ async def test_who_sends_to_an_instance_that_cannot_be_read_is_told(tmp_path: Pa
         assert await engine.handle(waits, "b").result(timeout=SECONDS) == 2
 
 
+async def test_who_waits_for_the_end_of_an_instance_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "waits.db"
+    async with perdure.open(path, workflows=[waits]) as engine:
+        await engine.start(waits, key="a")
+    damage(path, "a")
+
+    async with asyncio.timeout(SECONDS), perdure.open(path, workflows=[waits]) as engine:
+        waiting = asyncio.ensure_future(engine.handle(waits, "a").result())
+        await asyncio.sleep(0)
+        with pytest.raises(Corrupt):
+            await engine.handle(waits, "a").send("go", 1)
+        with pytest.raises(Corrupt):
+            await waiting
+        with pytest.raises(Corrupt):  # also who comes later
+            await engine.handle(waits, "a").result()
+
+
 async def test_an_instance_that_was_running_and_cannot_be_read_keeps_no_engine_from_its_work(tmp_path: Path) -> None:
     path = tmp_path / "busy.db"
     async with perdure.open(path, workflows=[waits, busy]) as engine:

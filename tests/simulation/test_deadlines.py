@@ -164,10 +164,10 @@ def test_a_message_of_a_client_whose_clock_is_ahead_does_not_end_a_wait_early():
 def test_whether_a_message_is_late_does_not_depend_on_crashes_and_slow_reads(flow):
     for seed in range(40):
         dice = random.Random(seed)
-        chances = {
-            name: 0.2 for name in ("crash_before", "crash_after", "false_error", "late_read", "late_load", "kill")
-        }
-        world = Simulation([flow], seed=seed, faults=Faults(**chances, cache=dice.choice((0, 4096))))
+        faults = Faults(cache=dice.choice((0, 4096)))
+        for name in ("crash_before", "crash_after", "false_error", "late_read", "late_load", "kill"):
+            setattr(faults, name, 0.2)
+        world = Simulation([flow], seed=seed, faults=faults)
         handle = world.start(flow)
         while not handle.status:
             world.advance(0.01)

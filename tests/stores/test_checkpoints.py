@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from perdure.kernel.batch import Batch
 from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore
 from perdure.stores.sqlite.checkpoints import Checkpoints
+from perdure.stores.sqlite.room import FIRST_BYTES, Room
 from perdure.testing.stores import ask, batch, entry, head
 
 FRAME = 2048 + 24
@@ -128,7 +130,7 @@ def test_a_thread_that_cannot_open_the_file_tries_again(store: SqliteStore) -> N
 
     for seq in range(1, 401):  # 8,000 pages
         commit(store, seq)
-        if checkpoints._copier is not None and not checkpoints._copying:
+        if checkpoints._begin_at > PAGES and not checkpoints._busy:
             checkpoints._path = path  # after the first try
 
     assert pages_of_log(store) < 4_000
@@ -222,3 +224,57 @@ def test_closing_waits_for_the_pages_and_takes_the_log_away(tmp_path: Path) -> N
 
 def _row(seq: int) -> Batch:
     return batch(journal=[entry(seq, 1, os.urandom(BODY))], heads=[head(1)] if seq == 1 else [])
+
+
+# ---- room in the log ------------------------------------------------------------------------------------------
+
+
+def test_a_log_of_a_few_pages_gets_no_room_and_a_longer_one_does(store: SqliteStore) -> None:
+    checkpoints = Checkpoints(store.path, store._connection)
+    commit(store, 1)
+    assert os.path.getsize(f"{store.path}-wal") < 50 * FRAME
+
+    for seq in range(2, 10):
+        commit(store, seq)
+    checkpoints.close()
+
+    assert os.path.getsize(f"{store.path}-wal") > FIRST_BYTES
+    store.close()
+
+
+def test_room_never_comes_over_what_was_committed(store: SqliteStore, tmp_path: Path) -> None:
+    """Both write at the end of the log at the same time, again and again."""
+    ended = threading.Event()
+
+    def make_room() -> None:
+        while not ended.is_set():
+            Room(store.path, 2048, 1_000_000)._append(100)
+
+    thread = threading.Thread(target=make_room)
+    thread.start()
+    for seq in range(1, 301):
+        commit(store, seq)
+    ended.set()
+    thread.join()
+    for ending in ("", "-wal"):
+        shutil.copy(f"{store.path}{ending}", f"{tmp_path / 'killed.db'}{ending}")
+    store.close()
+
+    again = SqliteStore(tmp_path / "killed.db")
+    now(again.acquire, "next")
+    assert ask(again.height()) == 300
+    assert again._connection.pragma("integrity_check") == "ok"
+    again.close()
+
+
+def test_a_log_that_gets_no_room_grows_by_itself(store: SqliteStore) -> None:
+    checkpoints = Checkpoints(store.path, store._connection, PAGES)
+    checkpoints._room = Room(f"{store.path}.moved", 2048, PAGES)
+
+    for seq in range(1, 401):
+        commit(store, seq)
+
+    assert ask(store.height()) == 400
+    assert pages_of_log(store) < 4_000
+    checkpoints.close()
+    store.close()

@@ -616,6 +616,9 @@ async def test_the_sessions_are_set_up_for_small_commits_that_last(postgres: str
         ("postgresql://a@/x?host=/no/such/directory", "nobody answers there"),
         ("postgresql://a:secret@127.0.0.1:1/x?sslmode=wrong", "`sslmode` parameter must be one of"),
         ("postgresql://a@127.0.0.1:1/x?schema=" + "x" * 64, "is no name of a schema"),
+        ("postgresql://a@127.0.0.1:1/x?schema=a$$b", "and no $$, { or }"),
+        ("postgresql://a@127.0.0.1:1/x?schema={a}", "is no name of a schema"),
+        ("postgresql://a@127.0.0.1:1/x?schema=a%0Ab", "is no name of a schema"),
     ],
 )
 async def test_a_url_that_leads_nowhere(url: str, text: str):

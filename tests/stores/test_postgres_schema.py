@@ -1,21 +1,26 @@
 """The SQL files: migrations end at the schema, every named query is used, and the hot ones go by an index."""
 
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 import asyncpg
 import pytest
 
+import perdure
 from perdure.errors import CannotOpen, EngineRunning
+from perdure.ports.store import Filter
 from perdure.stores.answers import asked
+from perdure.stores.lists import sql_of
 from perdure.stores.postgres import PostgresDatabase, new_script, schema, upgrade
 from perdure.stores.postgres.connections import QUICK
-from perdure.stores.postgres.statements import statements, text_of
-from tests.postgres import Server
-from tests.stores.questions import LISTS
+from perdure.stores.postgres.statements import quoted, statements, text_of
+from tests.postgres import Server, changed
+from tests.stores.questions import FILTERS, LISTS, questions
 
 PACKAGE = files("perdure.stores.postgres")
 SQL = statements("perdure")
@@ -43,6 +48,11 @@ async def shape(connection: Any, name: str) -> str:
 def plain(text: str) -> str:
     """Without the quotes that a name with a space needs, and those that are escaped for them."""
     return text.translate(dict.fromkeys(map(ord, "\\\"'")))
+
+
+@perdure.flow
+async def small(ctx: perdure.Context) -> str:
+    return "done"
 
 
 @asynccontextmanager
@@ -108,6 +118,55 @@ async def test_a_database_of_the_first_version_is_brought_up_to_date(postgres: s
         await database.close()
 
 
+async def test_tags_and_counts_of_an_older_database_become_rows(postgres_server: Server):
+    long = "x" * 600
+    with postgres_server.name() as url:
+        async with connected(postgres_server.url) as connection:
+            name = await made_first(connection, url)
+            await connection.executemany(
+                f"""INSERT INTO {name}.instances
+                    (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags)
+                VALUES ($1, 'order', $2, 1, '1', $3, $4, 90, $5, '', $6)""",
+                [
+                    (1, "a", "waiting", 30, 0, '{"team":"red"}'),
+                    (2, "b", "failed", 10, 1, json.dumps({"team": "red", long: long})),
+                    ((3 << 48) + 1, "c", "completed", 20, 0, "{}"),
+                ],
+            )
+
+            await upgrade(url)
+
+            shards = await connection.fetch(f"SELECT shard, status, count FROM {name}.counts ORDER BY 1, 2")
+            assert [tuple(row) for row in shards] == [(0, "failed", 1), (0, "waiting", 1), (3, "completed", 1)]
+        database = await PostgresDatabase.open(url)
+        queries = database.queries
+        assert [head.key for head in await queries.heads(Filter())] == ["a", "c", "b"]
+        assert [head.key for head in await queries.heads(Filter(tags={"team": "red"}))] == ["a", "b"]
+        assert [head.key for head in await queries.heads(Filter(tags={long: long}))] == ["b"]
+        assert [head.key for head in await queries.heads(Filter(root=1))] == ["a", "b"]
+        assert [head.key for head in await queries.heads(Filter(ended=(90, 91)))] == ["c", "b"]
+        assert await queries.counts() == {
+            ("order", "1", "waiting"): 1, ("order", "1", "failed"): 1, ("order", "1", "completed"): 1,
+        }  # fmt: skip
+        wrong = ("has no row", "the instance has not", "are counted")
+        assert not [problem for problem in await queries.check() if any(text in problem for text in wrong)]
+        await database.close()
+
+
+@pytest.mark.parametrize("name", ["a$b$", 'it\'s "mine"; --', "Übung.x", "perdure.journal"])
+async def test_a_schema_may_have_a_strange_name(postgres_server: Server, name: str):
+    url = changed(postgres_server.url, schema=quote(name))
+    try:
+        await upgrade(url)
+
+        async with perdure.open(url, workflows=[small]) as engine:
+            assert await (await engine.start(small, tags={"a": "b"})).result(20) == "done"
+            assert len(await engine.instances(workflow=small, tags={"a": "b"})) == 1
+            assert await engine.queries.check() == []
+    finally:
+        await postgres_server.execute_now(f"DROP SCHEMA IF EXISTS {quoted(name)} CASCADE")
+
+
 async def test_nothing_is_upgraded_while_an_engine_runs(postgres_server: Server):
     with postgres_server.name() as url:
         async with connected(postgres_server.url) as connection:
@@ -168,6 +227,46 @@ async def test_the_queries_of_the_engine_use_an_index_and_sort_nothing(postgres:
             assert "Seq Scan" not in plan.replace("Seq Scan on world_snapshots", ""), plan
             # The histories of an instance come from their index in order; only two rows at most are ever sorted.
             assert "Sort" not in plan or query == sql.last_entry, plan
+
+
+@pytest.mark.parametrize("filter", FILTERS, ids=str)
+async def test_lists_of_heads_read_the_narrowest_index_and_sort_nothing(
+    postgres: str, postgres_server: Server, filter: Filter
+):
+    name = postgres.partition("schema=")[2]
+    async with connected(postgres_server.url, **QUICK) as connection:
+        for question in questions(filter):
+            query, _ = sql_of(question, statements(name), lambda number: f"${number + 1}", f"{name}.tags")
+            plan = await plan_of(connection, query)
+
+            by = {"tags": "tags_pkey", "": "instances_pkey"}.get(question.segment.by, question.segment.by)
+            assert f"using {by} " in plan, (question, plan)
+            assert "Seq Scan" not in plan, (question, plan)
+            assert "Sort" not in plan or not question.segment.by, (question, plan)  # one row is sorted, or none
+
+
+async def test_a_list_of_a_rare_tag_reads_its_rows_among_many_instances(postgres: str, postgres_server: Server):
+    """As the server plans it by its statistics, with the settings of a client."""
+    name = postgres.partition("schema=")[2]
+    async with connected(postgres_server.url) as connection:
+        await connection.execute(
+            f"""INSERT INTO {name}.instances
+                (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags)
+            SELECT n, 'order', n, 1, '1', 'completed', n, n, 0, '', '{{}}' FROM generate_series(1, 20000) AS n;
+            INSERT INTO {name}.tags (name, value, started_at, instance)
+            SELECT 'size', 'big', n, n FROM generate_series(1, 20000) AS n
+            UNION ALL SELECT 'team', 'red', n, n FROM generate_series(1, 20000, 5000) AS n;
+            ANALYZE {name}.instances; ANALYZE {name}.tags"""
+        )
+        for wanted in (Filter(tags={"team": "red"}), Filter(workflow="order", tags={"team": "red", "size": "big"})):
+            for question in questions(wanted)[-1:]:
+                query, values = sql_of(question, statements(name), lambda number: f"${number + 1}", f"{name}.tags")
+                rows = await connection.fetch(f"EXPLAIN (ANALYZE, TIMING off) {query}", *values)
+                plan = "\n".join(row[0] for row in rows)
+
+                assert "Seq Scan on instances" not in plan, plan
+                assert "Index Cond: ((name = 'team'::text) AND (value = 'red'::text)" in plan, plan
+                assert max(map(int, re.findall(r"actual rows=(\d+)", plan))) <= 4, plan
 
 
 async def plan_of(connection: Any, query: str) -> str:

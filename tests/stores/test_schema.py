@@ -1,5 +1,6 @@
 """The SQL files: migrations end at the schema, and every named query is used."""
 
+import json
 import re
 from hashlib import blake2b
 from importlib.resources import files
@@ -74,6 +75,39 @@ def test_the_large_bodies_of_an_older_database_stay_where_the_journal_finds_them
     assert shape(older) == shape(made())
     assert reads.journal(older, 0, 10) == [entry(1, 1, b"x" * 100_000)]
     assert older.execute("SELECT count(*) FROM blobs").get == 0
+
+
+def test_tags_and_counts_of_an_older_database_become_rows():
+    long = "x" * 600
+    older = apsw.Connection(":memory:")
+    for number in range(1, 10):
+        older.execute(schema.migration(number))
+    older.pragma("user_version", 9)
+    older.executemany(
+        """INSERT INTO instances
+            (id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags)
+        VALUES (?, 'order', ?, 1, '1', ?, ?, 90, ?, x'', ?)""",
+        [
+            (1, "a", "waiting", 30, 0, '{"team":"red"}'),
+            (2, "b", "failed", 10, 1, json.dumps({"team": "red", long: "a\x00b"})),
+            (3, "c", "completed", 20, 0, "{}"),
+        ],
+    )
+
+    schema.migrate(older)
+
+    def keys(filter: Filter) -> list[str]:
+        return [head.key for head in reads.heads(older, filter)]
+
+    assert shape(older) == shape(made())
+    assert keys(Filter()) == ["a", "c", "b"]
+    assert keys(Filter(tags={"team": "red"})) == ["a", "b"]
+    assert keys(Filter(tags={long: "a\x00b"})) == ["b"]
+    assert keys(Filter(root=1)) == ["a", "b"]
+    assert keys(Filter(ended=(90, 91))) == ["c", "b"]
+    assert reads.counts(older) == {
+        ("order", "1", "waiting"): 1, ("order", "1", "failed"): 1, ("order", "1", "completed"): 1,
+    }  # fmt: skip
 
 
 def test_every_query_is_used_and_every_used_query_exists():

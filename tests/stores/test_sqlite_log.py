@@ -12,6 +12,7 @@ from perdure.errors import EngineRunning, FileDamaged
 from perdure.kernel.batch import Batch
 from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore, recover
+from perdure.stores.sqlite.room import Room
 from perdure.stores.sqlite.schema import PAGE_BYTES
 from perdure.testing.stores import ask, batch, entry, head
 
@@ -19,8 +20,8 @@ FRAME = 24 + PAGE_BYTES
 COMMITS = 30
 
 
-@pytest.fixture
-def killed(tmp_path: Path) -> Path:
+@pytest.fixture(params=["", "with room"])
+def killed(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A database as a killed engine leaves it: most of it is in the log."""
     path = tmp_path / "live" / "test.db"
     path.parent.mkdir()
@@ -28,6 +29,8 @@ def killed(tmp_path: Path) -> Path:
     now(store.acquire, "first")
     for n in range(1, COMMITS + 1):
         assert commit(store, batch(journal=[entry(n, n, b"x" * 300 * n)], heads=[head(n)])) is None
+    if request.param:
+        Room(str(path), PAGE_BYTES, 10_000).make()
     copied = copy(path, tmp_path / "test.db")
     store.close()
     return copied

@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from perdure import CallerError, Context, CrashTestFailed, step_info
-from perdure.testing import crash_test
+from perdure.testing import World, WorldHandle, crash_test
 from perdure.testing.crashes import agrees, parse
 from perdure.testing.steps import StepLoop
 from tests.simulation.workloads import Tally
@@ -166,6 +166,72 @@ def test_pairs_are_a_sample_where_there_are_too_many(cache):
     report = crash_test(careful, "lamp", messages=[("decision", "yes")], pairs=9, random=3, cache=cache)
 
     assert (report.pairs, report.random) == (9, 3)
+
+
+# ---- what people do ------------------------------------------------------------------------------------
+
+
+@perdure.flow
+async def desk(ctx: Context) -> str:
+    """Answers questions, naps after each, and ends when it is asked 0."""
+    answered = 0
+    try:
+        while True:
+            question = await ctx.receive("question")
+            answered += 1
+            await ctx.step("book", book_once, answered)
+            question.complete(question.body * 2)
+            if question.body == 0:
+                return f"{answered} answered"
+            await ctx.sleep("nap", timedelta(days=1000))
+    finally:
+        await ctx.step("tidy", mail, "tidied")
+
+
+def test_a_story_may_ask_wake_cancel_and_start_a_second_instance():
+    ends: list[tuple[str, str, str]] = []
+
+    def people(world: World, first: WorldHandle[str]) -> None:
+        second = world.start(desk)
+        assert first.ask("question", 21) == 42
+        assert second.ask("question", 1) == 2
+        world.advance(timedelta(days=1))
+        first.wake("nap")
+        second.cancel("no longer needed")
+        assert first.ask("question", 0) == 0
+        world.run()
+        ends.append((first.result(), second.key, second.status))
+
+    report = crash_test(desk, reset=reset, observe=lambda: sorted(LEDGER.values()), story=people, pairs=100, random=40)
+
+    assert set(ends) == {("2 answered", "2", "cancelled")}
+    assert report.singles > 20
+    assert {"book", "tidy"} <= set(report.repeated)
+
+
+def test_a_story_whose_expectation_a_crash_breaks_is_told_with_its_line():
+    @perdure.flow
+    async def forgetful(ctx: Context) -> None:
+        asked = await ctx.receive("book")
+        await ctx.step("book", book_always, 1)
+        asked.complete(await ctx.step("count", LEDGER.__len__))
+
+    def people(world: World, handle: WorldHandle[None]) -> None:
+        assert handle.ask("book") == 1, "booked twice"
+
+    told = r"does not survive a crash that comes .*: line \d+, in people: AssertionError: booked twice"
+    with pytest.raises(CrashTestFailed, match=told) as found:
+        crash_test(forgetful, reset=reset, story=people)
+
+    assert "reset=reset, story=people, schedule='" in str(found.value)
+
+
+def test_a_story_that_waits_for_nothing_goes_wrong_without_a_crash():
+    def people(world: World, handle: WorldHandle[str]) -> None:
+        handle.ask("what the desk does not hear")
+
+    with pytest.raises(CrashTestFailed, match=r"even without a crash: line \d+, in people: NotYet"):
+        crash_test(desk, reset=reset, story=people)
 
 
 # ---- the classic bugs ----------------------------------------------------------------------------------

@@ -312,6 +312,29 @@ def test_a_step_times_out_in_virtual_time(world):
     assert handle.result() == "timeout"
 
 
+def test_no_timer_of_a_step_fires_early(world):
+    """A loop that waits for a time by the clock of its event loop needs one wait: it does not spin."""
+
+    async def until(delay: float) -> int:
+        loop, waits = asyncio.get_running_loop(), 0
+        end = loop.time() + delay
+        while loop.time() < end and waits < 10:
+            waits += 1
+            rung = loop.create_future()
+            loop.call_at(end, rung.set_result, None)
+            await rung
+        return waits
+
+    @perdure.flow
+    async def waits(ctx: Context) -> list[int]:
+        return [await ctx.step("until", until, n / 7) for n in range(1, 100)]
+
+    handle = world.start(waits)
+    world.run()
+
+    assert handle.result() == [1] * 99
+
+
 def test_a_sync_step_runs_on_the_thread_of_the_test(world):
     seen = []
 

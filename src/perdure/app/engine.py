@@ -31,7 +31,7 @@ from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 
-from .dialects import begin, enclosure_of, read_catalog, registered
+from .dialects import begin, built_in, enclosure_of, read_catalog, registered
 from .entrance import entrance
 from .urls import is_server, open_store
 from .workers import Serving
@@ -95,6 +95,8 @@ async def open(
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, gathered = registered(workflows)
+    for own in built_in():
+        known.replace(own)
     for each in gathered:
         if each.opened is not None:
             each.opened()

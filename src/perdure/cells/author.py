@@ -53,11 +53,14 @@ class EffectMeta(RecordMeta):
 class Effect(Record, metaclass=EffectMeta):
     """A request for something outside: its fields are the parameters, its class `Receipt` is the answer.
 
+    Its class `Frame`, if there is one, is the type of the pieces that its handler sends before that: `FrameOf`.
+
     once: it is handed out one time only; when the process dies under it, the receipt is `unknown`. timeout:
     nanoseconds. outside: the name of an executor outside of this process, which answers with a signed receipt.
     """
 
     Receipt: ClassVar[Any] = None
+    Frame: ClassVar[Any] = None
     __perdure_options__: ClassVar[dict[str, Any]]
 
     if TYPE_CHECKING:
@@ -166,8 +169,27 @@ class ReceiptOf(Generic[E]):
         return f"ReceiptOf[{name}](status={self.status!r}, value={self.value!r}, params={self.params!r})"
 
 
+class FrameOf(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
+    """A piece of the answer to an effect that this cell asked for, sent by its handler before the receipt.
+
+    `value` is what the handler sent, `number` counts the frames of one call from 1. The other fields are as in
+    `ReceiptOf`.
+    """
+
+    effect: Any
+    value: Any
+    number: int = 1
+    params: Any = None
+    intent: str = ""
+    entry: int = 0
+    issuer: str = ""
+    cell: str = ""
+    key: str = ""
+    params_hash: str = ""
+
+
 class Rejected(Record, name="sys/Rejected@1"):
-    """A receipt came that cannot be read. A cell whose event type has this hears of it; any other one fails."""
+    """A receipt or a frame cannot be read. A cell whose event type has this hears of it; any other one fails."""
 
     code: str
     message: str
@@ -234,8 +256,9 @@ class Cell:
         self.context = len(parameters) == 3
         hints = self._hints()
         self.state = self._state(parameters[0], hints.get(parameters[0]))
-        self.events, receipts, self.takes_rejected = self._event(parameters[1], hints.get(parameters[1]))
+        self.events, receipts, frames, self.takes_rejected = self._event(parameters[1], hints.get(parameters[1]))
         self._check_receipts(receipts)
+        self.frames = self._check_frames(frames)
         self.keys = self._keys(key)
         self.annotations = None if annotations is None else shape_of(annotations, self.where)
         self.migrate = migrate
@@ -279,13 +302,18 @@ class Cell:
             )
         return shape_of(next(arm for arm in arms if arm is not type(None)), self.where)
 
-    def _event(self, parameter: str, hint: Any) -> tuple[dict[str, type[Record]], set[type[Effect]], bool]:
+    def _event(
+        self, parameter: str, hint: Any
+    ) -> tuple[dict[str, type[Record]], set[type[Effect]], set[type[Effect]], bool]:
         events: dict[str, type[Record]] = {}
         receipts: set[type[Effect]] = set()
+        frames: set[type[Effect]] = set()
         rejected = False
         for arm in members(hint):
             if typing.get_origin(arm) is ReceiptOf:
                 receipts.update(members(typing.get_args(arm)[0]))
+            elif typing.get_origin(arm) is FrameOf:
+                frames.update(members(typing.get_args(arm)[0]))
             elif arm is Rejected:
                 rejected = True
             elif isinstance(arm, type) and issubclass(arm, Record) and arm.__perdure_name__:
@@ -294,14 +322,14 @@ class Cell:
                         parameter, "each event once", f"two of the name {arm.__perdure_name__}", "", self.where
                     )
             else:
-                expected = "named records, ReceiptOf[...] and Rejected, joined by |"
+                expected = "named records, ReceiptOf[...], FrameOf[...] and Rejected, joined by |"
                 found = "no annotation" if hint is None else str(arm)
                 raise BadDefinition(
                     parameter, expected, found, 'name it: class X(perdure.Record, name="...@1")', self.where
                 )
         if not events:
             raise BadDefinition(parameter, "at least one event: a named record", str(hint), "", self.where)
-        return events, receipts, rejected
+        return events, receipts, frames, rejected
 
     def _check_receipts(self, receipts: set[type[Effect]]) -> None:
         """Each effect is answered, so each receipt must be taken; one of an effect that is not declared never comes."""
@@ -316,6 +344,22 @@ class Cell:
             raise BadDefinition(
                 self.__name__, "receipts of declared effects only", found, "add it to effects=[...]", self.where
             )
+
+    def _check_frames(self, frames: set[type[Effect]]) -> tuple[str, ...]:
+        """The names of the effects whose frames are events of this cell."""
+        for effect in frames:
+            if effect not in self.effects.values():
+                raise BadDefinition(
+                    self.__name__,
+                    "frames of declared effects only",
+                    f"FrameOf[{getattr(effect, '__name__', effect)}]",
+                    "add it to effects=[...]",
+                    self.where,
+                )
+            if effect.Frame is None:
+                hint = "class Frame(perdure.Record): ..., inside of the effect"
+                raise BadDefinition(effect.__name__, "a class Frame", "none", hint, self.where)
+        return tuple(sorted(effect.__perdure_name__ for effect in frames))
 
     def _keys(self, key: Any) -> dict[str, str]:
         """For each event, the path of its key; nothing: there is one cell."""
@@ -345,6 +389,7 @@ class Cell:
             self.context,
             None if self.annotations is None else self.annotations.schema,
             "" if self.migrate is None else impl_of(self.migrate),
+            self.frames,
         )
 
     def _key_schema(self) -> Schema | None:
@@ -434,6 +479,8 @@ def _add_effect(effects: dict[str, EffectDef], refs: dict[str, Schema], effect: 
         raise BadDefinition("$", f"one effect of the name {name}", "two that differ", hint)
     merge(refs, {ref: schema for ref, schema in shape_of(effect).refs.items() if ref != name})
     merge(refs, receipt_shape(effect).refs)
+    if effect.Frame is not None:
+        merge(refs, shape_of(effect.Frame).refs)
 
 
 def effect_name(effect: Any, where: str = "") -> str:
@@ -446,7 +493,8 @@ def effect_name(effect: Any, where: str = "") -> str:
 def effect_def(effect: type[Effect]) -> EffectDef:
     name = effect_name(effect)
     params = shape_of(effect).refs[name]
-    return EffectDef(name, params, receipt_shape(effect).schema, **effect.__perdure_options__)
+    frame = None if effect.Frame is None else shape_of(effect.Frame).schema
+    return EffectDef(name, params, receipt_shape(effect).schema, frame=frame, **effect.__perdure_options__)
 
 
 def receipt_shape(effect: type[Effect]) -> Shape:

@@ -52,6 +52,7 @@ class BoundEffect(msgspec.Struct, frozen=True):
     params: Any
     receipt: Any
     face: Any
+    frame: Any = None
 
     @property
     def performed(self) -> bool:
@@ -400,4 +401,11 @@ def _bind_effect(manifest: Manifest, name: str, kind: Any) -> BoundEffect:
         _data(manifest, definition.params) if kind is None else shape_of(kind),
         _data(manifest, definition.receipt) if kind is None else receipt_shape(kind),
         name if kind is None else kind,
+        _bind_frame(manifest, definition, kind),
     )
+
+
+def _bind_frame(manifest: Manifest, definition: EffectDef, kind: Any) -> Any:
+    if definition.frame is None:
+        return None
+    return _data(manifest, definition.frame) if kind is None else shape_of(kind.Frame)

@@ -21,6 +21,13 @@ def check(manifest: Manifest) -> None:
     for name, effect in manifest.effects.items():
         _check_schema(manifest, effect.params, f"$.effects[{name!r}].params")
         _check_schema(manifest, effect.receipt, f"$.effects[{name!r}].receipt")
+        if effect.frame is not None:
+            _check_schema(manifest, effect.frame, f"$.effects[{name!r}].frame")
+            if effect.outside:
+                hint = "who is outside answers once: with a receipt"
+                raise BadDefinition(
+                    f"$.effects[{name!r}].frame", "frames of a handler", f"outside={effect.outside!r:.80}", hint
+                )
     versions: dict[str, str] = {}
     for name, cell in manifest.cells.items():
         _check_cell(manifest, cell, f"$.cells[{name!r}]")
@@ -64,6 +71,10 @@ def _check_cell(manifest: Manifest, cell: CellDef, path: str) -> None:
         if effect not in manifest.known_effects:
             text = _unknown("effect", effect, manifest.known_effects)
             raise BadManifest("unknown-effect", f"{path}.effects[{number}]", text)
+    for number, effect in enumerate(cell.frames):
+        if effect not in cell.effects or manifest.known_effects[effect].frame is None:
+            text = f"{effect} is no effect of this cell that has frames: name it in effects, and give it a frame"
+            raise BadManifest("no-frames", f"{path}.frames[{number}]", text)
     if cell.key is not None and not isinstance(cell.key, types.KEYS):
         text = f"a key is int, nat, text, uuid or hash, found {label(cell.key)}"
         raise BadManifest("key-type", f"{path}.key", text)

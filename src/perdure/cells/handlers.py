@@ -69,11 +69,13 @@ class EffectHandler:
         self.is_async = inspect.iscoroutinefunction(function)
         self._params: Any = None  # until it is bound: an effect without a class is known by its name alone
         self._receipt: Any = None
+        self._frame: Any = None
         if isinstance(effect, str):
             self.effect = str(parse_name(effect))
         else:
             self.effect = effect_name(effect)
             self._params, self._receipt = shape_of(effect), receipt_shape(effect)
+            self._frame = None if effect.Frame is None else shape_of(effect.Frame)
 
     def bound(self, manifest: Manifest) -> EffectHandler:
         """With the schemas of the manifest, if it has none of its own."""
@@ -83,6 +85,8 @@ class EffectHandler:
         made = EffectHandler(self.effect, self.function)
         made._params = PlainParams(definition.params, manifest.known_schemas)
         made._receipt = Data(definition.receipt, manifest.known_schemas)
+        if definition.frame is not None:
+            made._frame = Data(definition.frame, manifest.known_schemas)
         return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +106,8 @@ class EffectHandler:
             publication.effect.timeout,
         )
         function = self._perform if self.is_async else self._perform_sync
-        return Work(function, (self._params.build(params), call), {}, Any)
+        frame = None if self._frame is None else self._plain_frame
+        return Work(function, (self._params.build(params), call), {}, Any, frame)
 
     async def _perform(self, params: Any, call: Call) -> Any:
         return self._plain(await self.function(params, call))
@@ -116,10 +121,17 @@ class EffectHandler:
 
     def _plain(self, given: Any) -> Any:
         """What it returned, if that is a receipt of its effect."""
+        return self._checked(self._receipt, given, "returned")
+
+    def _plain_frame(self, given: Any) -> Any:
+        """What it emits, if that is a frame of its effect."""
+        return self._checked(self._frame, given, "emits")
+
+    def _checked(self, form: Any, given: Any, verb: str) -> Any:
         try:
-            return self._receipt.plain(given)
+            return form.plain(given)
         except SchemaMismatch as error:
-            what = f"what the handler of {self.effect} returned"
+            what = f"what the handler of {self.effect} {verb}"
             where = f"{what}, {error.where}" if error.where else what
             raise SchemaMismatch(error.path, error.expected, error.found, error.hint, where) from None
 

@@ -18,7 +18,7 @@ from perdure.codec.strict import decode_strict
 from perdure.errors import BadDecision, LimitExceeded, NotCanonical, PerdureError
 from perdure.kernel.decision import Decision, Fact, Outcome
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
-from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
+from perdure.kernel.events import CancelAsked, Event, Message, Received, Started, Streamed
 from perdure.kernel.location import escape
 from perdure.kernel.moment import TIME_MAX, Moment
 from perdure.kernel.outside import Outside
@@ -28,7 +28,7 @@ from perdure.kernel.rows import RESPONSE
 from perdure.kernel.status import Status
 
 from . import effects as system
-from .author import CellContext, Datum, Next, ReceiptOf, Rejected, Request, named
+from .author import CellContext, Datum, FrameOf, Next, ReceiptOf, Rejected, Request, named
 from .manifest import DELIVERIES
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class CellMachine:
                 return self._hear(event, moment)
             case Received(intent=intent, receipt=receipt):
                 return self._answered(intent, receipt, moment)
+            case Streamed():
+                return self._streamed(event, moment)
             case CancelAsked(reason=reason):
                 return Decision(outcome=Outcome(Status.CANCELLED, error=Failure("Cancelled", reason)))
             case _:
@@ -156,7 +158,7 @@ class CellMachine:
                 value = effect.receipt.build(effect.receipt.judge(decode_strict(payload)))
             cost = None if receipt.by is None or receipt.by.cost is None else decode_strict(receipt.by.cost)
         except PerdureError as error:
-            return self._rejected(intent, asked, receipt, error, moment)
+            return self._rejected(intent, asked, payload, error, moment)
         answer: ReceiptOf[Any] = ReceiptOf(
             effect=effect.face,
             status=receipt.status,
@@ -175,13 +177,43 @@ class CellMachine:
         )
         return self.reduce(answer, payload, moment, asked.correlation)
 
-    def _rejected(self, intent: bytes, asked: Asked, receipt: Receipt, error: PerdureError, moment: Moment) -> Decision:
-        """The payload is no receipt of this effect. The intent is settled all the same: nobody will answer it again."""
-        payload = receipt.value or NOTHING
+    def _streamed(self, event: Streamed, moment: Moment) -> Decision:
+        asked = self._open[event.intent]
+        effect = self._definition.effects[asked.effect]
+        if asked.effect not in self._definition.cell.frames:  # the definition before this one took them
+            return Decision(state=self._digest)
+        try:
+            value = effect.frame.build(effect.frame.judge(decode_strict(event.body)))
+        except PerdureError as error:
+            return self._rejected(event.intent, asked, event.body, error, moment, "a frame")
+        frame: FrameOf[Any] = FrameOf(
+            effect=effect.face,
+            value=value,
+            number=event.number,
+            params=effect.params.build(decode(asked.params)),
+            intent=event.intent.hex(),
+            entry=asked.entry,
+            issuer=asked.issuer,
+            cell=self._definition.cell.name,
+            key=self._key,
+            params_hash=digest(asked.params),
+        )
+        return self.reduce(frame, event.body, moment, asked.correlation)
+
+    def _rejected(  # noqa: PLR0917
+        self,
+        intent: bytes,
+        asked: Asked,
+        payload: bytes,
+        error: PerdureError,
+        moment: Moment,
+        what: str = "the receipt",
+    ) -> Decision:
+        """The payload is not of this effect. The intent of a receipt is settled: nobody will answer it again."""
         code, message = type(error).__name__, str(error)
         then = moment.recorded  # a later version may have other words for it: those of that day were delivered
         if not self._definition.takes_rejected:
-            failure = Failure(code, f"the receipt of {asked.effect} cannot be read: {message}", retry=False)
+            failure = Failure(code, f"{what} of {asked.effect} cannot be read: {message}", retry=False)
             if then is not None and then.outcome is not None:
                 failure = then.outcome.error or failure
             return Decision(outcome=Outcome(Status.FAILED, error=failure))
@@ -351,7 +383,9 @@ class Emission:
             return Wait(location, (name,), None if timeout is None else _after(at, timeout), asked.encode())
         params = encode({"effect": name, "params": plain, "key": request.key})
         deliveries = 1 if effect.definition.once else DELIVERIES
-        return Call(location, 1, EXECUTOR, None if timeout is None else min(TIME_MAX, timeout), deliveries, params)
+        timeout = None if timeout is None else min(TIME_MAX, timeout)
+        frames = name in self._definition.cell.frames
+        return Call(location, 1, EXECUTOR, timeout, deliveries, params, frames=frames)
 
 
 def _is_taken(published: str) -> bool:

@@ -26,7 +26,10 @@ SECONDS: Final = "a second is 1_000_000_000"
 
 
 class EffectDef(msgspec.Struct, frozen=True):
-    """`outside`: no handler in this process performs it; who does answers with a signed receipt under this name."""
+    """`outside`: no handler in this process performs it; who does answers with a signed receipt under this name.
+
+    `frame`: what its handler may send before the receipt, for cells that take it.
+    """
 
     name: str
     params: Schema
@@ -34,6 +37,7 @@ class EffectDef(msgspec.Struct, frozen=True):
     once: bool = False
     timeout: int | None = None  # nanoseconds
     outside: str = ""
+    frame: Schema | None = None
 
     def data(self) -> dict[str, Any]:
         given: dict[str, Any] = {"params": to_data(self.params), "receipt": to_data(self.receipt)}
@@ -43,6 +47,8 @@ class EffectDef(msgspec.Struct, frozen=True):
             given["timeout"] = self.timeout
         if self.outside:
             given["outside"] = self.outside
+        if self.frame is not None:
+            given["frame"] = to_data(self.frame)
         return given
 
 
@@ -58,6 +64,7 @@ class CellDef(msgspec.Struct, frozen=True):
     context: bool = True  # whether the reducer takes the context
     annotations: Schema | None = None
     migrate: str = ""  # where the function is that turns a state of the definition before into one of this
+    frames: tuple[str, ...] = ()  # effects whose frames are events of the cell
 
     def data(self) -> dict[str, Any]:
         given: dict[str, Any] = {
@@ -74,6 +81,8 @@ class CellDef(msgspec.Struct, frozen=True):
             given["annotations"] = to_data(self.annotations)
         if self.migrate:
             given["migrate"] = self.migrate
+        if self.frames:
+            given["frames"] = list(self.frames)
         return given
 
     def schemas(self) -> list[Schema]:
@@ -138,6 +147,8 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
             "params": schema_hash(effect.params, self.known_schemas),
             "receipt": schema_hash(effect.receipt, self.known_schemas),
         }
+        if effect.frame is not None:
+            given["frame"] = schema_hash(effect.frame, self.known_schemas)
         return digest(encode({"name": name, **given}))
 
     def cell_hash(self, name: str) -> str:
@@ -188,10 +199,11 @@ def read(data: Any) -> Manifest:
 
 
 def _read_effect(name: str, data: Any, path: str) -> EffectDef:
-    properties(data, path, ("params",), ("receipt", "once", "timeout", "outside"))
+    properties(data, path, ("params",), ("receipt", "once", "timeout", "outside", "frame"))
     params = from_data(data["params"], f"{path}.params")
     receipt = from_data(data.get("receipt", "unit"), f"{path}.receipt")
-    return EffectDef(name, params, receipt, **effect_options(data, path))
+    frame = from_data(data["frame"], f"{path}.frame") if "frame" in data else None
+    return EffectDef(name, params, receipt, frame=frame, **effect_options(data, path))
 
 
 def effect_options(data: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -214,23 +226,29 @@ def is_timeout(value: Any) -> bool:
 
 
 def _read_cell(name: str, data: Any, path: str) -> CellDef:
-    properties(data, path, ("state", "event", "effects", "impl"), ("key", "context", "annotations", "migrate"))
-    effects = _expect(data["effects"], list, "a list of effects, perhaps an empty one", f"{path}.effects")
-    for n, effect in enumerate(effects):
-        parse_name(effect, f"{path}.effects[{n}]")
-    if len(set(effects)) != len(effects):
-        raise BadDefinition(f"{path}.effects", "each effect once", repr(effects))
+    optional = ("key", "context", "annotations", "migrate", "frames")
+    properties(data, path, ("state", "event", "effects", "impl"), optional)
     return CellDef(
         name,
         from_data(data["state"], f"{path}.state"),
         from_data(data["event"], f"{path}.event"),
-        tuple(sorted(effects)),
+        _read_effects(data["effects"], f"{path}.effects"),
         _expect(data["impl"], str, "module:function", f"{path}.impl"),
         from_data(data["key"], f"{path}.key") if "key" in data else None,
         _expect(data.get("context", True), bool, "true or false", f"{path}.context"),
         from_data(data["annotations"], f"{path}.annotations") if "annotations" in data else None,
         _expect(data.get("migrate", ""), str, "module:function", f"{path}.migrate"),
+        _read_effects(data.get("frames", []), f"{path}.frames"),
     )
+
+
+def _read_effects(data: Any, path: str) -> tuple[str, ...]:
+    effects = _expect(data, list, "a list of effects, perhaps an empty one", path)
+    for n, effect in enumerate(effects):
+        parse_name(effect, f"{path}[{n}]")
+    if len(set(effects)) != len(effects):
+        raise BadDefinition(path, "each effect once", repr(effects))
+    return tuple(sorted(effects))
 
 
 def _read_subscription(data: Any, path: str) -> Subscription:

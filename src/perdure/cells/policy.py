@@ -33,6 +33,7 @@ _LASTS: Final = "the world of this database: it takes the events of cells, and l
 
 WORLD_POLICY: Final = Policy(
     "world",
+    created="engine",
     place="fixed",
     only="main",
     cancel=False,
@@ -40,5 +41,5 @@ WORLD_POLICY: Final = Policy(
     fork=False,
     wake=False,
     counted=APPLY,
-    why=dict.fromkeys(("cancel", "rewind", "fork", "wake"), _LASTS),
+    why=dict.fromkeys(("start", "cancel", "rewind", "fork", "wake"), _LASTS),
 )

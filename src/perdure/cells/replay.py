@@ -331,7 +331,7 @@ class Life:
             self.rows.append(row)
             if self.workflow is not None:
                 self._deliver(entry)
-        had = before(self.instance)
+        had = before(self.instance, entry)
         apply(self.instance, entry)
         if has_new_head(self.instance, entry, had):
             self.head = head_row(self.instance, entry.at)

@@ -26,6 +26,7 @@ from perdure.kernel.events import (
     Rewound,
     Settled,
     Started,
+    Streamed,
     Woken,
 )
 from perdure.kernel.instance import Instance
@@ -104,6 +105,8 @@ class Story:
                 self._add("input", "", Fact(number, value=given))
             case Received(intent=id, receipt=receipt):
                 self._close(id, Fact(number, receipt.status, receipt.value, receipt.error))
+            case Streamed(intent=id, body=body):
+                self._add("frame", self._open[id].location, Fact(number, value=body))
             case Message(name=name, body=body):
                 self._add("message", name, Fact(number, value=body))
             case CancelAsked(reason=reason, undo=undo):

@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from perdure.codec.visible import visible, visible_json
+from perdure.codec.visible import visible, visible_json, visible_numbers
 from perdure.runtime.history import Line
 
 STYLES: Final = {
@@ -36,8 +36,6 @@ STYLES: Final = {
 
 _SECRET: Final = os.urandom(8).hex()
 _MARK: Final = re.compile(f"\x1b{_SECRET}(\\[[0-9]+m)")
-BITS_MAX: Final = 14_000
-"""Of an int that is written in decimal digits. Python refuses more than 4,300 digits, which take long."""
 
 
 class Lines(str):
@@ -94,7 +92,7 @@ def _plain(value: Any) -> Any:
         case None | bool() | str():
             return value
         case int():
-            return value if value.bit_length() <= BITS_MAX else hex(value)
+            return visible_numbers(value)
         case datetime():
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case _:

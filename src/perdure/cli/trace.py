@@ -14,14 +14,14 @@ from perdure.codec import decode as decode_value
 from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.decision import Fact
 from perdure.kernel.entry import Entry, decode
-from perdure.kernel.events import Address, Message, Received, Retried, Started
+from perdure.kernel.events import Address, Message, Received, Retried, Started, Streamed
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import when
 from perdure.kernel.routing import Router
 from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.snapshot import restore
 from perdure.ports.store import Filter, Queries
-from perdure.runtime.history import effect_of, in_words
+from perdure.runtime.history import effect_of, in_words, value_of
 
 PAGE: Final = 1000
 
@@ -94,6 +94,9 @@ class Tracer:
             led_to += await self._heard(entry, fact)
         open: list[str] = []
         for id, effect in zip(decision.ids, decision.open, strict=False):
+            for later in await self._history(entry.instance):
+                if isinstance(later.event, Streamed) and later.event.intent == id:
+                    led_to.append(await self._node(later))
             answer = await self._answer(entry, id)
             if answer is None:
                 open.append(in_words(effect))
@@ -110,6 +113,8 @@ class Tracer:
                 value = None if receipt.value is None else decode_value(receipt.value)
                 error = "" if receipt.error is None else f": {receipt.error}"
                 return f"receipt of {await self._asked(entry.instance, id)}", f"{receipt.status}{error}", value
+            case Streamed(intent=id, number=number, body=body):
+                return f"frame {number} of {await self._asked(entry.instance, id)}", "", value_of(body)
             case event:
                 return type(event).__name__.lower(), "", None
 

@@ -5,7 +5,7 @@ forges a line, and a bidi mark turns the order of what is read. Every face write
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
 
 def visible(text: str) -> str:
@@ -18,6 +18,23 @@ def visible_json(text: str) -> str:
     if text.isprintable():
         return text
     return _BEYOND_ASCII.sub(lambda found: found[0] if found[0].isprintable() else _units(found[0]), text)
+
+
+BITS_MAX: Final = 14_000
+"""Of an int that is written in decimal digits. Python refuses more than 4,300 digits, which take long."""
+
+
+def visible_numbers(value: Any) -> Any:
+    """Plain data, with ints that have too many digits as hexadecimal text."""
+    match value:
+        case int():
+            return value if value.bit_length() <= BITS_MAX else hex(value)
+        case dict():
+            return {key: visible_numbers(item) for key, item in value.items()}
+        case list() | tuple():
+            return [visible_numbers(item) for item in value]
+        case _:
+            return value
 
 
 def _escaped(sign: str) -> str:

@@ -69,7 +69,9 @@ class EffectsExecutor:
             return
         if redaction:
             self._redactions[publication.intent] = redaction
-            work = Work(_hiding(work.function, redaction), args, kwargs, work.returns)
+            work = Work(_hiding(work.function, redaction), args, kwargs, work.returns, work.frame)
+        if work.frame is not None and publication.effect.frames:
+            work = msgspec.structs.replace(work, function=_recording(work.function, work.frame))
         executor = self._inline if handler.is_async else self._thread
         started = msgspec.structs.replace(publication, work=work)
         executor.start(started, lambda intent, receipt: self._answered(intent, receipt, redaction, answered))
@@ -85,6 +87,21 @@ class EffectsExecutor:
 
     async def close(self) -> None:
         pass  # the engine closes those that perform
+
+
+def _recording(function: Callable[..., Any], frame: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The same function; its chunks are events of the cell that asked."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        info.step_info().frame = frame
+        given = function(*args, **kwargs)
+        return later(given) if inspect.isawaitable(given) else given
+
+    async def later(given: Awaitable[Any]) -> Any:
+        info.step_info().frame = frame
+        return await given
+
+    return call
 
 
 def _hiding(function: Callable[..., Any], redaction: Redaction) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from perdure.codec import decode, encode, is_text, to_plain
+from perdure.codec import decode, encode, is_text
 from perdure.errors import BadCall, TooLarge
 from perdure.ports.executor import Framed
 from perdure.ports.frame import Frame
@@ -33,10 +33,12 @@ def progress(done: float, total: float | None = None, note: str = "") -> None:
 def emit(chunk: object) -> None:
     """Send a piece of the running step's output ahead: plain data of up to 1 MiB. `NotInStep` outside of steps.
 
-    Seen live by whoever looks; never recorded. What the flow needs is what the step returns.
+    It is seen live, and never recorded: what a flow needs is what the step returns. A cell that takes `FrameOf` an
+    effect is different: what the handler emits is an event of the cell, of the effect's class `Frame`. One call has at
+    most 1000 of them.
     """
     about = step_info()
-    data = encode(to_plain(chunk))
+    data = encode(about.checked(chunk))
     if len(data) > CHUNK_MAX:
         raise TooLarge("a chunk", len(data), CHUNK_MAX)
     about.tell(("chunk", 0, None, "", decode(data)))  # a copy: the step may go on to change its own
@@ -75,4 +77,5 @@ class LoopOutlet:
 
 
 def frame_of(about: StepInfo, news: News) -> Frame:
-    return Frame(about.instance, about.location, about.attempt, about.next_frame(), *news)
+    number = about.next_number() if about.frame is not None and news[0] == "chunk" else 0
+    return Frame(about.instance, about.location, about.attempt, about.next_frame(), *news, number)

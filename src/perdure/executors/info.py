@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from perdure.codec import encode, to_plain
-from perdure.errors import CallerError, Fatal, NotInStep, RollBack, TooLarge
+from perdure.errors import CallerError, Fatal, NotInStep, RollBack, TooLarge, TooManyFrames
 from perdure.kernel.batch import Publication
 from perdure.kernel.events import Address
 from perdure.kernel.identity import Identity
-from perdure.kernel.limits import VALUE_MAX
+from perdure.kernel.limits import FRAMES_MAX, VALUE_MAX
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import DONE, Failure, Receipt, failure_of
 from perdure.ports.frame import Kind
@@ -41,6 +42,9 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
     intent: bytes = b""  # for executors; not known in another process
     _cancelled: bool = False  # a plain flag: read and written whole, also by two threads
     _frames: int = 0
+    frame: Callable[[Any], Any] | None = None  # checks a chunk that a cell takes as an event
+    _chunks: int = 0  # such chunks: said
+    _numbers: int = 0  # such chunks: numbered
 
     @classmethod
     def of(cls, publication: Publication, outlet: Outlet) -> StepInfo:
@@ -88,6 +92,21 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
         """The ordinal of the next frame. Counted on the loop's thread, where frames come in one after the other."""
         self._frames += 1
         return self._frames
+
+    def next_number(self) -> int:
+        """The number of the next chunk that a cell takes as an event."""
+        self._numbers += 1
+        return self._numbers
+
+    def checked(self, chunk: Any) -> Any:
+        """A chunk as plain data, if there may be one more of its type."""
+        if self.frame is None:
+            return to_plain(chunk)
+        plain = self.frame(chunk)
+        self._chunks += 1
+        if self._chunks > FRAMES_MAX:
+            raise TooManyFrames(self.instance, self.location, FRAMES_MAX)
+        return plain
 
 
 current: ContextVar[StepInfo] = ContextVar("perdure_step_info")

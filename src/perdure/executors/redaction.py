@@ -17,6 +17,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
+from weakref import WeakSet
 
 import msgspec
 
@@ -109,6 +110,8 @@ class Redaction:
 
 
 _hidden: ContextVar[Redaction | None] = ContextVar("perdure_redaction", default=None)
+_living: WeakSet[Redaction] = WeakSet()
+"""Redactions of calls that run, and of tasks that such calls left behind: the context of a task has its redaction."""
 
 
 def hide(redaction: Redaction) -> None:
@@ -120,6 +123,7 @@ def hide(redaction: Redaction) -> None:
     if not isinstance(made, _Redacting):
         logging.setLogRecordFactory(_Redacting(made))
     _hidden.set(redaction)
+    _living.add(redaction)
 
 
 class _Redacting:
@@ -132,6 +136,9 @@ class _Redacting:
         record = self._made(*args, **kwargs)
         if (redaction := _hidden.get()) is not None:
             redaction.filter(record)
+        elif record.name == "asyncio":  # it tells of a task that failed in the context of the one who dropped the task
+            for redaction in list(_living):
+                redaction.filter(record)
         return record
 
 

@@ -13,7 +13,6 @@ import sys
 from asyncio import Future
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from contextvars import Context, copy_context
 from sys import get_asyncgen_hooks, set_asyncgen_hooks
 from typing import Any, Final, Protocol
@@ -251,7 +250,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
     ) -> _Later | _Soon:
         soon = _Soon(callback, args, context if context is not None else copy_context())
         later = _Later(when, soon)
-        end = TIME_MAX if when > TIME_MAX / 1e9 else self.started_at + _nanoseconds(when)
+        end = TIME_MAX if when > TIME_MAX / 1e9 else self.started_at + first_nanosecond(when)
         if end <= self.now + self.lost:
             self._ready.append(soon)
             return later
@@ -275,6 +274,11 @@ class FlowLoop(asyncio.AbstractEventLoop):
         **options: Any,
     ) -> FlowTask:
         """A task of the author's: its scope is numbered within the scope that makes it."""
+        if self._closed:  # no raise: `gather` would leave its other coroutines behind, and Python warns of those
+            coro.close()
+            over: Any = self.create_future()
+            over.set_exception(Evicted())
+            return over  # type: ignore[no-any-return]
         given = given_to_as_completed()
         if given is not None:
             return self._task_in_order(given, coro)
@@ -405,12 +409,19 @@ def source_of(coro: Any) -> str:
 
 
 def _close(coro: Coroutine[Any, Any, Any]) -> None:
-    with suppress(BaseException):  # whatever user code does while it is thrown away concerns nobody
-        coro.close()
+    """Close a coroutine, although code in its `finally` blocks may await something: nothing will answer."""
+    for _ in range(100):
+        try:
+            coro.close()
+        except RuntimeError:  # "coroutine ignored GeneratorExit": it is closed where it awaits now
+            continue
+        except BaseException:  # errors of code that is thrown away are not reported
+            pass
+        return
 
 
-def _nanoseconds(when: float) -> int:
-    """The first nanosecond at which `time()` is not before `when`."""
+def first_nanosecond(when: float) -> int:
+    """The first nanosecond that is not before `when`, as floats have it."""
     found = round(when * 1e9)
     while found / 1e9 < when:
         found += 1

@@ -99,6 +99,7 @@ class FlowMachine:
         self.flow = flow
         self.address = address
         self.key = ""
+        self.started_by: str | None = None
         self.generation = 1
         self.loop = FlowLoop(self)  # type: ignore[abstract]  # the rest raises NotDurable
         self.moment = Moment(0, b"", 0)
@@ -247,6 +248,7 @@ class FlowMachine:
         """
         due = event.due
         self.key, self.generation = event.key, event.generation
+        self.started_by = None if event.asked is None or event.asked.by is None else event.asked.by.id
         self.loop.started_at = self.moment.at
         self.loop.salt(event.seed)
         self._identity = Identity(Address(event.workflow, event.key), event.generation)

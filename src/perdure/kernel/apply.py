@@ -27,6 +27,7 @@ from .events import (
     Retried,
     Rewound,
     Started,
+    Streamed,
     Tagged,
     id_of,
 )
@@ -126,6 +127,8 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)
+        case Streamed(intent=id, number=number):
+            instance.open[id].frames = number
         case CancelAsked():
             instance.cancelled = True
         case Rewound(open=kept):

@@ -20,6 +20,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     params: bytes | None = None  # recorded only when the call leaves the process
     ephemeral: bool = False  # cheap and repeatable: it may begin before this is durable
     life: int = 0  # the entry of the rewind since which this is other work than before; 0: of none
+    frames: bool = False  # its frames are events of the instance; else they are seen live only
 
 
 class Timer(msgspec.Struct, frozen=True, gc=False):

@@ -29,7 +29,7 @@ class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     instance: int
     intent: bytes
     detached: bool = False
-    generation: int = 1  # of the parent: a later one may use the keys of children of an earlier one again
+    generation: int = 1  # the highest among its ancestors; a later one may use the keys of children again
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
@@ -54,6 +54,14 @@ class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
 
     intent: bytes
     receipt: Receipt
+
+
+class Streamed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="f"):
+    """A frame of an open intent. `number` counts the recorded frames of one delivery from 1."""
+
+    intent: bytes
+    number: int
+    body: bytes
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="m"):
@@ -156,6 +164,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 Event = (
     Started
     | Received
+    | Streamed
     | Message
     | CancelAsked
     | Woken
@@ -170,7 +179,7 @@ Event = (
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
-OF_AN_INTENT = frozenset({Received, Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({Received, Streamed, Redelivered, Parked, Released})
 
 
 def asked_of(event: Event) -> Asked | None:

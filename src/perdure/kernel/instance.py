@@ -36,6 +36,7 @@ class Intent(msgspec.Struct, gc=False):
     )
     counted: bool = True  # whether the last delivery is among the strikes
     held: bool = False  # by the gate
+    frames: int = 0  # the number of the last recorded frame
 
     @property
     def here(self) -> bool:
@@ -180,7 +181,7 @@ class Instance:
             "parent": self.parent,
             "root": self.root,
             "tags": self.tags,
-            "open": {id: (i.effect, i.delivery, i.strikes, i.counted, i.held) for id, i in self.open.items()},
+            "open": {id: (i.effect, i.delivery, i.strikes, i.counted, i.held, i.frames) for id, i in self.open.items()},
             "calls": self.calls,
             "patterns": self.patterns.texts(),
             "seen": list(self.seen),

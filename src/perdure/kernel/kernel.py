@@ -45,6 +45,7 @@ from .events import (
     Rewound,
     Settled,
     Started,
+    Streamed,
     Tagged,
 )
 from .gate import Deny, Gate
@@ -398,7 +399,7 @@ class Kernel:
         if instance.id == 0:
             self.memory.let_go(instance)
         if answer is STALE:
-            self.counts["stale"] += 1
+            self.counts["frames_stale" if type(event) is Streamed else "stale"] += 1
         elif type(answer) is Accepted and type(event) is Message:
             self.counts["duplicate"] += 1
 
@@ -522,7 +523,7 @@ class Kernel:
     def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
         instance, entry, body = taken.instance, written.entry, written.body
-        had = before(instance)
+        had = before(instance, entry)
         changed = apply(instance, entry)
         size = len(body)
         batch.journal.append(_row(JournalRow, (entry.seq, entry.instance, entry.at, body)))
@@ -680,7 +681,7 @@ def _size(event: Event) -> int:
     if type(event) is Received:
         error = event.receipt.error  # of an older executor: newer ones cut its texts
         return len(event.receipt.value or b"") + (0 if error is None else len(error.message) + len(error.traceback))
-    if type(event) is Message:
+    if type(event) is Message or type(event) is Streamed:
         return len(event.body)
     if type(event) is Rewound:
         return len(event.past)

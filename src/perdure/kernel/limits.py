@@ -10,6 +10,9 @@ MEBIBYTE = 1024 * 1024
 VALUE_MAX = 16 * MEBIBYTE
 """Bytes of one recorded value: an input, a message, a result."""
 
+FRAMES_MAX = 1000
+"""Recorded frames of one call."""
+
 KEY_MAX = 512
 """Characters of a key: what a handle can name."""
 

@@ -17,8 +17,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     noun: str = "workflow"
     """What people call an instance of it."""
 
-    created: Literal["start", "message"] = "start"
-    """By whom an instance is created: by a start, or by its first message."""
+    created: Literal["start", "message", "engine"] = "start"
+    """What creates an instance: a start, its first message, or the engine itself when it is opened."""
 
     place: Literal["root", "fixed"] = "root"
     """Where an instance lives: with its root, or on the first shard, so that all of them have one order."""

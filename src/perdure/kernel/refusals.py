@@ -8,6 +8,7 @@ nobody is told: that is the kernel's. Receipts from outside are judged in `outsi
 from typing import Final
 
 from .apply import content, input_hash
+from .effects import Call
 from .events import (
     OF_AN_INTENT,
     CancelAsked,
@@ -20,11 +21,13 @@ from .events import (
     Rewound,
     Settled,
     Started,
+    Streamed,
     Woken,
     asked_of,
     id_of,
 )
-from .instance import Instance
+from .instance import Instance, Intent
+from .limits import FRAMES_MAX
 from .machine import Workflow
 from .mailbox import STALE, Accepted, Answer, Refused
 from .past import still_running
@@ -60,6 +63,8 @@ def refusal(
         intent = instance.open.get(event.intent)  # type: ignore[union-attr]
         if intent is None or (type(event) is Released and not intent.held):
             return STALE
+        if type(event) is Streamed and not _is_next(intent, event):
+            return STALE
     elif (answer := _control_refusal(instance, event, rules, policy)) is not None:
         return answer
     workflow = instance.address.workflow
@@ -74,11 +79,17 @@ def _policy(workflows: Workflows[Workflow], name: str) -> Policy:
     return ANY if workflow is None else workflow.policy
 
 
+def _is_next(intent: Intent, frame: Streamed) -> bool:
+    """Whether a frame is recorded: its call has such frames, and it comes after the last one."""
+    taken = type(intent.effect) is Call and intent.effect.frames
+    return taken and intent.frames < frame.number <= FRAMES_MAX
+
+
 def _no_start(event: Started, unknown: Refused | None, policy: Policy) -> Refused | None:
     """Why nothing can be started of this name and key, whether it exists or not."""
     made_by = "" if event.first is None else event.first.sender
-    if not made_by and (against := policy.refuses("start")):
-        return Refused("refused", f"{event.workflow} is {against}")
+    if not made_by and policy.created == "message":
+        return Refused("refused", f"{event.workflow} is {policy.refuses('start')}")
     if policy.only and event.key != policy.only:
         return Refused("refused", f"there is one {policy.noun}: {event.workflow}/{policy.only}")
     return unknown

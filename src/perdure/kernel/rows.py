@@ -61,9 +61,11 @@ Before = tuple[Status, str, Mapping[str, str], str]
 """Status, version, tags and reason of an instance before an entry is applied: what the entry may change in its rows."""
 
 
-def before(instance: Instance) -> Before:
+def before(instance: Instance, entry: Entry) -> Before:
+    """Where the entry ends the instance, the reason is left out: nothing compares it."""
     status = instance.status
-    return status, instance.definition, instance.tags, reason(instance) if status is Status.WAITING else ""
+    awaited = reason(instance) if status is Status.WAITING and entry.decision.outcome is None else ""
+    return status, instance.definition, instance.tags, awaited
 
 
 def has_new_head(instance: Instance, entry: Entry, before: Before) -> bool:
@@ -84,7 +86,7 @@ def write_head(batch: Batch, instance: Instance, entry: Entry, before: Before) -
         batch.counts[standing] += 1
         if not new:
             batch.counts[was] -= 1
-    if instance.tags is not tags:
+    if instance.tags is not tags and (tags or instance.tags):
         batch.tags.update(dict.fromkeys(_tag_rows(head, tags), False))
         batch.tags.update(dict.fromkeys(_tag_rows(head, instance.tags), True))
 
@@ -110,8 +112,13 @@ def _tag_rows(head: HeadRow, tags: Mapping[str, str]) -> Iterator[TagRow]:
 def reason(instance: Instance) -> str:
     """What an instance waits for, the last first, or its error and where that was; empty for any other.
 
-    A cell waits for events all its life: its head does not say for which.
+    A cell waits for events all its life: its head does not say for which. A NUL, which no text of PostgreSQL takes, is
+    replaced.
     """
+    return _reason(instance).replace("\x00", "\ufffd")
+
+
+def _reason(instance: Instance) -> str:
     if instance.stuck is not None:
         where = f" at {instance.stuck.location}" if instance.stuck.location else ""
         return f"{instance.stuck.error.type[:REASON_MAX]}{where[:REASON_MAX]}"
@@ -120,20 +127,26 @@ def reason(instance: Instance) -> str:
         return f"{instance.outcome.error.type[:REASON_MAX]}{where[:REASON_MAX]}"
     if instance.status is not Status.WAITING or instance.made:
         return ""
+    if len(instance.open) == 1:
+        (only,) = instance.open.values()
+        return _awaited(only.effect)
     last = islice(reversed(instance.open.values()), 4 * REASONS_MAX)  # the first of a dict are slow to find
     return ", ".join(list(dict.fromkeys(_awaited(intent.effect) for intent in last))[:REASONS_MAX])
 
 
 def _awaited(effect: Effect) -> str:
     match effect:
-        case Call(executor=executor):
-            text = f"queue {executor}"
+        case Wait(location=location, names=names):
+            outside = outside_of(effect)
+            text = (
+                f"message {' or '.join(names) or unnumbered(location)}"
+                if outside is None
+                else f"effect {outside.effect}"
+            )
         case Timer(location=location):
             text = f"timer {unnumbered(location)}"
-        case Wait() if (outside := outside_of(effect)) is not None:
-            text = f"effect {outside.effect}"
-        case Wait(location=location, names=names):
-            text = f"message {' or '.join(names) or unnumbered(location)}"
+        case Call(executor=executor):
+            text = f"queue {executor}"
         case Child(workflow=workflow):
             text = f"child {workflow}"
     return text[:REASON_MAX]

@@ -46,6 +46,7 @@ class _State(msgspec.Struct, array_like=True):
     stuck: Stuck | None = None
     kept: Event | None = None
     outcome: Outcome | None = None
+    frames: dict[bytes, int] = {}  # of open intents, the number of the last recorded frame, if there is one
 
 
 class _Descendant(_State, array_like=True):
@@ -109,6 +110,7 @@ def write(instance: Instance, machine: bytes) -> bytes:
         instance.stuck,
         instance.kept,
         instance.outcome,
+        {intent.id: intent.frames for intent in instance.open.values() if intent.frames},
     )
     plain = instance.root == _root(instance)
     return seal(_encoder.encode(_State(*fields) if plain else _Descendant(*fields, instance.root)))
@@ -146,7 +148,7 @@ def restore(row: SnapshotRow) -> Instance:
     instance.patterns = Patterns(state.patterns)
     for id, packed, delivery, strikes, counted, held in state.open:
         effect = unpack(packed, instance.patterns)
-        instance.put(Intent(id, effect, delivery, strikes, counted, held))
+        instance.put(Intent(id, effect, delivery, strikes, counted, held, state.frames.get(id, 0)))
     instance.seen = dict.fromkeys(state.seen)  # their content is not known here
     instance.published = state.published
     instance.cancelled = state.cancelled

@@ -169,7 +169,8 @@ def _close_job(intent: Intent, batch: Batch) -> None:
 
 def start_of(child: Child, instance: Instance, intent: bytes, at: int) -> Started:
     """The start of a child of this instance, whose last entry asked for it."""
-    parent = Parent(instance.id, intent, child.detached, instance.generation)
+    above = instance.parent.generation if instance.parent is not None else 1
+    parent = Parent(instance.id, intent, child.detached, max(instance.generation, above))
     seed = Moment(at, instance.seed, instance.version).entropy()[:16] + intent
     reuse = "always" if instance.rewound else child.reuse  # the key may be that of a child that was dropped
     return Started(

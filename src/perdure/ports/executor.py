@@ -12,12 +12,16 @@ from .frame import Frame
 
 
 class Work(msgspec.Struct, frozen=True):
-    """The live work of a call that stays in this process. `returns` is the annotation of its result."""
+    """The live work of a call that stays in this process. `returns` is the annotation of its result.
+
+    `frame` checks a chunk of an effect that declares the type of its frames, and returns it as plain data.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     returns: Any
+    frame: Callable[[Any], Any] | None = None
 
 
 class Handler(Protocol):

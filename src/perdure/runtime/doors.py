@@ -23,7 +23,7 @@ from perdure.errors import (
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.events import Address, Event, Ref, Started
+from perdure.kernel.events import Address, Event, Ref, Started, asked_of
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.policy import Policy
 from perdure.kernel.problem import Report
@@ -140,11 +140,19 @@ class LocalDoor:
                     return outcome
             if self._fallen is not None:
                 raise fresh(self._fallen)
+            if shard is not None and shard.unreadable:
+                await self._raise_if_unreadable(shard, address, instance)
             return await waiter
         finally:
             waiters.remove((instance, waiter))
             if not waiters and self._waiters.get(address) is waiters:
                 del self._waiters[address]
+
+    async def _raise_if_unreadable(self, shard: Shard, address: Address, instance: int) -> None:
+        head = await self.queries.head(instance or address)
+        for ref in (address, instance if head is None else head.id):
+            if ref in shard.unreadable:
+                raise fresh(shard.unreadable[ref])
 
     async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
         changed = asyncio.Event()
@@ -324,7 +332,19 @@ class RemoteDoor:
     async def policy(self, workflow: str) -> Policy:
         return await self._policies.of(self.queries, workflow)
 
+    async def _check_entry(self, to: Ref, entry: int) -> None:
+        """An engine refuses another last entry, and nobody would hear that: so it is looked at here, too."""
+        head = await self.queries.head(to)
+        if head is not None:
+            reader, _ = await read_history(self.queries, head.id)
+            if reader.state.version != entry:
+                text = f"the last entry of {reader.state.address} is {reader.state.version}, not {entry}"
+                raise refusal(Refused("version-conflict", text))
+
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
+        said = asked_of(event)
+        if said is not None and said.if_entry is not None:
+            await self._check_entry(to, said.if_entry)
         start = input_hash(event.input) if isinstance(event, Started) else None
         reuse = event.reuse if isinstance(event, Started) else ""
         row = inbox_row(os.urandom(16), to, event, time.time_ns())

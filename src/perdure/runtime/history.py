@@ -28,6 +28,7 @@ from perdure.kernel.events import (
     Rewound,
     Settled,
     Started,
+    Streamed,
     Tagged,
     Woken,
 )
@@ -209,6 +210,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
         case Received(intent=id, receipt=receipt):
             value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
+        case Streamed(intent=id, body=body):
+            return "frame", place(id), "", value_of(body), None
         case Message(name=name, body=body):
             return "message", name, "", value_of(body), None
         case CancelAsked(reason=reason):

@@ -24,7 +24,7 @@ from perdure.errors import Corrupt, EngineClosed, Fenced, LeaseLost, PerdureErro
 from perdure.kernel.batch import Batch, InboxRow, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call, attempt_of
-from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref
+from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref, Streamed
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Governed, Workflow
@@ -110,7 +110,7 @@ class Listener(Protocol):
         ...
 
     def reloaded(self) -> None:
-        """Memory was dropped and loaded again: look for yourself whether something ended meanwhile."""
+        """Memory was loaded again, or an instance cannot be read: look whether something ended meanwhile."""
         ...
 
 
@@ -179,7 +179,7 @@ class Shard:
         self.kernel = self._new_kernel(Position(0, 0, ()))
         self.running: dict[bytes, Running] = {}
         self._told: dict[bytes, Told] = {}  # by jobs that are with workers
-        self._receipts: dict[bytes, Offer] = {}  # answered by an executor, not yet durable
+        self._receipts: dict[bytes, Offer] = {}  # of executors, and frames that are events: not yet durable
         self._recovering: set[Ref] = set()
         self._away = True  # memory is not there: not yet, or not any more
         self._alarm_at = 0
@@ -204,6 +204,7 @@ class Shard:
         self._closed = False
         self._idle: Callable[[], None] | None = None
         self._settled: list[Callable[[], None]] = []
+        self.unreadable: dict[Ref, Exception] = {}  # instances that could not be loaded, and why
         self._early: list[Offer] = []  # came while memory was being loaded again
         for executor in self._executors.values():
             executor.listen(self._framed)
@@ -313,6 +314,7 @@ class Shard:
         self._suspects.clear()
         self._timers = Timers()
         self._inbox_held = set()
+        self.unreadable = {}
         self._away = self._asking = False
         going_on = set(position.running)
         self._stop_calls(lambda running, _: running.instance not in going_on)
@@ -435,7 +437,7 @@ class Shard:
         """A call says something before its receipt. After that, or after a stop, nobody wants to hear it.
 
         Frames of a call are numbered from 1. What is missing is counted, and what does not belong is dropped and
-        counted: see `counts`.
+        counted: see `counts`. A frame that is an event is kept like a receipt, until it is durable.
         """
         running = self.running.get(intent)
         if running is None:
@@ -447,7 +449,12 @@ class Shard:
         ):
             self.counts["frames_mismatched"] += 1
             return
-        self._hear(running, frame)
+        if self._hear(running, frame) and frame.number and effect.frames and not self._closed:
+            ticket = intent + frame.number.to_bytes(8, "big")
+            event = Streamed(intent, frame.number, encode(frame.chunk))
+            offer = self._receipts[ticket] = Offer(running.instance, event, ticket)
+            self.kernel.offer(offer)
+            self._schedule()
 
     def _framed_by_worker(self, instance: int, intent: bytes, claim: int, frame: Frame) -> None:
         """The same of a worker's call. While its instance sleeps, what it was asked for is the worker's word."""
@@ -471,10 +478,11 @@ class Shard:
             return
         self._hear(told, frame)
 
-    def _hear(self, call: Running | Told, frame: Frame) -> None:
+    def _hear(self, call: Running | Told, frame: Frame) -> bool:
+        """Tell who listens. False: the frame was heard before."""
         if frame.ordinal <= call.frames:
             self.counts["frames_repeated"] += 1
-            return
+            return False
         self.counts["frames_heard"] += 1
         if frame.ordinal > call.frames + 1:
             self.counts["frames_missing"] += frame.ordinal - call.frames - 1
@@ -485,6 +493,7 @@ class Shard:
             self._listener.framed(call.instance, frame)
         except Exception:  # it would be raised in the step, which has no part in it
             log.exception("a listener failed at a frame of %s at %s", frame.instance, frame.location)
+        return True
 
     def progress(self, instance: int) -> list[Frame]:
         """The newest progress of each call of an instance that is running."""
@@ -694,10 +703,14 @@ class Shard:
             if isinstance(record, Exception):
                 raise record
             self.kernel.adopt(ref, record)
+            if self.unreadable:
+                self.unreadable.pop(ref, None)
         except (PerdureError, msgspec.MsgspecError) as error:  # its rows are damaged, or newer: that is its own affair
             log.error("%s cannot be read: %s", ref, error)
             for offer in self.kernel.memory.give_up(ref):  # what is in the inbox, or caused here, waits there
                 _hear(offer.ticket, error)
+            self.unreadable[ref] = error
+            self._listener.reloaded()  # who waits for its end must not wait for ever
         if ref in self._recovering and isinstance(ref, int):
             self._recovering.discard(ref)
             self._suspects.add(self.kernel.recover(ref, self.running.keys() | self._receipts.keys()))

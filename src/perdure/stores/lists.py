@@ -41,9 +41,10 @@ Conditions = list[tuple[str, tuple[Any, ...]]]
 LAST: Final = "\U0010ffff"
 
 TAGGED: Final = (
-    "EXISTS (SELECT 1 FROM {table} AS other WHERE other.name = {name} AND other.value = {value} "
-    "AND other.started_at = instances.started_at AND other.instance = id)"
+    "(SELECT count(*) FROM {table} AS other WHERE other.name = {name} AND other.value = {value} "
+    "AND other.started_at = instances.started_at AND other.instance = id) = 1"
 )
+"""A look at one row for each head. EXISTS would let PostgreSQL begin with all rows of the other tag."""
 
 _tags = msgspec.json.Decoder(dict[str, str])
 

@@ -40,7 +40,7 @@ from perdure.kernel.rows import (
     work_row,
 )
 from perdure.kernel.spread import start_of
-from perdure.kernel.status import FINAL
+from perdure.kernel.status import FINAL, Status
 from perdure.kernel.task import TASK, CandidateRow, TaskRow, TaskRows, task_rows
 
 Route = Callable[[Fact], Iterable[Address]]
@@ -131,9 +131,10 @@ def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
 
 
 def _same_head(has: HeadRow | None, says: HeadRow | None) -> bool:
-    """A head that was written before there were reasons has none."""
+    """A head from before there were reasons has none, and was not written again while its instance waited."""
     if has is not None and says is not None and not has.reason:
-        return has == says._replace(reason="")
+        since = has.changed_at if has.status == Status.WAITING else says.changed_at
+        return has == says._replace(reason="", changed_at=since)
     return has == says
 
 
@@ -242,7 +243,7 @@ class _Fold:
             if row.instance not in self._live:
                 instance.address = _address(entry)
                 self._live[row.instance] = instance, reader
-            had = before(instance)
+            had = before(instance, entry)
             changed = apply(instance, entry)
         except (PerdureError, ValueError, KeyError, IndexError, TypeError) as error:
             self.broken.add(row.instance)

@@ -35,6 +35,7 @@ from perdure.kernel.events import (
     Released,
     Rewound,
     Started,
+    Streamed,
 )
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.kernel import Kernel
@@ -105,6 +106,7 @@ class Auditor(_Fold):
         self._ended: dict[int, JournalRow] = {}
         self.calls: dict[bytes, Opened] = {}
         self._answers: Counter[bytes] = Counter()  # of any intent
+        self._frames: Counter[bytes] = Counter()  # of any intent, the number of the last one
         self._asked_outside: dict[bytes, Intent] = {}
         self._router = Router()  # by the manifest in force
         self._to_hear: Counter[tuple[Address, str]] = Counter()  # how many events of a name each cell is to hear
@@ -221,6 +223,10 @@ class Auditor(_Fold):
                     self._audit_audit(entry)
             case Received():
                 self._audit_receipt(instance, entry.event)
+            case Streamed(intent=intent, number=number):
+                if self._answers[intent] or number <= self._frames[intent]:
+                    raise Violation(f"{instance.address}: frame {number} of {intent.hex()} is late or repeated")
+                self._frames[intent] = number
             case _:
                 self._audit_delivery(instance, entry)
 

@@ -7,7 +7,18 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from perdure.cells.author import Cell, CellContext, Datum, Next, ReceiptOf, Rejected, Request, effect_name, named
+from perdure.cells.author import (
+    Cell,
+    CellContext,
+    Datum,
+    FrameOf,
+    Next,
+    ReceiptOf,
+    Rejected,
+    Request,
+    effect_name,
+    named,
+)
 from perdure.cells.bind import BoundEffect, Definition, encode_event, manifest
 from perdure.cells.machine import NOTHING, CellMachine
 from perdure.codec import decode, encode
@@ -53,8 +64,8 @@ class Reduced(NamedTuple):
 def reduce(cell: Cell, state: Any, event: Any, **context: Any) -> Reduced:
     """`(state, event) -> (state, events, effects)`, without an engine: what goes in and comes out is checked.
 
-    state: None: there is no cell yet. event: an event, a `ReceiptOf` (with its `params`), or a `Rejected`. context:
-    fields of `CellContext`; `now` is 2023-11-14 and `key` the key of the event, unless they are given.
+    state: None: there is no cell yet. event: an event, a `ReceiptOf` or `FrameOf` (with its `params`), or a `Rejected`.
+    context: fields of `CellContext`; `now` is 2023-11-14 and `key` the key of the event, unless they are given.
 
     Raises what the reducer raises; `SchemaMismatch` where a value is not of its schema; `BadDecision` for an effect
     that is not declared. In an engine the cell would be stuck.
@@ -103,6 +114,8 @@ def _taken(definition: Definition, event: Any) -> tuple[Any, bytes]:
     """The event as the reducer takes it, and its bytes."""
     if isinstance(event, ReceiptOf):
         return _receipt_taken(definition, event)
+    if isinstance(event, FrameOf):
+        return _frame_taken(definition, event)
     if isinstance(event, Rejected):
         if not definition.takes_rejected:
             raise CallerError(f"{definition.cell.name} does not take Rejected: it fails where a receipt cannot be read")
@@ -123,6 +136,17 @@ def _receipt_taken(definition: Definition, receipt: ReceiptOf[Any]) -> tuple[Any
     fields = {name: getattr(receipt, name) for name in ReceiptOf.__slots__}
     fields |= {"value": effect.receipt.build(decode(body)) if receipt.ok else None, "params": params}
     return ReceiptOf(**fields), body
+
+
+def _frame_taken(definition: Definition, frame: FrameOf[Any]) -> tuple[Any, bytes]:
+    name = frame.effect if isinstance(frame.effect, str) else effect_name(frame.effect)
+    if name not in definition.cell.frames:
+        known = ", ".join(definition.cell.frames) or "no frames"
+        raise CallerError(f"{definition.cell.name} gets no frame of {name}: it takes {known}")
+    effect = definition.effects[name]
+    body = effect.frame.encode(frame.value)
+    params = None if frame.params is None else effect.params.build(effect.params.plain(frame.params))
+    return msgspec.structs.replace(frame, value=effect.frame.build(decode(body)), params=params), body
 
 
 def _key_of(cell: Cell, event: Any) -> str:
@@ -206,6 +230,15 @@ def answer_open(stage: Stage, found: OpenEffect, receipt: Receipt) -> None:
         executor.answer(intent, receipt)
     else:
         stage.request(found.instance, Received(intent, receipt), "receipt")
+    stage.rest()
+
+
+def send_frame(stage: Stage, found: OpenEffect, value: Any) -> None:
+    form = found.bound.frame
+    if form is None:
+        raise CallerError(f"{found.bound.definition.name} has no frames: it has no class Frame")
+    intent = bytes.fromhex(found.intent)
+    _executor(stage).frame(intent, form.plain(value))
     stage.rest()
 
 

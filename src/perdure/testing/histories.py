@@ -16,6 +16,7 @@ import msgspec
 
 from perdure.app.dialects import gather
 from perdure.codec import decode
+from perdure.codec.visible import visible_numbers
 from perdure.errors import NotAHistory, PerdureError, UnknownWorkflow
 from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.decision import Decision, Outcome
@@ -89,7 +90,7 @@ def words(line: Line) -> str:
     """An entry on one line: what came, and what it led to. Long values are cut."""
     said = [line.location, line.status] if line.event == "receipt" else [line.event, line.location]
     if line.value is not None:
-        value = _json(line.value)
+        value = _json(visible_numbers(line.value))
         said.append(value if len(value) <= VALUE_MAX else value[:VALUE_MAX] + "…")
     if line.error is not None and line.outcome != "completed":
         said.append(str(line.error).strip().partition("\n")[0])

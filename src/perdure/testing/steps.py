@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from importlib import import_module
+from math import ulp
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,12 +21,14 @@ from perdure.codec import Signature, decode, encode, to_plain
 from perdure.errors import CallerError, Fatal, PerdureError
 from perdure.executors import info
 from perdure.executors.effects import EffectsExecutor
+from perdure.executors.frames import frame_of
 from perdure.executors.inline import InlineExecutor
+from perdure.flows.loop import first_nanosecond
 from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import Receipt, is_interrupt
-from perdure.ports.executor import Answered, Handler, Work
+from perdure.ports.executor import Answered, Framed, Handler, Work
 from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClock
 
 from .executor import FakeExecutor, Site
@@ -95,11 +98,19 @@ class StepLoop(asyncio.SelectorEventLoop):
         self._alarm: VirtualAlarm | None = None
         self._in_threads: set[asyncio.Future[Any]] = set()
         super().__init__()
-        self._clock_resolution = 1e-6  # what is due within it is due: seconds as floats are not exact to the nanosecond
         self.steps: InlineExecutor = self.run_until_complete(_inline())
 
     def time(self) -> float:
         return self._virtual.steady / SECOND
+
+    @property
+    def _clock_resolution(self) -> float:
+        """What asyncio takes for now: a timer is due at its time, not before it."""
+        return ulp(self.time())
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, resolution: float) -> None:
+        """asyncio sets that of the machine's clock, which is not the clock here."""
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
@@ -127,7 +138,7 @@ class StepLoop(asyncio.SelectorEventLoop):
             self._alarm = None
         timers = [timer.when() for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
         if timers:
-            delay = round((min(timers) - self.time()) * SECOND)
+            delay = first_nanosecond(min(timers)) - self._virtual.steady
             self._alarm = self._virtual.after(delay, self._turn, self._life)
 
     def _run_ready(self) -> None:
@@ -294,23 +305,37 @@ class OpenEffects(EffectsExecutor):
         began: Callable[[Publication], None],
     ) -> None:
         super().__init__((), inline, thread)
+        self._steps = inline
         self._handlers = handlers
         self._began = began
-        self.waiting: dict[bytes, Answered] = {}
+        self.waiting: dict[bytes, tuple[info.StepInfo, Answered]] = {}
+        self._framed: Framed | None = None
+
+    def listen(self, framed: Framed) -> None:
+        super().listen(framed)
+        self._framed = framed
 
     def start(self, publication: Publication, answered: Answered) -> None:
         if decode(publication.effect.params or b"")["effect"] in self._handlers:
             super().start(publication, answered)
         else:
             self._began(publication)
-            self.waiting[publication.intent] = answered
+            about = info.StepInfo.of(publication, self._steps)
+            about.frame = to_plain if publication.effect.frames else None
+            self.waiting[publication.intent] = about, answered
 
     def stop(self, intent: bytes) -> None:
         if self.waiting.pop(intent, None) is None:
             super().stop(intent)
 
     def answer(self, intent: bytes, receipt: Receipt) -> None:
-        self.waiting.pop(intent)(intent, receipt)
+        _, answered = self.waiting.pop(intent)
+        answered(intent, receipt)
+
+    def frame(self, intent: bytes, chunk: Any) -> None:
+        about, _ = self.waiting[intent]
+        assert self._framed is not None, "a shard listens to all its executors"
+        self._framed(intent, frame_of(about, ("chunk", 0, None, "", chunk)))
 
 
 def _written(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | None:

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from datetime import datetime, timedelta
 from math import ceil
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Never, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, overload
 
 from perdure.cells.author import Cell, Datum, Effect
 from perdure.cells.bind import Catalog, Definition
@@ -49,7 +49,7 @@ from perdure.runtime.streams import Streams
 from perdure.runtime.virtual_clock import SECOND
 from perdure.stores.memory import MemoryStore
 
-from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, state_of
+from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, send_frame, state_of
 from .disks import at_once
 from .faults import Faults
 from .histories import write
@@ -62,6 +62,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _UNSET: Any = object()
+
+PATIENCE: Final = 60 * SECOND
+"""How long who asks waits for the answer where faults may delay it."""
+
+DONE_BEFORE: Final = ("ended", "not-stuck")
+"""How a request is refused that was recorded before, and is made again because its answer was lost."""
 
 
 class World:
@@ -93,6 +99,7 @@ class World:
         """A world on a stage with faults, or on a file."""
         world = cls.__new__(cls)
         world._begin(stage)
+        world._door.patience = PATIENCE
         return world
 
     def _begin(self, stage: Stage) -> None:
@@ -247,6 +254,10 @@ class World:
             raise CallerError(f"status is one of {', '.join(map(repr, NO_ANSWER))}, found {status!r}")
         answer_open(self._stage, found, answer)
 
+    def frame(self, effect: OpenEffect | Effect | Datum | str, value: Any) -> None:
+        """Send a frame of an open effect, as its handler would with `perdure.emit(value)`. Checked by its schema."""
+        send_frame(self._stage, find_open(open_effects(self._stage), effect), value)
+
     def _definition(self, cell: Cell | str) -> Definition:
         cells = self._stage.cells.cells if self._stage.cells is not None else []
         name = cell.name if isinstance(cell, Cell) else cell
@@ -353,7 +364,7 @@ class WorldHandle(Generic[R]):
         id = id or self._door.message_id()
         self.send(name, body, id=id)
         instance = at_once(self._handle.summary()).id
-        response = at_once(self._door.queries.published(instance, response_name(id)))
+        response = at_once(self._door.response(instance, response_name(id)))
         if response is not None:
             return decode(response)
         if self.status in TERMINAL:
@@ -398,9 +409,14 @@ class WorldHandle(Generic[R]):
 
 
 class WorldDoor:
-    """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered."""
+    """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered.
+
+    `forgiving`: a refusal may answer a request that was made again after its first answer was lost. It is not raised.
+    """
 
     loop = None  # a world needs none
+    patience = 0
+    forgiving = False
 
     def __init__(self, stage: Stage, queries: Queries | None = None) -> None:
         self._stage = stage
@@ -411,12 +427,22 @@ class WorldDoor:
         self._stage.rest()
         while request.settled is None:  # faults were asked for: its caller asks again after a while
             self._stage.pass_until(self._stage.next_at())
-        if isinstance(request.settled, Refused):
+        if isinstance(request.settled, Refused) and not (self.forgiving and request.settled.code in DONE_BEFORE):
             raise refusal(request.settled)
         return request.settled.instance if isinstance(request.settled, Accepted) else 0
 
     async def policy(self, workflow: str) -> Policy:
         return await Policies().of(self.queries, workflow)
+
+    async def response(self, instance: int, name: str) -> bytes | None:
+        """The published response to a message; None: there is none, and patience does not help."""
+        until = self._stage.clock.steady + self.patience
+        while (found := await self.queries.published(instance, name)) is None:
+            when = self._stage.next_at()
+            if when is None or when > until:
+                return None
+            self._stage.pass_until(when)
+        return found
 
     async def outcome(self, address: Address, instance: int, timeout: float | None) -> Outcome:
         found = await look(self.queries, address, instance)

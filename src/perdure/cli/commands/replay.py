@@ -98,13 +98,21 @@ async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[
             before = place_of(heads[-1])
             for head in heads:
                 if head.status not in TERMINAL:
-                    workflow = workflows.of(name, head.version)
+                    workflow = _code(workflows, name, head.version)
                     if workflow is None:  # it began with newer code: an engine with this code leaves it alone
                         continue
                     address = Address(head.workflow, head.key)
                     rows = await queries.history(head.id)
                     found.append({"id": str(address), "divergence": _divergence(address, rows, workflow)})
     return found
+
+
+def _code(workflows: Workflows[Any], name: str, version: str) -> Any:
+    """Where an instance runs on its own version only, versions have no order: no code is older than another."""
+    newest = workflows.newest(name)
+    if newest is not None and newest.policy.exact:
+        return workflows.exactly(name, version) or newest
+    return workflows.of(name, version)
 
 
 def _shown(id: str, divergence: str) -> str:

@@ -21,7 +21,7 @@ import asyncpg
 from perdure.errors import CannotOpen, StoreFailed
 
 from .failures import FAILURES, failure, is_lost, may_pass, plain
-from .statements import NAMESPACE, statements
+from .statements import NAMESPACE, refuse_name, statements
 
 T = TypeVar("T")
 
@@ -39,7 +39,6 @@ PAUSE_SECONDS: Final = 0.05
 PAUSE_SECONDS_MAX: Final = 1.0
 
 SETTINGS: Final = {
-    "application_name": "perdure",
     "jit": "off",  # compiling a plan costs more than any of ours takes
 }
 
@@ -71,8 +70,7 @@ class Place:
             ) from None
         named = [value for name, value in query if name == "schema"]
         self.namespace = namespace or (named[-1] if named else NAMESPACE)
-        if not 0 < len(self.namespace.encode()) < 64 or "\x00" in self.namespace:
-            raise CannotOpen(f"{self.namespace!r:.80} is no name of a schema: it has 1 to 63 bytes")
+        refuse_name(self.namespace)
         kept = [(name, value) for name, value in query if name not in ("schema", "password")]
         if self.namespace != NAMESPACE:
             kept.append(("schema", self.namespace))
@@ -84,12 +82,18 @@ class Place:
 
 
 async def connect(place: Place, settings: dict[str, str] = SETTINGS) -> Any:
-    """One connection, ready for use. Raises what asyncpg raises."""
+    """One connection, ready for use. Raises what asyncpg raises.
+
+    The settings are made afterwards: PgBouncer refuses most of them as parameters of a connection.
+    """
     async with asyncio.timeout(CONNECT_SECONDS):
-        connection = await asyncpg.connect(place.dsn, server_settings=settings, timeout=CONNECT_SECONDS)
+        connection = await asyncpg.connect(
+            place.dsn, server_settings={"application_name": "perdure"}, timeout=CONNECT_SECONDS
+        )
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            await connection.execute(statements(NAMESPACE).prepare_session)
+            made = [f"SET {name} = {value}" for name, value in settings.items()]
+            await connection.execute(";\n".join([*made, statements(NAMESPACE).prepare_session]))
     except BaseException:
         connection.terminate()
         raise

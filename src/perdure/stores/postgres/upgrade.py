@@ -12,7 +12,8 @@ from perdure.kernel.placement import SHARDS_MAX
 from . import schema
 from .connections import Place, connect
 from .failures import FAILURES, open_error
-from .statements import NAMESPACE, statements
+from .pooler import refuse_transaction_mode
+from .statements import NAMESPACE, refuse_name, statements
 
 
 class Upgraded(msgspec.Struct, frozen=True):
@@ -45,6 +46,7 @@ async def upgrade_script(url: str, namespace: str | None = None, *, shards: int 
 def new_script(namespace: str | None = None, *, shards: int | None = None) -> str:
     """The SQL that makes a new database."""
     _check_shards(shards)
+    refuse_name(namespace or NAMESPACE)
     return schema.script(namespace or NAMESPACE, 0, shards)
 
 
@@ -64,6 +66,7 @@ async def _connected(place: Place) -> AsyncIterator[Any]:
     try:
         connection = await connect(place)
         try:
+            await refuse_transaction_mode(place, connection)
             yield connection
         finally:
             connection.terminate()

@@ -7,10 +7,14 @@ nobody reads an older state, begins anew, and while somebody always adds to it o
 commits wait for readers as well, but not for long (`PATIENCE_SECONDS`): who reads for minutes makes the log longer.
 
 A checkpoint that fails loses nothing: the log has it all, and the next one tries again.
+
+The same thread makes room in the log (`room.py`).
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import apsw
@@ -18,6 +22,7 @@ import apsw
 from perdure.errors import PerdureError
 
 from .connection import WAL_PAGES, connect
+from .room import Room
 from .writer import Writer
 
 PASSES: Final = 2
@@ -37,7 +42,8 @@ class Checkpoints:
         self._begin_at = pages
         self._copier: Writer | None = None
         self._second: apsw.Connection | None = None
-        self._copying = False
+        self._busy = False  # the thread has work
+        self._room = Room(path, connection.pragma("page_size"), pages)
         connection.set_wal_hook(self._committed)
 
     def close(self) -> None:
@@ -52,24 +58,29 @@ class Checkpoints:
         """After each commit: the log has so many pages now."""
         if pages < self._pages:
             self._begin_at = self._pages
-        elif pages >= self._begin_at and not self._copying:
+        if pages >= self._begin_at and not self._busy:
             self._begin_at = pages + self._pages
-            with suppress(RuntimeError):  # no thread can be had; the commit that asks for it is durable all the same
-                self._begin()
+            self._begin(self._copy)
+        elif pages >= self._room.wanted_at and not self._busy:
+            self._begin(self._room.make)
         return apsw.SQLITE_OK
 
-    def _begin(self) -> None:
-        if self._copier is None:
-            self._copier = Writer(f"perdure checkpoints of {os.path.basename(self._path)}")
-        self._copying = True
-        self._copier.run(self._copy)
+    def _begin(self, work: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # no thread can be had; the commit that asks for it is durable all the same
+            if self._copier is None:
+                self._copier = Writer(f"perdure checkpoints of {os.path.basename(self._path)}")
+            self._busy = True
+            self._copier.run(partial(self._do, work))
+
+    def _do(self, work: Callable[[], None]) -> None:
+        with suppress(apsw.Error, PerdureError, OSError):
+            work()
+        self._busy = False
 
     def _copy(self) -> None:
-        with suppress(apsw.Error, PerdureError, OSError):
-            if self._second is None:
-                self._second, patience = connect(self._path, create=False)
-                patience.seconds = PATIENCE_SECONDS
-            for _ in range(PASSES):
-                self._second.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            self._second.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
-        self._copying = False
+        if self._second is None:
+            self._second, patience = connect(self._path, create=False)
+            patience.seconds = PATIENCE_SECONDS
+        for _ in range(PASSES):
+            self._second.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self._second.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)

@@ -69,8 +69,7 @@ def connect(path: str, *, create: bool, damaged: bool = False) -> tuple[apsw.Con
     may be so. It then stays as it is when this connection is closed.
     """
     read_only = not create and may_only_be_read(path)
-    if not read_only:
-        _check_place(path, create)
+    _check_place(path, create, read_only)
     if os.path.exists(path):
         recognise(path)
     else:
@@ -176,7 +175,7 @@ def open_error(path: str, error: apsw.Error) -> StoreError:
             return StoreFailed(f"{path}: {error}")
 
 
-def _check_place(path: str, create: bool) -> None:
+def _check_place(path: str, create: bool, read_only: bool) -> None:
     directory = os.path.dirname(path)
     if not os.path.isdir(directory):
         raise CannotOpen(f"{path} cannot be opened: there is no directory {directory}; create it first")
@@ -192,9 +191,9 @@ def _check_place(path: str, create: bool) -> None:
             f"{path} has {os.stat(path).st_nlink} names (hard links). Its log belongs to one name, and an engine under "
             f"another name would not see it: keep one name (`find -samefile {os.path.basename(path)}`), or make a copy"
         )
-    elif not os.access(path, os.R_OK | os.W_OK):
+    elif not read_only and not os.access(path, os.R_OK | os.W_OK):
         raise CannotOpen(f"{path} may not be read and written by this user; change its permissions")
-    if not os.access(directory, os.W_OK | os.X_OK):
+    if not read_only and not os.access(directory, os.W_OK | os.X_OK):
         raise CannotOpen(f"{directory} may not be written by this user: SQLite keeps files beside {path}")
 
 

@@ -26,9 +26,10 @@ from perdure.stores.posting import TAKEN, judge
 
 from . import blobs, reads
 from .check import check_rows
-from .connection import connect
+from .connection import connect, read_header
 from .files import OpenFiles
 from .lease import is_locked, lease_path
+from .readonly import form_of
 from .statements import SQL
 from .writes import read_error, roll_back, write_error
 
@@ -37,12 +38,16 @@ T = TypeVar("T")
 
 
 POLL_SECONDS: Final = 0.02
+WAL_HEADER: Final = b"\x02\x02"
+"""How the header of a file says that the file has a write-ahead log."""
 
 
 class SqliteQueries:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = os.path.realpath(path)  # two names of one file are one database
+        form = form_of(self.path)
         self._connection, self._patience = connect(self.path, create=create)
+        self._form = form if self._connection.readonly("main") else None
         self._files = OpenFiles(self.path)
         self._writing: apsw.Connection | None = None
         self._writing_lock = threading.Lock()
@@ -69,6 +74,10 @@ class SqliteQueries:
 
     def _reading(self) -> apsw.Connection:
         """The connection that sees all that is durable and nothing else."""
+        if self._form is not None and (form := form_of(self.path)) != self._form:
+            self._connection.close()
+            self._connection, self._patience = connect(self.path, create=False)
+            self._form = form
         return self._connection
 
     def _ask(self, query: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -184,7 +193,10 @@ class SqliteQueries:
         return self._ask(reads.owner) if is_locked(lease_path(self.path)) else None
 
     async def facts(self) -> dict[str, str]:
-        return {"path": self.path, **self._ask(reads.facts)}
+        found = self._ask(reads.facts)
+        if self._form is not None and read_header(self.path)[18:20] == WAL_HEADER:
+            found["journal_mode"] = "wal"  # SQLite says otherwise of a file that it has opened alone
+        return {"path": self.path, **found}
 
     async def changed(self) -> int:
         self._files.check()

@@ -118,7 +118,7 @@ class Tasks(OneStore):
             {"without": "x:eve", "workflow": "order", "key": "o-4"},
         ]
         for who, more, statuses, order in product(whose, rest, [(), ("completed",)], ["created", "due", "priority"]):
-            filter = TaskFilter(who=who, statuses=statuses, order=order, limit=7, **more)  # type: ignore[arg-type]
+            filter = TaskFilter(who=who, statuses=statuses, order=order, limit=7, **more)
             everything = msgspec.structs.replace(filter, limit=1000)
             expected = merged([each.row for each in MANY if matches(filter, each)], everything)
 

@@ -107,7 +107,7 @@ class Restoring:
 
     def _index(self, instance: Instance, entry: Entry, batch: Batch) -> None:
         """What `Spread.tell` writes, in the same order."""
-        had = before(instance)
+        had = before(instance, entry)
         changed = apply(instance, entry)
         for intent in changed.closed:
             if batch.work_opened.pop(intent.id, None) is None:

@@ -9,6 +9,7 @@ from perdure.app.urls import is_server, path_of
 from ...console import Console
 from ...console import command as define
 from ...exits import Stopped
+from ...text import style
 
 
 @define("db recover", db="none")
@@ -30,4 +31,4 @@ def command(console: Console, path: str) -> None:
     text = f"{path} goes on at entry {done.entry}. The damaged log is kept as {done.kept}; {lost} is lost"
     console.answer({"recovered": True, **done._asdict()}, text)
     for problem in done.problems:
-        console.note(f"{click.style('problem:', fg='red')} {problem}")
+        console.note(f"{style('problem:', fg='red')} {problem}")
