@@ -256,12 +256,13 @@ class Life:
             noted=noted,
             intents=tuple(slice.opened) if open else (),
             tags=tuple(sorted(slice.tags.items())),
+            undo=slice.undo and bool(slice.withdrawn or slice.outcome is not None),
         )
 
 
 def stuck_at(branch: Branch) -> Stuck:
     assert branch.stop is not None
-    return Stuck(failure_of_error(branch.stop.error), branch.location)
+    return Stuck(failure_of_error(branch.stop.error), branch.location, open=True)
 
 
 def failure_of_error(error: dict[str, Any]) -> Failure:

@@ -77,6 +77,7 @@ class ProcessMachine:
 
 def begin(life: Life, event: Started) -> None:
     life.generation = event.generation
+    life.depth = 0 if event.parent is None else event.parent.depth
     life.started_by = None if event.asked is None or event.asked.by is None else event.asked.by.id
     life.slice.meta["started_by"] = life.started_by
     data = life.program.data
