@@ -109,6 +109,7 @@ __all__ = [
     "UnknownVersion",
     "UnknownWorkflow",
     "VersionConflict",
+    "WorkflowUnavailable",
     "WrongLoop",
 ]
 
@@ -1247,6 +1248,18 @@ class BadProcess(AuthorError):
             for each in self.problems
         ]
         return f"{self.what} has {len(lines)} problem{'' if len(lines) == 1 else 's'}:\n" + "\n".join(lines)
+
+
+class WorkflowUnavailable(CallerError):
+    """This version of a workflow has problems, and the engine was opened without it (`check="warn"`).
+
+    `problems` has all of them. Nothing was started: correct the definition, or start another version.
+    """
+
+    def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(f"{name} has problems, so it cannot be started: {'; '.join(each.text for each in problems)}")
+        self.name = name
+        self.problems = problems
 
 
 class BadSchema(AuthorError):

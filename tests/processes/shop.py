@@ -38,6 +38,8 @@ from perdure.processes import (
 class Line(TypedDict):
     sku: str
     count: int
+
+
 class Manual(TypedDict):
     number: str
 

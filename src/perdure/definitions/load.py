@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import msgspec
-
 from perdure.codec import digest
 from perdure.errors import Corrupt, DefinitionConflict
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Ref
+from perdure.ports.dialect import Stored
 
 from .model import REGISTER, Register, address, first_difference, next_free, published_as
 
@@ -24,16 +23,6 @@ class Reads(Protocol):
     async def head(self, ref: Ref) -> HeadRow | None: ...
 
     async def published(self, instance: int, name: str) -> bytes | None: ...
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """A definition as it is kept."""
-
-    name: str
-    version: str
-    dialect: str
-    definition: bytes
-    digest: str
 
 
 async def register_of(queries: Reads, name: str) -> Register | None:
@@ -56,7 +45,7 @@ async def stored(queries: Reads, name: str, version: str = "") -> Stored | None:
     definition = await queries.published(head.id, published_as(found.version))
     if definition is None or digest(definition) != found.digest:
         raise Corrupt(f"the definition {name} {found.version} does not match its digest {found.digest}")
-    return Stored(name, found.version, register.dialect, definition, found.digest)
+    return Stored(name, found.version, register.dialect, definition, found.digest, register.rule)
 
 
 def is_new(

@@ -6,11 +6,12 @@ changes nothing is answered too; a caller that reads first (`load.py`) does not 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from perdure.codec import decode, digest, encode
+from perdure.errors import CallerError
 from perdure.kernel.decision import NOTHING, Decision, Outcome
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.events import CancelAsked, Event, Message, Started
@@ -106,7 +107,19 @@ class DefinitionWorkflow:
         return (recorded.publish, recorded.respond) != (current.publish, current.respond)
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
-        return Explanation()
+        return Explanation(advice="a definition runs code of perdure alone: report it")
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        raise CallerError("a definition is kept by an engine: perdure.open(url, workflows=[...])")
+
+    def encode_plain_input(self, value: Any) -> bytes:
+        return self.encode_input((), {})
+
+    def decode_result(self, value: bytes) -> Any:
+        return decode(value)
+
+
+DEFINITIONS: Final = DefinitionWorkflow()
 
 
 def _answer(message: Message, answer: dict[str, Any]) -> Decision:

@@ -73,6 +73,8 @@ Perform = Callable[[Request], Awaitable[Any]]
 class Transport:
     """A function that performs every call to `service(name, command)`."""
 
+    dialect = "process"  # handlers of other dialects are given to the same engine
+
     def __init__(self, perform: Perform, name: str) -> None:
         update_wrapper(self, perform)
         self.perform = perform

@@ -13,13 +13,14 @@ from perdure.kernel.retention import Retention
 from . import model
 from .author import Reference, Steps, Task, caller
 from .fields import Lifted
+from .workflow import Runnable
 
 if TYPE_CHECKING:
     from perdure.drawing.draw import Format
     from perdure.drawing.model import Direction
 
 
-class Process:
+class Process(Runnable):
     """A process: a name, a version and a nested value of steps. See `perdure.processes` for its parts."""
 
     def __init__(
@@ -68,6 +69,7 @@ class Process:
         self._begin(document, caller(), None)
 
     def _begin(self, document: Any, where: str, locate: Callable[[str], str] | None) -> None:
+        Runnable.__init__(self)
         self._data, reader = model.read(document)
         self._form = tuple(reader.problems)
         self._places = {model.spelled(path): place for path, place in reader.places.items()}
@@ -86,7 +88,8 @@ class Process:
         return str(self._data.get("name", "?"))
 
     @property
-    def version(self) -> str:
+    def number(self) -> str:
+        """The version that the author gave it, MAJOR.MINOR.PATCH."""
         return str(self._data.get("version", "?"))
 
     @cached_property
@@ -111,7 +114,7 @@ class Process:
     def require_valid(self) -> None:
         """Raise `BadProcess` with all problems, if one of them is an error."""
         if any(each.severity == "error" for each in self.problems):
-            raise BadProcess(f"{self.name} {self.version}", self.problems)
+            raise BadProcess(f"{self.name} {self.number}", self.problems)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -135,7 +138,7 @@ class Process:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        return f"<Process {self.name} {self.version}>"
+        return f"<Process {self.name} {self.number}>"
 
     def source(self) -> str:
         """The definition as Python of `perdure.processes`. Running it gives the same bytes."""
@@ -159,4 +162,4 @@ class Process:
 
         from .blocks import blocks
 
-        return draw(blocks(self.data), format, direction, title=f"{self.name} {self.version}")
+        return draw(blocks(self.data), format, direction, title=f"{self.name} {self.number}")

@@ -387,7 +387,7 @@ class Client(Speaker):
 
     def _registered(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if isinstance(workflow, str):
-            return self._workflows.newest(workflow)
+            return self._workflows.active(workflow)
         if hasattr(workflow, "encode_input"):
             return self._workflows.exactly(workflow.name, workflow.version)
         if isinstance(workflow, Keyed):  # asked last, because to ask a protocol is slow
