@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "AddressRefused",
+    "AmbiguousReference",
     "AskTimeout",
     "AuthorError",
     "BadAnswer",
@@ -1248,6 +1249,13 @@ class BadProcess(AuthorError):
             for each in self.problems
         ]
         return f"{self.what} has {len(lines)} problem{'' if len(lines) == 1 else 's'}:\n" + "\n".join(lines)
+
+
+class AmbiguousReference(CallerError):
+    """Several live instances have this reference, so the message was sent to none of them.
+
+    Tell them apart by further parts of the reference, or send to one of them: `engine.handle(...)`.
+    """
 
 
 class WorkflowUnavailable(CallerError):

@@ -58,3 +58,10 @@ def restored_one(stored: Stored, gathered: list[Gathered]) -> Workflow | None:
     except BadProcess as error:
         log.warning("%s %s cannot run here: %s", stored.name, stored.version, error)
         return None
+
+
+async def stored(queries: Queries) -> Workflows[Any]:
+    """The workflows whose definitions the database has, for a client without code."""
+    known: Workflows[Any] = Workflows()
+    await restored(queries, known, [])
+    return known

@@ -35,6 +35,7 @@ from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 
+from .definitions import restored, restored_one, stored
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
 from .effects import Effects
 from .entrance import entrance
@@ -54,7 +55,7 @@ class Engine(Client):
     def __init__(
         self, door: LocalDoor, running: Running, workflows: Workflows[Startable[Any]], gathered: list[Gathered]
     ) -> None:
-        super().__init__(door, workflows, read_catalog)
+        super().__init__(door, workflows, read_catalog, stored)
         self._running = running
         self._gathered = gathered
         self.processes = Definitions(door, "process", self._added)
@@ -66,19 +67,17 @@ class Engine(Client):
         """How many commits, entries, stale receipts and the like there were since the engine was opened."""
         return dict(sum((shard.counts + shard.kernel.counts for shard in self._running.shards), self._running.past))
 
-    def kept(self, stored: Stored, register: Register) -> None:
+    def kept(self, given: Stored, register: Register) -> None:
         """A definition of this engine is in the journal: which version is active may be another one now."""
-        if self._workflows.actives.get(stored.name) != register.active:
-            self._added(stored, register)
+        if self._workflows.actives.get(given.name) != register.active:
+            self._added(given, register)
 
-    def _added(self, stored: Stored, register: Register) -> None:
+    def _added(self, given: Stored, register: Register) -> None:
         """A definition came while this engine runs: it is run from now on, and nothing that is loaded goes."""
-        from .definitions import restored_one
-
-        workflow = self._workflows.exactly(stored.name, stored.version) or restored_one(stored, self._gathered)
+        workflow = self._workflows.exactly(given.name, given.version) or restored_one(given, self._gathered)
         if workflow is not None:
             self._workflows.replace(cast(Startable[Any], workflow))
-            activate(self._workflows, stored.name, register)
+            activate(self._workflows, given.name, register)
             for shard in self._running.shards:
                 shard.add(cast(Workflow, workflow), register.active)
 
@@ -153,8 +152,6 @@ async def open(
 
     async def prepare(queries: Queries) -> None:
         """What the database itself defines is known before anything runs."""
-        from .definitions import restored
-
         before = len(gathered)
         await restored(queries, known, gathered)
         effects.extend(gathered[before:])

@@ -41,6 +41,7 @@ class Runnable:
     """What `Process` is for the kernel. `functions` are those of users that its expressions call, by name."""
 
     policy = POLICY
+    keeps_state = True  # after the end, too
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 
