@@ -62,8 +62,6 @@ class Rig:
         return self
 
     def ok(self, location: str, value: Any = None) -> None:
-        if b"process/python" in (getattr(self.effect(location), "params", None) or b""):
-            value = {"result": encode(value)}
         self.deliver(Received(self.id(location), Receipt("ok", encode(value))))
 
     def error(
@@ -148,9 +146,7 @@ class Rig:
         assert isinstance(effect, Call) and effect.params is not None
         params = decode(effect.params)
         inner = params.get("params", params)
-        if isinstance(inner.get("arguments"), bytes):
-            return decode(inner["arguments"])
-        return inner.get("payload", inner.get("kwargs"))
+        return inner.get("payload", inner.get("arguments", inner.get("kwargs")))
 
     def id(self, location: str) -> bytes:
         found = [id for id, effect in self.open.items() if effect.location == location]

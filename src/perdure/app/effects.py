@@ -58,7 +58,7 @@ class Effects:
         return [
             handler
             for performers in self._performers
-            for handler in performers(self._given, built_in, _steps, lenient=self._lenient)
+            for handler in performers(self._given, built_in, step_handler, lenient=self._lenient)
         ]
 
 
@@ -72,7 +72,7 @@ async def _unused(params: Any, call: Any) -> Any:
     raise NotImplementedError
 
 
-def _steps(effect: str) -> Handler:
+def step_handler(effect: str) -> Handler:
     return Steps(effect, _step)
 
 
