@@ -183,6 +183,8 @@ class Handle(Speaker, Generic[R]):
             if known is not None:
                 return decode(known)
         await self.send(name, body, **said)
+        if seconds is None:
+            return await self._response(name, id)
         try:
             async with asyncio.timeout(seconds):
                 return await self._response(name, id)

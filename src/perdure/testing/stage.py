@@ -24,6 +24,7 @@ from perdure.kernel.outside import Verify, unsigned
 from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, Surroundings
+from .processes import performers
 from .simulation import Process, Request, Simulation
 from .steps import OpenEffects, Run, Script, StepExecutor, StepLoop
 
@@ -84,7 +85,7 @@ class Stage(Simulation):
             raise CallerError("this world runs another manifest already: its cells stand in one, so make one of all")
         found = {each.name: each for near in given for each in _taken_up(near) if each.name not in self.workflows}
         found |= {each.name: each for each in given}
-        self.handlers |= {handler.effect: handler for handler in handlers}
+        self.handlers |= performers(handlers)
         for each in found.values():
             self.workflows.replace(each)
         for process in self.processes:
