@@ -75,7 +75,7 @@ def test_the_end_of_another_step_admits():
 
 def test_a_patch_of_something_else_evaluates_no_gate():
     stage = Stage(book(GATE))
-    before = len(stage.machine._watchers()["ctx", "open"])
+    before = len(stage.machine.gates._watchers()["ctx", "open"])
 
     stage.patch(n=5)
 

@@ -30,7 +30,6 @@ from perdure.runtime.setup import Setup
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
-
 from perdure.tools.handler import enter
 
 from .dialects import begin, enclosure_of, read_catalog, registered
@@ -91,8 +90,8 @@ async def open(
     handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
     answered with an error when it is asked for. allow: addresses, networks and hosts that HTTP requests of cells may go
     to, besides public ones. secrets: where the values of `perdure.Secret` come from, a mapping or a source; without it
-    the environment, `PERDURE_SECRET_...`. connections: what `auth: NAME` of a tool means: a text, a `perdure.Secret` or a
-    dict of those, by name. keys: of the executors outside that sign their receipts.
+    the environment, `PERDURE_SECRET_...`. connections: what `auth: NAME` of a tool means: a text, a `Secret` or a dict
+    of those, by name. keys: of the executors outside that sign their receipts.
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues

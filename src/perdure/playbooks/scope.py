@@ -237,10 +237,9 @@ class Compiler:
         fields = {}
         for key, raw in sorted(action.fields.items()):
             field = None if kind is None else kind.fields.get(key)
-            if field is not None and field.split and isinstance(raw, str):
-                raw = words(raw)
+            given = words(raw) if field is not None and field.split and isinstance(raw, str) else raw
             is_code = field is not None and (field.raw or (field.sql and not self.playbook.v10))
-            fields[key] = Fixed(raw) if is_code else self.value(f"{path}/fields/{key}", raw, scope)
+            fields[key] = Fixed(given) if is_code else self.value(f"{path}/fields/{key}", given, scope)
         step = scopes.step
         timeout = action.timeout if action.timeout is not None else None if step is None else step.timeout
         queue = action.queue or (None if step is None else step.queue) or self.playbook.settings.queue

@@ -176,7 +176,7 @@ def _named(tree: Any, kind: Any) -> Any:
     if struct is not None and isinstance(tree, list):
         hints = _hints(struct)
         return {name: _named(item, hints[name]) for name, item in zip(struct.__struct_fields__, tree, strict=False)}
-    inner = getattr(kind, "__args__", ())
+    inner: tuple[Any, ...] = getattr(kind, "__args__", ())
     if isinstance(tree, dict) and len(inner) == 2 and _struct(inner[1]) is not None:
         return {key: _named(item, inner[1]) for key, item in tree.items()}
     if isinstance(tree, list) and len(inner) == 1 and _struct(inner[0]) is not None:

@@ -11,7 +11,7 @@ from perdure.errors import ExpressionError
 from perdure.kernel.decision import Decision, Outcome, Reply
 from perdure.kernel.effects import Call, Effect, attempt_of
 from perdure.kernel.identity import Identity
-from perdure.kernel.moment import Moment, when
+from perdure.kernel.moment import TIME_MAX, Moment, when
 
 from .scope import Code, Compiler, Fixed
 from .state import Open, State
@@ -150,3 +150,7 @@ def _holds_ref(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_holds_ref, value.values()))
     return any(map(_holds_ref, value)) if isinstance(value, list) else isinstance(value, Stored)
+
+
+def due(turn: Turn, within: float) -> int:
+    return min(turn.at + int(within * SECOND), TIME_MAX)

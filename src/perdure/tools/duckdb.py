@@ -11,7 +11,7 @@ import msgspec
 from perdure.errors import NotInstalled
 
 from .sql import Found, SqlParams, bound, dsn_of, result, statements, values
-from .tool import Tool, ToolCall, ToolError, Told
+from .tool import Told, Tool, ToolCall, ToolError
 
 ONCE: Final = "create table if not exists perdure_once (key varchar primary key, result varchar not null)"
 

@@ -17,7 +17,7 @@ from perdure.errors import (
     ResponseTooLarge,
 )
 
-from .tool import Tool, ToolCall, ToolError, Told
+from .tool import Told, Tool, ToolCall, ToolError
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))

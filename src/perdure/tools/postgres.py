@@ -10,7 +10,7 @@ import msgspec
 from perdure.errors import NotInstalled
 
 from .sql import Found, SqlParams, bound, dsn_of, result, statements, values
-from .tool import Tool, ToolCall, ToolError, Told
+from .tool import Told, Tool, ToolCall, ToolError
 
 ONCE: Final = "create table if not exists perdure_once (key text primary key, result text)"
 
@@ -88,7 +88,7 @@ def _adapted(value: Any) -> Any:
     from psycopg.types.json import Jsonb
 
     nested = isinstance(value, list) and any(isinstance(item, list | dict) for item in value)
-    return Jsonb(value, dumps=lambda data: msgspec.json.encode(data)) if nested or isinstance(value, dict) else value
+    return Jsonb(value, dumps=msgspec.json.encode) if nested or isinstance(value, dict) else value
 
 
 def _line(error: Exception) -> str:

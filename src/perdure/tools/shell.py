@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from .process import run_process
-from .tool import Tool, ToolCall, ToolError, Told
+from .tool import Told, Tool, ToolCall, ToolError
 
 
 class ShellParams(msgspec.Struct):

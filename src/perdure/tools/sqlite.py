@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from .sql import Found, SqlParams, as_json, bound, dsn_of, result, statements, values
-from .tool import Tool, ToolCall, ToolError, Told
+from .tool import Told, Tool, ToolCall, ToolError
 
 ONCE: Final = "create table if not exists perdure_once (key text primary key, result text not null)"
 
@@ -60,7 +60,7 @@ def _transaction(connection: apsw.Connection, params: SqliteParams, call: ToolCa
             ).fetchall()
             if kept:
                 connection.execute("rollback")
-                return json.loads(kept[0][0])
+                return json.loads(str(kept[0][0]))
         found = result(_statements(connection, params), params)
         if params.exactly_once:
             told = msgspec.json.encode(found).decode()
