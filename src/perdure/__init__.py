@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
+    from perdure.codec.jsonschema import Field
     from perdure.codec.record import Duration, Hash, Nat, Record, Time
     from perdure.executors.frames import emit, progress
     from perdure.executors.info import step_info
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
+    from perdure.flows.tasks import Answered
+    from perdure.kernel.asked import Actor
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client
     from perdure.runtime.handle import Handle
+    from perdure.runtime.tasks import TaskDetail
+    from perdure.tasks.model import Escalation, Quorum
+    from perdure.tasks.row import TaskInfo
     from perdure.worlds.files import load_manifest
     from perdure.worlds.governance import Governance
     from perdure.worlds.snapshots import Snapshots
@@ -49,6 +55,7 @@ _HOME = {
     ),
     "perdure.cells.bind": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
+    "perdure.codec.jsonschema": ("Field",),
     "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),
     "perdure.executors.frames": ("emit", "progress"),
     "perdure.executors.info": ("step_info",),
@@ -56,6 +63,11 @@ _HOME = {
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
+    "perdure.flows.tasks": ("Answered",),
+    "perdure.kernel.asked": ("Actor",),
+    "perdure.runtime.tasks": ("TaskDetail",),
+    "perdure.tasks.model": ("Escalation", "Quorum"),
+    "perdure.tasks.row": ("TaskInfo",),
     "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
@@ -70,6 +82,8 @@ _HOME = {
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [  # noqa: PLE0604
+    "Actor",
+    "Answered",
     "Backoff",
     "Break",
     "Call",
@@ -83,7 +97,9 @@ __all__ = [  # noqa: PLE0604
     "Effect",
     "Engine",
     "EnvironmentSecrets",
+    "Escalation",
     "Failed",
+    "Field",
     "FileSecrets",
     "Flow",
     "Frame",
@@ -98,6 +114,7 @@ __all__ = [  # noqa: PLE0604
     "Ok",
     "OpenEffect",
     "Problem",
+    "Quorum",
     "ReceiptOf",
     "Received",
     "Record",
@@ -105,6 +122,8 @@ __all__ = [  # noqa: PLE0604
     "Secret",
     "Snapshots",
     "Status",
+    "TaskDetail",
+    "TaskInfo",
     "Time",
     "cell",
     "connect",

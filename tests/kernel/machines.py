@@ -227,7 +227,7 @@ class Journal(list[JournalRow]):
 class World:
     """One shard with a store in memory. A restart begins from its rows and from nothing else."""
 
-    def __init__(self, *workflows: Told, gate: Gate | None = None, checked: bool = True) -> None:
+    def __init__(self, *workflows: Any, gate: Gate | None = None, checked: bool = True) -> None:
         self.workflows = workflows or (Told(),)
         self.gate = gate or Executors({"inline": None})
         self.checked = checked
@@ -477,7 +477,7 @@ class World:
 
     def _look_at_machine(self, live: Instance, rows: list[JournalRow]) -> None:
         assert live.workflow is not None and live.machine is not None
-        if not any(workflow.broken or workflow.renamed for workflow in self.workflows):
+        if not any(isinstance(each, Told) and (each.broken or each.renamed) for each in self.workflows):
             again = rebuild(fold(live.address, None, rows), live.workflow)
             assert again.snapshot() == live.machine.snapshot()
         if live.version % 3 == 0:

@@ -15,8 +15,11 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered
 from perdure.runtime.door import Door
 
-OURS: Final = ("flows", "cells", "playbooks")
+OURS: Final = ("flows", "cells", "playbooks", "graphs")
 """The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
+
+OWN: Final = "perdure."
+"""What the names of built-in workflows begin with."""
 
 GROUP: Final = "perdure.dialects"
 """The entry points of dialects that other packages bring."""
@@ -42,7 +45,18 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
     for each in rest:
         if not _is_workflow(each):
             raise CallerError(f"{each!r} is not a workflow; did you forget @perdure.flow?")
-    return [*found, *rest], gathered
+    given = [*found, *rest]
+    for workflow in given:
+        if workflow.name.startswith(OWN):
+            raise CallerError(f"a workflow is named {workflow.name!r}: names that begin with {OWN!r} belong to perdure")
+    return given, gathered
+
+
+def built_in() -> list[Workflow]:
+    """The workflows that every engine has."""
+    from perdure.tasks.machine import TASKS
+
+    return [TASKS]
 
 
 def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gathered: list[Gathered]) -> Sequence[Any]:

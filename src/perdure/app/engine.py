@@ -32,7 +32,7 @@ from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 from perdure.tools.handler import enter
 
-from .dialects import begin, enclosure_of, read_catalog, registered
+from .dialects import begin, built_in, enclosure_of, read_catalog, registered
 from .effects import Effects
 from .entrance import entrance
 from .urls import is_server, open_store
@@ -99,6 +99,8 @@ async def open(
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, gathered = registered(workflows)
+    for own in built_in():
+        known.replace(own)
     for each in gathered:
         if each.opened is not None:
             each.opened()
@@ -201,7 +203,7 @@ class Alone:
 
 
 async def _settled(shards: list[Shard]) -> None:
-    """What was there before is dealt with; not for ever: cells that answer each other never come to rest."""
+    """What was there before is dealt with; not for ever: instances that answer each other never come to rest."""
     loop = asyncio.get_running_loop()
     futures = []
     for shard in shards:

@@ -44,6 +44,7 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.RuleRefused, Exit.CONFLICT),
     (errors.StalePatch, Exit.CONFLICT),
     (errors.StillRunning, Exit.CONFLICT),
+    (errors.VersionConflict, Exit.CONFLICT),
     (errors.EngineRunning, Exit.CONFLICT),
     (errors.NotEmpty, Exit.CONFLICT),
     (errors.ResultTimeout, Exit.TIMEOUT),

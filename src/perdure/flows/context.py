@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from perdure.codec import decode, encode, from_plain, to_plain
@@ -63,9 +63,12 @@ from .operation import AGAIN
 from .relive import at
 from .returns import importable, is_async, returns_of, state_annotation_of, takes_argument, takes_context
 from .scope import text
+from .tasks import Answered, ask
 from .undo import Done, roll_back
 
 if TYPE_CHECKING:
+    from perdure.tasks.model import Escalation, Quorum
+
     from .machine import FlowMachine
     from .mailbox import Mail
 
@@ -324,6 +327,11 @@ class Context:
     @property
     def key(self) -> str:
         return self._machine.key
+
+    @property
+    def started_by(self) -> str | None:
+        """The id of the actor who started this instance, `engine.start(..., by="ann")`; None: nobody was named."""
+        return self._machine.started_by
 
     def now(self) -> datetime:
         """Recorded time, in UTC."""
@@ -591,6 +599,54 @@ class Context:
         if detach or isinstance(workflow, str):
             return decode(receipt.value)
         return workflow.decode_result(receipt.value)
+
+    async def task(
+        self,
+        name: str,
+        *,
+        answer: type[T] | Any = None,
+        outcome: str = "outcome",
+        title: str = "",
+        description: str = "",
+        data: Any = None,
+        roles: Iterable[str] = (),
+        users: Iterable[str] = (),
+        managers: Iterable[str] = (),
+        assignee: str | None = None,
+        exclude: Iterable[str | None] = (),
+        priority: int = 50,
+        labels: Mapping[str, str] | None = None,
+        due: datetime | timedelta | None = None,
+        expire: datetime | timedelta | None = None,
+        escalate: Iterable[Escalation] = (),
+        quorum: Quorum | None = None,
+        reference: str = "",
+    ) -> Answered[T]:
+        """Ask people for something, and wait for the answer. `TaskExpired` and `TaskCancelled` if none comes.
+
+        `answer` is the type of the answer, or a JSON Schema: it is the form; None: the task is done or not. Who may do
+        it: `roles` and `users`, but nobody of `exclude`; `assignee` has it from the start; `managers` are roles that
+        may change and cancel it. `due` is a date for lists, `expire` ends the task: a time, or a duration from now.
+        """
+        fields = {
+            "outcome": outcome,
+            "title": title,
+            "description": description,
+            "data": data,
+            "roles": roles,
+            "users": users,
+            "managers": managers,
+            "assignee": assignee,
+            "exclude": exclude,
+            "priority": priority,
+            "labels": labels,
+            "due": due,
+            "expire": expire,
+            "escalate": escalate,
+            "quorum": quorum,
+            "reference": reference,
+        }
+        return await ask(self._machine, name, answer, fields)
 
     # ---- parallel ------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from .effects import Call, Effect
 from .entry import Entry
 from .events import (
     CancelAsked,
+    Event,
     Message,
     Migrated,
     Parked,
@@ -28,6 +29,7 @@ from .events import (
     Started,
     Streamed,
     Tagged,
+    id_of,
 )
 from .instance import Instance, Intent
 from .status import Status, change
@@ -110,19 +112,21 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
                 _close(instance, instance.kept.intent, changed)
             instance.kept = entry.event
             instance.outcome = None
+        else:
+            _seen(instance, entry.event)
         if type(entry.event) is Started:
             _started(instance, entry, entry.event)
         return
     event = entry.event
     if type(event) is Retried and instance.kept is not None:
+        _seen(instance, event)
         event, instance.kept = instance.kept, None
+    _seen(instance, event)
     match event:
         case Received(intent=id):
             _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)
-        case Message():
-            _seen(instance, event)
         case Streamed(intent=id, number=number):
             instance.open[id].frames = number
         case CancelAsked():
@@ -155,9 +159,9 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             pass
 
 
-def _seen(instance: Instance, message: Message) -> None:
-    if message.id:
-        instance.seen[message.id] = content(message)
+def _seen(instance: Instance, event: Event) -> None:
+    if id := id_of(event):
+        instance.seen[id] = content(event)
         if len(instance.seen) > SEEN_MAX_MADE:
             least, most = (SEEN_MIN_MADE, SEEN_MAX_MADE) if instance.made else (SEEN_MIN, SEEN_MAX)
             if len(instance.seen) > most:
@@ -165,9 +169,11 @@ def _seen(instance: Instance, message: Message) -> None:
                     del instance.seen[old]
 
 
-def content(message: Message) -> int:
-    """What tells messages apart that have one id. For memory alone: it is another number in each process."""
-    return hash((message.name, message.body))
+def content(event: Event) -> int:
+    """What tells events apart that have one id. For memory alone: it is another number in each process."""
+    if type(event) is Message:
+        return hash((event.name, event.body))
+    return hash(type(event).__name__)
 
 
 def _is_fork(instance: Instance, entry: Entry) -> bool:
@@ -227,10 +233,7 @@ def _tag(instance: Instance, tags: Iterable[tuple[str, str | None]]) -> None:
 
 
 def _close(instance: Instance, id: bytes, changed: Changed) -> None:
-    intent = instance.open.pop(id)
-    if type(intent.effect) is Call:
-        instance.calls -= intent.here
-    changed.closed.append(intent)
+    changed.closed.append(instance.drop(id))
 
 
 def _settle_status(instance: Instance, decision: Decision, changed: Changed) -> None:

@@ -23,6 +23,7 @@ from .routing import Router
 from .rows import has_row, receipt_of, response_name, work_row
 from .rules import IN_FORCE, RULER, decode_rules
 from .slots import Slots
+from .task import TASK, task_rows
 
 Cause = Callable[[Ref, Event], None]
 """Puts an event on its way to an instance, so that it is not lost if the entry that caused it is not."""
@@ -74,6 +75,9 @@ class Spread:
             name = response_name(message)
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
         for name, value in decision.publish:
+            if name == TASK:
+                batch.tasks[instance.id] = task_rows(instance, value)
+                continue
             batch.published[instance.id, name] = PublishedRow(instance.id, name, value)
             if name == IN_FORCE and instance.address == RULER:
                 self._router.enforce(decode_rules(value))

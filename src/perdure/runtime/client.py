@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, overload
 
 from perdure.errors import AskTimeout, CallerError, UnknownIntent, UnknownWorkflow
+from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address, Message, Parent, Received, Started
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import Signature
@@ -23,9 +24,10 @@ from perdure.ports.store import Filter, Queries
 
 from .arguments import (
     Between,
-    checked_cell_key,
+    asked,
     checked_entry,
     checked_key,
+    checked_route_key,
     checked_tags,
     checked_text,
     limited,
@@ -42,6 +44,7 @@ from .outside import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
 from .startable import Named, Startable
 from .state import Keyed, read_state, record_at
+from .tasks import Tasks
 
 R = TypeVar("R")
 
@@ -61,6 +64,8 @@ class Client(Speaker):
         self._workflows = workflows
         self.read_catalog = catalog
         self._catalog: tuple[bytes, Catalog] | None = None
+        self.tasks = Tasks(door)
+        """What people are asked for, by all workflows of this database."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -83,6 +88,7 @@ class Client(Speaker):
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
         parent: Handle[Any] | None = ...,
+        by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> Handle[R]: ...
 
@@ -97,6 +103,7 @@ class Client(Speaker):
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
         parent: Handle[Any] | None = ...,
+        by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> Handle[Any]: ...
 
@@ -110,6 +117,7 @@ class Client(Speaker):
         at: datetime | None = None,
         delay: float | timedelta | None = None,
         parent: Handle[Any] | None = None,
+        by: Actor | str | None = None,
         **kwargs: Any,
     ) -> Handle[Any]:
         """Start an instance; acknowledged when durable.
@@ -119,7 +127,7 @@ class Client(Speaker):
         input: `KeyInUse`. `reuse="failed"` (or "always") starts again under a key whose instance has failed or was
         cancelled (or has ended in any way). `at` or `delay`: it exists at once and begins its work then;
         `handle.wake()` begins it at once. `parent` is recorded for people, who find it in `perdure show` and
-        `ls --parent`: the parent neither waits nor cancels.
+        `ls --parent`: the parent neither waits nor cancels. `by` is who asks: a flow knows it as `ctx.started_by`.
         """
         found = self._known(workflow) or await self._find(workflow)
         await refuse_by_policy(self._door, self._workflows, found.name, "start")
@@ -130,7 +138,7 @@ class Client(Speaker):
         root = 0 if parent is None else (await parent.summary()).root
         version = "" if isinstance(workflow, str) else workflow.version
         value = found.encode_input(args, kwargs)
-        return await self._start(found, version, value, key, tags, reuse, due, origin, root)
+        return await self._start(found, version, value, key, tags, reuse, due, origin, root, by)
 
     async def start_plain(
         self,
@@ -142,13 +150,14 @@ class Client(Speaker):
         reuse: Reuse | None = None,
         at: datetime | None = None,
         delay: float | timedelta | None = None,
+        by: Actor | str | None = None,
     ) -> Handle[Any]:
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
         await refuse_by_policy(self._door, self._workflows, found.name, "start")
         due = start_due(at, delay) if at is not None or delay is not None else 0
         version = "" if isinstance(workflow, str) else workflow.version
-        return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None)
+        return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None, by=by)
 
     async def _start(  # noqa: PLR0917
         self,
@@ -161,6 +170,7 @@ class Client(Speaker):
         due: int,
         parent: Parent | None,
         root: int = 0,
+        by: Actor | str | None = None,
     ) -> Handle[Any]:
         if reuse not in (None, "failed", "always"):
             raise CallerError(f'reuse={reuse!r}: a used key is started again if it "failed", or "always"')
@@ -168,8 +178,19 @@ class Client(Speaker):
         seed = self._door.entropy()
         given = checked_tags(tags)
         above = root if parent is not None and root != parent.instance else 0
+        said = asked({"by": by})
         event = Started(
-            workflow.name, address.key, value, seed, version, parent, given, reuse or "", due=due, root=above
+            workflow.name,
+            address.key,
+            value,
+            seed,
+            version,
+            parent,
+            given,
+            reuse or "",
+            due=due,
+            root=above,
+            asked=said,
         )
         instance = await self._door.put(address, event, new=key is None)
         return Handle(self._door, address, workflow, instance, self._workflows)
@@ -214,7 +235,7 @@ class Client(Speaker):
         if not isinstance(cell, Keyed | str):
             raise CallerError(f"{cell!r} is not a cell; did you forget @perdure.cell?")
         name = checked_text(cell if isinstance(cell, str) else cell.workflow, "the name of a cell")
-        address = Address(name, checked_cell_key(key))
+        address = Address(name, checked_route_key(key))
         if at_least is not None:
             await self._door.reached(checked_entry(at_least, "at_least"))
         if at is None:
@@ -275,7 +296,7 @@ class Client(Speaker):
         process). `correlation` is passed on to all that the event leads to. `key` is checked: the key is in the event.
         """
         catalog = await self._taken()
-        name, body = catalog.encode(event, None if key is None else checked_cell_key(key))
+        name, body = catalog.encode(event, None if key is None else checked_route_key(key))
         await self._send(catalog, name, body, id, correlation)
 
     async def send_json(self, name: str, data: Any, *, id: str | None = None, correlation: str = "") -> None:

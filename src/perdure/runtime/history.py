@@ -24,6 +24,7 @@ from perdure.kernel.events import (
     Received,
     Redelivered,
     Released,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -210,6 +211,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
         case Received(intent=id, receipt=receipt):
             value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
+        case Requested(intent=id, name=name, body=body):
+            return "request", f"{place(id)}/{name}", "", value_of(body), None
         case Streamed(intent=id, body=body):
             return "frame", place(id), "", value_of(body), None
         case Message(name=name, body=body):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from perdure.app.dialects import gather
+from perdure.app.dialects import built_in, gather
 from perdure.cells.bind import Bound, Catalog
 from perdure.cells.dialect import world_of
 from perdure.cells.world import WorldWorkflow
@@ -276,7 +276,7 @@ class Simulation:
 
     def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
         workflows = list(workflows)
-        return gather(workflows)[0], world_of(workflows)
+        return [*gather(workflows)[0], *built_in()], world_of(workflows)
 
     def _begin(self, cells: Bound) -> None:
         """A world of cells begins with its manifest, as `perdure.open` does it."""
