@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from perdure.executors.info import step_info
     from perdure.executors.secrets import EnvironmentSecrets, FileSecrets
     from perdure.executors.signatures import Key, Keyring, sign
-    from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
+    from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
     from perdure.flows.tasks import Answered
     from perdure.kernel.asked import Actor
+    from perdure.kernel.backoff import Backoff
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
@@ -61,7 +62,7 @@ _HOME = {
     "perdure.executors.info": ("step_info",),
     "perdure.executors.secrets": ("EnvironmentSecrets", "FileSecrets"),
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
-    "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
+    "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
     "perdure.flows.tasks": ("Answered",),
     "perdure.kernel.asked": ("Actor",),
@@ -69,6 +70,7 @@ _HOME = {
     "perdure.tasks.model": ("Escalation", "Quorum"),
     "perdure.tasks.row": ("TaskInfo",),
     "perdure.worlds.governance": ("Governance",),
+    "perdure.kernel.backoff": ("Backoff",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),

@@ -34,3 +34,62 @@ async def test_a_playbook_moves_rows_between_databases(tmp_path):
     )
 
     assert await start(playbook) == "total 10"
+
+
+SLOW = """
+    executor: {spec: {ctx: {go: {init: false}}}}
+    workflow:
+      - {step: a, tool: {kind: noop, result: 1}, next: b}
+      - step: b
+        spec: {policy: {admit: {rules: [{when: ctx.go, then: {allow: true}}, {else: {then: {allow: false}}}]}}}
+        tool: {kind: noop, result: "{{ a + 1 }}"}
+"""
+
+
+async def test_a_denied_token_survives_a_restart_without_the_file(tmp_path):
+    url = tmp_path / "p.db"
+    async with perdure.open(url, workflows=[book(SLOW)]) as engine:
+        handle = await engine.start("p", key="k")
+        assert (await handle.status()) == "waiting"
+    async with perdure.open(url) as engine:
+        handle = engine.handle("p", "k")
+        assert await handle.ask("ctx", {"set": {"go": True}}, by="ann", reason="it is fine") == {"ctx_version": 1}
+        assert await handle.result() == 2
+        assert (await handle.read("summary"))["verdict"] == "success"
+
+
+async def test_an_instance_stays_on_its_version_and_the_file_registered_last_is_the_newest(tmp_path):
+    url = tmp_path / "p.db"
+    later = [book(SLOW.replace("a + 1", f"a + {more}")) for more in (10, 20, 30)]
+    async with perdure.open(url, workflows=[book(SLOW)]) as engine:
+        await engine.start("p", key="old")
+        for each in later:
+            await engine.playbooks.put(each, by="ann")
+        await engine.start("p", key="new")
+        await engine.handle("p", "old").ask("ctx", {"set": {"go": True}})
+        await engine.handle("p", "new").ask("ctx", {"set": {"go": True}})
+        assert await engine.handle("p", "old").result() == 2
+        assert await engine.handle("p", "new").result() == 31
+        assert [each.version for each in await engine.playbooks.versions("p")][1:] == [each.version for each in later]
+
+
+async def test_two_spellings_are_one_version(tmp_path):
+    one = book(
+        "workflow: [{step: a, tool: {kind: noop}, next: [{step: b, when: ctx.x is defined}]}, {step: b, tool: {kind: noop}}]"
+    )
+    two = book(
+        """
+        # the same
+        workflow:
+          - step: a
+            next: {arcs: [{when: "{{ ctx.x is defined }}", step: b}]}
+            tool: [{name: a_task, kind: noop}]
+          - {tool: {kind: noop}, step: b}
+        """
+    )
+
+    assert one.version == two.version
+    async with perdure.open(tmp_path / "p.db", workflows=[one]):
+        pass
+    async with perdure.open(tmp_path / "p.db", workflows=[two]) as engine:
+        assert len(await engine.playbooks.versions("p")) == 1

@@ -12,10 +12,11 @@ from perdure.errors import CallerError
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
-from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered
+from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered, Opening
 from perdure.runtime.door import Door
+from perdure.runtime.log import log
 
-OURS: Final = ("flows", "cells", "playbooks", "graphs")
+OURS: Final = ("flows", "cells", "playbooks", "graphs", "processes")
 """The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
 
 OWN: Final = "perdure."
@@ -54,9 +55,24 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
 
 def built_in() -> list[Workflow]:
     """The workflows that every engine has."""
+    from perdure.definitions.machine import DEFINITIONS
     from perdure.tasks.machine import TASKS
 
-    return [TASKS]
+    return [TASKS, DEFINITIONS]
+
+
+def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:
+    """Definitions with errors are raised, before any instance moves; or they are logged, and do not run."""
+    if check not in ("strict", "warn"):
+        raise CallerError(f'check={check!r}: a definition with errors is refused ("strict"), or logged ("warn")')
+
+    def unavailable(workflow: Workflow, why: str) -> None:
+        log.warning("it cannot be started: %s", why)
+        known.remove(workflow)
+
+    for each in gathered:
+        if each.check is not None:
+            each.check(Opening(known.names(), list(handlers), check == "strict", unavailable))
 
 
 def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gathered: list[Gathered]) -> Sequence[Any]:
@@ -77,6 +93,11 @@ def _of_ours() -> list[Dialect]:
 
 def _dialect(package: str) -> Dialect:
     return cast(Dialect, import_module(f"perdure.{package}.dialect").DIALECT)
+
+
+def dialect_of(name: str) -> Dialect | None:
+    """The dialect of this name, imported if need be."""
+    return next((each for each in map(_dialect, OURS) if each.name == name), None)
 
 
 def _of_others() -> list[Dialect]:

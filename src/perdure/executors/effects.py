@@ -47,6 +47,10 @@ class EffectsExecutor:
         self._secrets = secrets or EnvironmentSecrets()
         self._redactions: dict[bytes, Redaction] = {}  # of the calls that run and know a secret
 
+    def use(self, handlers: Iterable[Handler]) -> None:
+        """Perform with these handlers from now on."""
+        self._handlers = {handler.effect: handler for handler in handlers}
+
     def listen(self, framed: Framed) -> None:
         """Frames come from the executors that perform. Whoever listens to those hears them through this one."""
 

@@ -37,6 +37,7 @@ from perdure.kernel.problem import Hook, ProblemKind
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import RESPONSE
 from perdure.kernel.tags import objection
+from perdure.kernel.task import TASK
 from perdure.ports.executor import Work
 
 from . import copies
@@ -539,8 +540,8 @@ class Context:
 
     def publish(self, name: str, value: object) -> None:
         """Make a value readable from outside: `await handle.read(name)`, `handle.watch(name)`."""
-        if isinstance(name, str) and name.startswith(RESPONSE):  # type: ignore[redundant-expr]
-            raise BadCall(f"a published name cannot begin with {RESPONSE}: responses to messages stand there")
+        if isinstance(name, str) and (name == TASK or name.startswith(RESPONSE)):  # type: ignore[redundant-expr]
+            raise BadCall(f"a published name cannot be {TASK} or begin with {RESPONSE}: what stands there is perdure's")
         self._machine.publish(
             text(name, "a published name"), limited(encode(to_plain(value)), f"published value {name!r}")
         )

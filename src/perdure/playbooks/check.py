@@ -103,7 +103,7 @@ class _Check:
         self.playbook = definition.playbook
         self.kinds = kinds
         self.report = report
-        self.compiler = Compiler(definition, kinds, self.bad_expression)
+        self.compiler = Compiler(definition, self.bad_expression)
 
     def at(self, path: str) -> Place:
         """The place of a path, or of what it stands in."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any, Final
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -205,3 +206,22 @@ def bare(guard: Any) -> Any:
     if text.startswith("{{") and text.endswith("}}") and "{{" not in inner and "}}" not in inner:
         return inner.strip("-+ \n\t")
     return text
+
+
+_TEMPLATE: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+
+
+def words(text: str) -> list[str]:
+    """A command as its words. A template stays in one word, whatever it renders to: no data can add an argument."""
+    templates: list[str] = []
+
+    def hold(found: re.Match[str]) -> str:
+        templates.append(found[0])
+        return f"\x00{len(templates) - 1}\x00"
+
+    held = _TEMPLATE.sub(hold, text)
+    try:
+        split = shlex.split(held)
+    except ValueError:
+        split = [held]
+    return [re.sub(r"\x00(\d+)\x00", lambda found: templates[int(found[1])], word) for word in split]

@@ -13,7 +13,7 @@ from perdure.codec import decode, encode
 from perdure.errors import BadCall
 from perdure.expressions import NeedsRead
 from perdure.expressions.jinja import Scope, compile_value
-from perdure.kernel.decision import Decision, Reply
+from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Timer
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started, Woken
 from perdure.kernel.identity import Identity
@@ -24,7 +24,7 @@ from .gates import Gates
 from .keys import seconds
 from .loops import Loops
 from .net import Net, Token
-from .patch import patch
+from .patch import refusal
 from .pipeline import Pipelines
 from .runs import Runs
 from .scope import Compiler, has_template
@@ -159,11 +159,7 @@ class PlaybookMachine:
     def _message(self, turn: Turn, event: Message) -> None:
         body = decode(event.body)
         if event.name == "ctx":
-            writes, turn.reply = patch(self.state, self.compiler, body)
-            if writes:
-                self.write_ctx(turn, writes)
-                turn.reply = Reply(value=encode({"ctx_version": self.state.ctx_version}))
-                turn.note("patch", ", ".join(sorted(writes)))
+            self._patch(turn, event.id, body)
             return
         waiting = [
             (each.token, each.pipe, id, each)
@@ -171,10 +167,7 @@ class PlaybookMachine:
             if each.kind == "message" and each.detail[0] == event.name
         ]
         if not waiting:
-            if len(self.state.mail) >= MAIL_MAX:
-                turn.reply = Reply(refused=f"{MAIL_MAX:,} messages wait already that no step has taken")
-                return
-            self.state.mail.append([event.name, body])
+            self.state.mail = [*self.state.mail[1 - MAIL_MAX :], [event.name, body]]
             return
         token, index, id, _ = min(waiting, key=lambda found: found[:2])
         turn.withdraw(id)
@@ -182,6 +175,16 @@ class PlaybookMachine:
         pipe = run.pipes[index]
         self.pipelines.outcome(turn, pipe.frames[-1], {"status": "ok", "result": body, "error": None})
         self.proceed(turn, run, pipe)
+
+    def _patch(self, turn: Turn, id: str, body: Any) -> None:
+        """The message `ctx`: keys of ctx are changed by a person or another system."""
+        refused = refusal(self.state, self.compiler, body)
+        if not refused:
+            self.write_ctx(turn, body["set"])
+            turn.note("patch", ", ".join(sorted(body["set"])))
+        answer = {"refused": refused} if refused else {"ctx_version": self.state.ctx_version}
+        if id:
+            turn.responded.append((id, encode(answer)))
 
     def _cancel(self, turn: Turn, reason: str) -> None:
         self.state.cancelled, self.state.reason = True, reason

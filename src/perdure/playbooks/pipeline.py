@@ -163,9 +163,9 @@ class Pipelines:
 
     def _prepare_tool(self, here: Here, roots: dict[str, Any], fields: dict[str, Any], args: Any) -> tuple[str, Any]:
         turn, code, location = here.turn, here.code, here.location
-        if code.kind is None:
+        if code.action.unknown:
             raise Fault("unknown_kind", f"there is no kind {code.action.kind}")
-        if args is not None and "args" in code.kind.fields:
+        if args is not None and code.action.takes_args:
             fields["args"] = args
         if code.auth is not None:
             auth = turn.value(code.auth, roots, f"{code.path}/auth", location)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import msgspec
 
 from . import model
-from .keys import KEYS, NAME, REMOVED, WORKFLOW, bare, seconds
+from .keys import KEYS, NAME, REMOVED, WORKFLOW, bare, seconds, words
 from .kinds import WORDS, Kind, wrong_type
 from .load import Node, Place
 from .model import (
@@ -557,6 +557,12 @@ class Reader:
         result = self.map(spec.get("result"), "action.result")
         fields = {key: self.value(keys[key], f"{path}/fields/{key}") for key in own if key in keys}
         self.fields(node, known, fields, path)
+        raw = []
+        for key, field in known.fields.items() if known is not None else ():
+            if field.split and isinstance(fields.get(key), str):
+                fields[key] = words(fields[key])
+            if key in fields and (field.raw or (field.sql and not self.v10)):
+                raw.append(key)
         rules = policy.get("rules")
         self.else_last(rules)
         if "name" in keys:
@@ -578,6 +584,9 @@ class Reader:
                 key: str(item) for key, item in self.values(result.get("select"), f"{path}/select", "select").items()
             },
             inline_max_bytes=self.count(result.get("inline_max_bytes"), 65536, 0),
+            raw=tuple(sorted(raw)),
+            takes_args=known is not None and known.tool and "args" in known.fields,
+            unknown=known is None,
         )
 
     def fields(self, node: Node, known: Kind | None, fields: Mapping[str, Any], path: str) -> None:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from perdure.errors import ExpressionError
-from perdure.kernel.decision import Decision, Outcome, Reply
+from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Call, Effect, attempt_of
 from perdure.kernel.identity import Identity
 from perdure.kernel.moment import TIME_MAX, Moment, when
@@ -33,7 +33,7 @@ class Turn:
         self.withdrawn: list[bytes] = []
         self.noted: list[str] = []
         self.published: list[tuple[str, bytes]] = []
-        self.reply: Reply | None = None
+        self.responded: list[tuple[str, bytes]] = []
         self.outcome: Outcome | None = None
         self.fired = 0
 
@@ -92,7 +92,7 @@ class Turn:
             withdraw=tuple(self.withdrawn),
             noted=tuple(self.noted),
             publish=tuple(self.published),
-            reply=self.reply,
+            respond=tuple(self.responded),
             outcome=self.outcome,
         )
 
@@ -121,15 +121,10 @@ class Turn:
 
     def fault(self, error: ExpressionError, path: str) -> Fault:
         kind = error.code if error.code in ("guard_type", "not_iterable") else "template_error"
-        places = self.compiler.definition.places
-        line, column = places.get(path + error.path, places.get(path, (0, 0)))
-        if error.line > 1:
-            line, column = line + error.line - 1, error.column
-        elif error.line == 1:
-            column += error.column - 1
-        source = self.compiler.definition.source or self.compiler.playbook.name
         found = f" (found {', '.join(error.operands)})" if error.operands else ""
-        return Fault(kind, f"{source}:{line}:{column}: {error.text.strip()}: {error.reason}{found}")
+        at = path + error.path
+        text = f"{self.compiler.spelled(at)}: {error.text.strip()}: {error.reason}{found}"
+        return Fault(kind, text, details={"at": at, "line": error.line, "column": error.column})
 
     def sized(self, value: Any, token: int) -> Any:
         """The value, or a reference to it if it is large. Raises `NeedsPut` until it is stored."""

@@ -69,9 +69,9 @@ def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> A
         return None
     head = record.head
     instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
-    if instance.ended:
-        return None
     workflow = workflows.exactly(head.workflow, instance.definition)
+    if instance.ended and not getattr(workflow, "keeps_state", False):
+        return None
     if workflow is None:
         known = ", ".join(workflows.versions(head.workflow)) or "none"
         raise UnknownVersion(
