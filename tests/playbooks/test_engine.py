@@ -93,3 +93,33 @@ async def test_two_spellings_are_one_version(tmp_path):
         pass
     async with perdure.open(tmp_path / "p.db", workflows=[two]) as engine:
         assert len(await engine.playbooks.versions("p")) == 1
+
+
+async def test_a_retry_does_what_failed_again_and_the_final_step(tmp_path):
+    log = tmp_path / "log"
+    text = f"""
+        executor: {{spec: {{final_step: last}}}}
+        workflow:
+          - {{step: s, next: {{spec: {{mode: inclusive}}, arcs: [{{step: good}}, {{step: bad}}]}}}}
+          - {{step: good, tool: {{kind: shell, command: "sh -c 'echo good >> {log}'"}}}}
+          - {{step: bad, tool: {{kind: shell, command: "sh -c 'echo bad >> {log}; test -e {tmp_path}/there'"}}, next: after}}
+          - {{step: after, tool: {{kind: shell, command: "sh -c 'echo after >> {log}; echo done'"}}}}
+          - {{step: last, tool: {{kind: shell, command: "sh -c 'echo last >> {log}; echo {{{{ args.summary.verdict }}}}'"}}}}
+    """
+    url = tmp_path / "p.db"
+    async with perdure.open(url, workflows=[book(text)]) as engine:
+        handle = await engine.start("p", key="k")
+        try:
+            await handle.result()
+            raise AssertionError("it fails at first")
+        except perdure.InstanceFailed as failed:
+            assert failed.error.type == "exit_code"
+    (tmp_path / "there").touch()
+    async with perdure.open(url) as engine:
+        handle = engine.handle("p", "k")
+        await handle.retry()
+        assert await asyncio.wait_for(handle.result(), 10) == "success"
+    async with perdure.open(url) as engine:
+        assert await engine.handle("p", "k").result() == "success"
+
+    assert sorted(log.read_text().split()) == ["after", "bad", "bad", "good", "last", "last"]

@@ -14,11 +14,12 @@ from perdure.errors import BadCall
 from perdure.expressions import NeedsRead
 from perdure.expressions.jinja import Scope, compile_value
 from perdure.kernel.decision import Decision
-from perdure.kernel.effects import Timer
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started, Woken
+from perdure.kernel.effects import Effect, Timer
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started, Woken
 from perdure.kernel.identity import Identity
 from perdure.kernel.moment import Moment, when
 from perdure.kernel.receipt import Receipt
+from perdure.kernel.reliving import relive
 
 from .gates import Gates
 from .keys import seconds
@@ -29,7 +30,7 @@ from .pipeline import Pipelines
 from .runs import Runs
 from .scope import Compiler, has_template
 from .state import Failed, Open, Pipe, Run, State, dump, restore
-from .turn import Turn, due
+from .turn import Turn, due, effect_of
 from .values import Fault, NeedsPut, Stored, error, kept_of, shown
 from .verdict import leaf_result, outcome, summary, verdict_of
 
@@ -52,13 +53,13 @@ class PlaybookMachine:
         self._identity: Identity | None = None
         self._about: dict[str, Any] | None = None
         self.changed: set[tuple[str, str]] = set()
-        for reads in self.state.reads.values():
-            for digest, path, value, found in reads:
-                self._remember(digest, path, value, found=found)
+        self._read_again()
 
     # ---- the contract --------------------------------------------------------------------------------------------
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
+        if isinstance(event, Rewound):
+            return relive(self, event, moment)
         if isinstance(event, Started):
             self._name(event, moment)
         turn = Turn(self.state, self.identity, moment, self.compiler)
@@ -94,6 +95,22 @@ class PlaybookMachine:
             address = Address(self.compiler.playbook.name, state.key)
             self._identity = Identity(address, state.generation, state.seed, state.life)
         return self._identity
+
+    def begin_again(self, snapshot: bytes | None, life: int) -> None:
+        """For a retry: the state before its past, with the ids of another life."""
+        self.cache.clear()
+        self.state = State() if snapshot is None else restore(snapshot, self.cache)
+        self.state.life = life
+        self._identity = self._about = None
+        self.changed = set()
+        self.gates = Gates(self)
+        if snapshot is not None:
+            opened = list(self.state.open.values())
+            self.state.open = {self.identity.intent(each.location, each.attempt): each for each in opened}
+            self._read_again()
+
+    def open_effects(self) -> dict[bytes, Effect]:
+        return {id: effect_of(each) for id, each in self.state.open.items()}
 
     # ---- what comes ----------------------------------------------------------------------------------------------
 
@@ -284,6 +301,11 @@ class PlaybookMachine:
         self.state.reads.setdefault(owner.token, []).append([digest, path, value, found])
         self._remember(digest, path, value, found=found)
         self.later(item)
+
+    def _read_again(self) -> None:
+        for reads in self.state.reads.values():
+            for digest, path, value, found in reads:
+                self._remember(digest, path, value, found=found)
 
     def _remember(self, digest: str, path: Any, value: Any, *, found: bool) -> None:
         """A part of a stored value that was read. Reading one that is gone is a failure of what reads it."""

@@ -23,6 +23,7 @@ class Open(msgspec.Struct):
     pipe: int = -1
     attempt: int = 1
     detail: Any = None
+    effect: list[Any] = []  # the number of its kind, and its fields: a retry opens it again
 
 
 class Frame(msgspec.Struct):
@@ -130,6 +131,7 @@ class State(msgspec.Struct):
     reads: dict[int, list[list[Any]]] = {}  # parts of stored values, by the token that read them: digest, path, value
     todo: list[list[Any]] = []  # work in hand: what, token, iteration
     asked: int = 0  # reads and puts so far: each has a location of its own
+    finals: list[str] = []  # where the final step opened something: a retry does that again
     leaves: dict[str, Any] = {}  # results of runs that ended a branch, by step
     leaf_runs: int = 0
     leaf_ok: bool = False

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from perdure.errors import ExpressionError
 from perdure.kernel.decision import Decision, Outcome
-from perdure.kernel.effects import Call, Effect, attempt_of
+from perdure.kernel.effects import KINDS, NUMBERS, Call, Effect, attempt_of
 from perdure.kernel.identity import Identity
 from perdure.kernel.moment import TIME_MAX, Moment, when
 
@@ -52,6 +52,9 @@ class Turn:
     def open(self, effect: Effect, opened: Open) -> None:
         id = self._identity.intent(effect.location, attempt_of(effect))
         opened.location, opened.attempt = effect.location, attempt_of(effect)
+        opened.effect = [NUMBERS[type(effect)], [getattr(effect, name) for name in effect.__struct_fields__]]
+        if self.state.final == "running":
+            self.state.finals.append(effect.location)
         self.state.open[id] = opened
         self.opened.append((id, effect))
 
@@ -145,6 +148,11 @@ def _holds_ref(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_holds_ref, value.values()))
     return any(map(_holds_ref, value)) if isinstance(value, list) else isinstance(value, Stored)
+
+
+def effect_of(opened: Open) -> Effect:
+    kind, fields = opened.effect
+    return KINDS[kind](*[tuple(each) if isinstance(each, list) else each for each in fields])
 
 
 def due(turn: Turn, within: float) -> int:
