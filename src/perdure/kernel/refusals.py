@@ -173,6 +173,8 @@ def _refused(policy: Policy, event: Event) -> str:
     if type(event) is Message:
         return "" if event.sender else policy.refuses("send")
     verb = VERBS.get(type(event))
+    if type(event) is Rewound and not event.to:  # what failed is done again
+        verb = "retry"
     return "" if verb is None else policy.refuses(verb)
 
 
