@@ -29,7 +29,9 @@ async def look(what: str) -> str:
 async def runner(node: Node) -> object:
     match node.name:
         case "plan":
-            names = await node.submit([{"name": each, "goal": f"{each} on {node.input}"} for each in ("facts", "doubts")])
+            names = await node.submit(
+                [{"name": each, "goal": f"{each} on {node.input}"} for each in ("facts", "doubts")]
+            )
             found = await node.results(names)
             return " | ".join(each.value for each in found.values())
         case "write":

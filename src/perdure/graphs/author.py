@@ -270,6 +270,13 @@ class Graph:
         advice = f"the graph opened {was or 'nothing'} then and opens {is_now or 'nothing'} now"
         return Explanation(source=node, advice=f"{advice}: give the changed graph another version, and keep this one")
 
+    def read_state(self, machine: Machine) -> Any:
+        from .machine import GraphMachine
+        from .report import report_of
+
+        assert isinstance(machine, GraphMachine)
+        return report_of(machine.state)
+
     # ---- what callers need (perdure.app) ---------------------------------------------------------------------------
 
     def registered(self) -> None:

@@ -49,6 +49,7 @@ from .history import Line, Reader, Summary, Waiting, read_history, summary
 from .outside import intent_id
 from .policies import refuse_by_policy
 from .startable import Startable
+from .state import read_state
 from .streams import Streams
 
 R = TypeVar("R")
@@ -370,6 +371,13 @@ class Handle(Speaker, Generic[R]):
         """The last value that the instance published under a name, or None."""
         value = await self._door.queries.published(await self._id(), name)
         return None if value is None else decode(value)
+
+    async def state(self) -> Any:
+        """The state of an instance whose state is a value, rebuilt from its journal; None once it has ended.
+
+        The code of its workflow is needed: `perdure.connect(url, workflows=[...])`.
+        """
+        return read_state(self._workflows, await self._door.queries.record(await self._id()))
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""
