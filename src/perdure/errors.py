@@ -301,6 +301,20 @@ class BadManifest(AuthorError):
         return f"{prefix}{self.path}: {self.text} ({self.code})"
 
 
+class BadPlaybook(AuthorError):
+    """A playbook has problems. Nothing was recorded.
+
+    `problems` has all of them, at most 50, in the order of the text. Each has `code`, `line`, `column`, `text` and `hint`.
+    """
+
+    def __init__(self, problems: Iterable[Any]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
 class BadDecision(AuthorError):
     """A reducer returned what a cell may not ask for: an effect that it has not declared, say.
 

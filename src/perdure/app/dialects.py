@@ -15,7 +15,7 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered
 from perdure.runtime.door import Door
 
-OURS: Final = ("flows", "cells", "graphs")
+OURS: Final = ("flows", "cells", "playbooks", "graphs")
 """The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
 
 OWN: Final = "perdure."

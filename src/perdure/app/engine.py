@@ -30,8 +30,10 @@ from perdure.runtime.setup import Setup
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
+from perdure.tools.handler import enter
 
 from .dialects import begin, built_in, enclosure_of, read_catalog, registered
+from .effects import Effects
 from .entrance import entrance
 from .urls import is_server, open_store
 from .workers import Serving
@@ -79,6 +81,7 @@ async def open(
     lenient: bool = False,
     allow: Iterable[str] = (),
     secrets: Secrets | Mapping[str, str] | None = None,
+    connections: Mapping[str, Any] | None = None,
     keys: Keyring | None = None,
 ) -> AsyncIterator[Engine]:
     """Run workflows on a database: a path of a SQLite file, ":memory:", or "postgresql://...", which others may share.
@@ -87,7 +90,8 @@ async def open(
     handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
     answered with an error when it is asked for. allow: addresses, networks and hosts that HTTP requests of cells may go
     to, besides public ones. secrets: where the values of `perdure.Secret` come from, a mapping or a source; without it
-    the environment, `PERDURE_SECRET_...`. keys: of the executors outside that sign their receipts.
+    the environment, `PERDURE_SECRET_...`. connections: what `auth: NAME` of a tool means: a text, a `perdure.Secret` or a
+    dict of those, by name. keys: of the executors outside that sign their receipts.
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
@@ -103,11 +107,8 @@ async def open(
     clock = SystemClock(asyncio.get_running_loop())
     if keys is not None and not hasattr(keys, "judge"):
         raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
-    effects = None
-    if handlers or allow or any(each.workflows and each.performers for each in gathered):
-        from .effects import Effects
-
-        effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets)
+    effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets, connections=connections)
+    enter(effects.around)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
     hooks = Hooks()
@@ -117,7 +118,7 @@ async def open(
         clock=clock,
         executors=executors,
         serving=Serving(queues, known, keys),
-        effects=None if effects is None else lambda store: effects.executor(store, clock, on_loop, in_threads),
+        effects=lambda store: effects.executor(store, clock, on_loop, in_threads),
         failed=hooks.tell,
         cache=cache,
         memory=memory,

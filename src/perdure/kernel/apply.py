@@ -233,10 +233,7 @@ def _tag(instance: Instance, tags: Iterable[tuple[str, str | None]]) -> None:
 
 
 def _close(instance: Instance, id: bytes, changed: Changed) -> None:
-    intent = instance.open.pop(id)
-    if type(intent.effect) is Call:
-        instance.calls -= intent.here
-    changed.closed.append(intent)
+    changed.closed.append(instance.drop(id))
 
 
 def _settle_status(instance: Instance, decision: Decision, changed: Changed) -> None:

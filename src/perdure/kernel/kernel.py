@@ -524,7 +524,10 @@ class Kernel:
     def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
         instance, entry, body = taken.instance, written.entry, written.body
-        had = before(instance, entry)
+        status = instance.status
+        # A receipt of one that runs, and goes on running, leaves its head as it is: most entries are of that kind.
+        runs = status is Status.RUNNING and type(entry.event) is Received and not entry.decision.tags
+        had = (status, instance.definition, instance.tags, "") if runs else before(instance, entry)
         changed = apply(instance, entry)
         size = len(body)
         batch.journal.append(_row(JournalRow, (entry.seq, entry.instance, entry.at, body)))
@@ -532,14 +535,14 @@ class Kernel:
         instance.tail_size += size
         if entry.decision.state:
             self.memory.weigh(instance)
-        if has_new_head(instance, entry, had):
+        if instance.status is not status if runs else has_new_head(instance, entry, had):
             write_head(batch, instance, entry, had)
         self._spread.tell(instance, entry, taken.heard, changed, batch, self._cause)
         if entry.decision.answers:
             batch.heard += entry.decision.answers
         if written.denied:
             self._tell_denied(instance, written.denied)
-        if had[0] is Status.STUCK and instance.status is not Status.STUCK:
+        if status is Status.STUCK and instance.status is not Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
         if instance.tail_size > snapshot.SIZE_MIN or instance.made:

@@ -130,7 +130,7 @@ class Tasks(Speaker):
             **{field: getattr(info, field) for field in TaskInfo.__struct_fields__},
             description=asked.description,
             data=asked.data,
-            form=asked.answer,
+            form=asked.form,
             quorum=asked.quorum,
             history=tuple(history(entries)),
             may=may,

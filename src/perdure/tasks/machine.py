@@ -265,11 +265,12 @@ class TaskMachine:
 
 def fitting(asked: Question, answer: Any) -> Any:
     """The answer as its form means it. Raises `Misfit` with everything that is wrong."""
-    if asked.answer is None:
+    form = asked.form
+    if form is None:
         if answer is not None:
             raise Misfit([Problem("", "this task has no form: its answer is null")])
         return None
-    return read(asked.answer, answer)
+    return read(form, answer)
 
 
 def checked_comment(text: Any) -> str:
@@ -312,7 +313,15 @@ class TaskWorkflow:
     name = WORKFLOW
     version = "1"
     parameters = b""
-    policy = Policy("task", retry=False, rewind=False, fork=False, wake=False)
+    policy = Policy(
+        "task",
+        created="engine",
+        retry=False,
+        rewind=False,
+        fork=False,
+        wake=False,
+        why={"start": "a task: a workflow asks for it, `await ctx.task(...)` in a flow"},
+    )
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, Literal, NoReturn
 
@@ -99,7 +100,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     title: str = ""
     description: str = ""
     data: Any = None
-    answer: dict[str, Any] | None = None
+    answer: str = ""  # the form as JSON text, because its fields have an order; empty: none
     outcome: str = "outcome"
     roles: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
@@ -118,11 +119,14 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
         return encode(to_plain(self, Question))
 
     @property
+    def form(self) -> dict[str, Any] | None:
+        """The JSON Schema of the answer; None: the task is done or not."""
+        return _form(self.answer) if self.answer else None
+
+    @property
     def outcomes(self) -> tuple[str, ...] | None:
         """The outcomes that an answer can have; None: any text."""
-        if self.answer is None:
-            return ("done",)
-        field = self.answer.get("properties", {}).get(self.outcome)
+        field = (self.form or {}).get("properties", {}).get(self.outcome)
         if field is None:
             return ("done",)
         known = field.get("enum") if isinstance(field, dict) else None
@@ -173,7 +177,7 @@ def question(
         title=checked_text(title, f"{name}: title"),
         description=checked_text(description, f"{name}: description"),
         data=plain,
-        answer=None if answer is None else _schema(name, answer),
+        answer="" if answer is None else msgspec.json.encode(_schema(name, answer)).decode(),
         outcome=checked_text(outcome, f"{name}: outcome"),
         roles=texts(roles, f"{name}: roles"),
         users=texts(users, f"{name}: users"),
@@ -282,6 +286,12 @@ def _labels(labels: Mapping[str, str], name: str) -> dict[str, str]:
         if not isinstance(label, str) or not isinstance(value, str):  # type: ignore[redundant-expr]
             _wrong(name, f"labels are texts by name, found {label!r:.80}: {value!r:.80}")
     return dict(labels)
+
+
+@lru_cache(maxsize=512)
+def _form(text: str) -> dict[str, Any]:
+    form: dict[str, Any] = msgspec.json.decode(text)
+    return form
 
 
 def _schema(name: str, answer: Any) -> dict[str, Any]:
