@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import perdure
 from perdure.errors import BadGraph, InstanceEnded, InstanceFailed
-from perdure.graphs import Denied, Graph, Limits, Node, Permit, report, tool
+from perdure.graphs import Graph, Node, Permit, report, tool
 
 AGENT = """
 import asyncio, sys
@@ -97,7 +98,7 @@ def asking(**options) -> Graph:
 
 
 async def question(engine, ann):
-    while not (asked := await engine.tasks.list(by=ann, candidate=True)):
+    while not (asked := await engine.tasks.list(by=ann, candidate=True)):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return asked[0]
 
@@ -138,11 +139,12 @@ async def test_a_denial_is_an_error_in_the_runner_and_the_failure_has_the_report
         await engine.tasks.complete(task.id, {"outcome": "deny", "reason": "not today"}, by=ann)
         with pytest.raises(InstanceFailed) as failed:
             await handle.result()
-        assert failed.value.error.type == "GraphFailed"
-        [row] = failed.value.error.data["nodes"]
+        error: Any = failed.value.error
+        assert error.type == "GraphFailed"
+        [row] = error.data["nodes"]
         assert (row["outcome"], row["reason"]) == ("failed", "denied")
-        assert "not today" in failed.value.error.data["denials"][0]["reason"]
-        assert (await report(handle))["nodes"] == failed.value.error.data["nodes"]
+        assert "not today" in error.data["denials"][0]["reason"]
+        assert (await report(handle))["nodes"] == error.data["nodes"]
 
 
 async def test_a_bad_graph_is_refused_at_open_and_at_start(tmp_path):
@@ -168,12 +170,8 @@ async def test_a_bad_start_by_name_from_elsewhere_fails_at_once(tmp_path):
 
 async def test_people_add_cancel_and_tell(tmp_path):
     async def runner(node: Node) -> object:
-        await node.results(["late"]) if node.name == "first" else None
         return [node.name, *node.notes]
 
-    graph = Graph("live", runner=runner)
-    graph.node("first")
-    graph.node("gate", approve="before")
     graph = Graph("live", runner=runner, roles=["editor"], rest_after=None)
     graph.node("gate", approve="before")
     graph.node("end", after={"g": "gate"}, needs="all_terminal")
@@ -187,7 +185,7 @@ async def test_people_add_cancel_and_tell(tmp_path):
         with pytest.raises(perdure.errors.CallerError, match="submit, cancel and note"):
             await handle.send("hello")
         await handle.ask("cancel", {"node": "gate"})
-        assert await handle.result() == {"end": ["end", "be brief"]} or True
+        assert await handle.result() == ["end", "be brief"]
         with pytest.raises(InstanceEnded):
             await handle.ask("submit", [{"name": "more"}])
 
@@ -216,7 +214,8 @@ async def test_a_graph_is_a_child_of_a_flow_and_a_flow_a_child_of_a_graph(tmp_pa
 
     @perdure.flow
     async def outer(ctx: perdure.Context) -> int:
-        return await ctx.child(inner, 20)
+        found: int = await ctx.child(inner, 20)
+        return found
 
     async with perdure.open(tmp_path / "a.db", workflows=[inner, outer, double]) as engine:
         assert await (await engine.start(outer, key="k")).result() == 41
@@ -242,9 +241,6 @@ async def test_handles_of_a_running_graph_give_its_report(tmp_path):
         await question(engine, perdure.Actor("ann", roles=["editor"]))
         [row] = (await report(handle))["nodes"]
         assert (row["node"], row["status"]) == ("ship", "open")
-
-
-assert Denied, Limits
 
 
 async def test_a_retry_runs_what_failed_and_nothing_else(tmp_path):
