@@ -101,6 +101,7 @@ __all__ = [
     "TaskRefused",
     "TooLarge",
     "TooManyFrames",
+    "UnclearId",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -920,6 +921,10 @@ class UnknownVersion(UnknownWorkflow):
 
 class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
+
+
+class UnclearId(CallerError):
+    """An ID names no instance, or more than one. Write workflow/key."""
 
 
 class KeyInUse(CallerError):
