@@ -29,6 +29,8 @@ from perdure.errors import (
     RollBack,
     StepFailed,
     StepTimeout,
+    TaskCancelled,
+    TaskExpired,
 )
 from perdure.kernel.effects import Call, Child, Timer, Wait
 from perdure.kernel.events import Address
@@ -37,6 +39,7 @@ from perdure.kernel.problem import Hook, ProblemKind
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import RESPONSE
 from perdure.kernel.tags import objection
+from perdure.kernel.task import TASK
 from perdure.ports.executor import Work
 
 from . import copies
@@ -63,9 +66,12 @@ from .operation import AGAIN
 from .relive import at
 from .returns import importable, is_async, returns_of, state_annotation_of, takes_argument, takes_context
 from .scope import text
+from .tasks import Answered, ask
 from .undo import Done, roll_back
 
 if TYPE_CHECKING:
+    from perdure.tasks.model import TaskFields
+
     from .machine import FlowMachine
     from .mailbox import Mail
 
@@ -291,13 +297,13 @@ def kind_of(error: Exception) -> FailureKind:
             return "rollback"
         case OutcomeUnknown():
             return "unknown"
-        case StepTimeout() | ReceiveTimeout():
+        case StepTimeout() | ReceiveTimeout() | TaskExpired():
             return "timeout"
         case JoinFailed():
             return "join"
         case RaceFailed():
             return "race"
-        case ChildFailed():
+        case ChildFailed() | TaskCancelled():
             return "child"
         case StepFailed(error=Failure(retry=False)):
             return "fatal"
@@ -324,6 +330,11 @@ class Context:
     @property
     def key(self) -> str:
         return self._machine.key
+
+    @property
+    def started_by(self) -> str | None:
+        """The id of the actor who started this instance, `engine.start(..., by="ann")`; None: nobody was named."""
+        return self._machine.started_by
 
     def now(self) -> datetime:
         """Recorded time, in UTC."""
@@ -531,8 +542,8 @@ class Context:
 
     def publish(self, name: str, value: object) -> None:
         """Make a value readable from outside: `await handle.read(name)`, `handle.watch(name)`."""
-        if isinstance(name, str) and name.startswith(RESPONSE):  # type: ignore[redundant-expr]
-            raise BadCall(f"a published name cannot begin with {RESPONSE}: responses to messages stand there")
+        if isinstance(name, str) and (name == TASK or name.startswith(RESPONSE)):  # type: ignore[redundant-expr]
+            raise BadCall(f"a published name cannot be {TASK} or begin with {RESPONSE}: what stands there is perdure's")
         self._machine.publish(
             text(name, "a published name"), limited(encode(to_plain(value)), f"published value {name!r}")
         )
@@ -591,6 +602,21 @@ class Context:
         if detach or isinstance(workflow, str):
             return decode(receipt.value)
         return workflow.decode_result(receipt.value)
+
+    @overload
+    async def task(self, name: str, *, answer: type[T], **fields: Unpack[TaskFields]) -> Answered[T]: ...
+
+    @overload
+    async def task(self, name: str, *, answer: Any = None, **fields: Unpack[TaskFields]) -> Answered[Any]: ...
+
+    async def task(self, name: str, *, answer: Any = None, **fields: Unpack[TaskFields]) -> Answered[Any]:
+        """Ask people for something, and wait for the answer. `TaskExpired` and `TaskCancelled` if none comes.
+
+        `answer` is the type of the answer, or a JSON Schema: it is the form; None: the task is done or not. Who may do
+        it: `roles` and `users`, but nobody of `exclude`; `assignee` has it from the start; `managers` are roles that
+        may change and cancel it. `due` is a date for lists, `expire` ends the task: a time, or a duration from now.
+        """
+        return await ask(self._machine, name, answer, fields)
 
     # ---- parallel ------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from perdure.kernel.events import (
     Event,
     Message,
     Received,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -143,6 +144,8 @@ class Story:
                 self._add("input", "", StoryFact(number, value=given))
             case Received(intent=id, receipt=receipt):
                 self._close(id, StoryFact(number, receipt.status, receipt.value, receipt.error))
+            case Requested(intent=id, name=name, body=body):
+                self._add("request", f"{self._open[id].location}/{name}", StoryFact(number, value=body))
             case Streamed(intent=id, body=body):
                 self._add("frame", self._open[id].location, StoryFact(number, value=body))
             case Message(name=name, body=body):
