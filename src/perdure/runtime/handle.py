@@ -386,7 +386,8 @@ class Handle(Speaker, Generic[R]):
         self, format: Literal["svg", "mermaid", "json"] = "svg", direction: Literal["LR", "TB"] = "LR"
     ) -> str:
         """The instance as a picture, with what became of each part. The code of its workflow is needed."""
-        return draw_instance(self._workflows, await self._door.queries.record(await self._id()), format, direction)
+        rows = await self._door.queries.history(await self._id())
+        return draw_instance(self._workflows, self.address, rows, format, direction)
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""
