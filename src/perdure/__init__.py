@@ -10,6 +10,7 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure.app import Engine, connect, open, run
+    from perdure.app.definitions import load_process
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.kernel.asked import Actor
     from perdure.kernel.backoff import Backoff
     from perdure.kernel.problem import Problem
+    from perdure.kernel.retention import Retention
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
     from perdure.ports.outside import OpenEffect
@@ -49,6 +51,7 @@ _HOME = {
         "Next",
         "ReceiptOf",
         "Rejected",
+        "Retention",
         "cell",
     ),
     "perdure.cells.bind": ("manifest",),
@@ -68,6 +71,8 @@ _HOME = {
     "perdure.tasks.row": ("TaskInfo",),
     "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.backoff": ("Backoff",),
+    "perdure.kernel.retention": ("Retention",),
+    "perdure.app.definitions": ("load_process",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -130,6 +135,7 @@ __all__ = [  # noqa: PLE0604
     "emit",
     "flow",
     "load_manifest",
+    "load_process",
     "manifest",
     "open",
     "progress",
