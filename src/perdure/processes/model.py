@@ -303,7 +303,7 @@ def read(document: Any) -> tuple[dict[str, Any], Reader]:
     reader = Reader()
     if not _is_finite(document):
         reader.problem(
-            "PD017", (), "the document is nested too deeply, has too many parts, or a part that holds itself"
+            "PD017", (), "the document is nested too deeply, is too large, or holds itself"
         )
         return {}, reader
     data = reader.record(PROCESS, document, (), "a process")
