@@ -9,8 +9,10 @@ from perdure.errors import *  # noqa: F403
 from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
+    from perdure import tools
     from perdure.app import Engine, connect, open, run
     from perdure.app.definitions import load_process
+    from perdure.app.playbooks import load_playbook
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.app.playbooks": ("load_playbook",),
     "perdure.cells.author": (
         "Cell",
         "CellContext",
@@ -136,6 +139,7 @@ __all__ = [  # noqa: PLE0604
     "flow",
     "load_manifest",
     "load_process",
+    "load_playbook",
     "manifest",
     "open",
     "progress",
@@ -143,6 +147,7 @@ __all__ = [  # noqa: PLE0604
     "sign",
     "step",
     "step_info",
+    "tools",
     *_errors,
 ]
 
@@ -153,6 +158,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("perdure")
+    if name == "tools":
+        from importlib import import_module
+
+        return import_module("perdure.tools")
     if module is None:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     from importlib import import_module

@@ -21,6 +21,7 @@ __all__ = [
     "BadDecision",
     "BadDefinition",
     "BadExpression",
+    "BadGraph",
     "BadKey",
     "BadManifest",
     "BadProcess",
@@ -34,6 +35,7 @@ __all__ = [
     "CrashTestFailed",
     "Deadlock",
     "DefinitionConflict",
+    "Denied",
     "Divergence",
     "EngineClosed",
     "EngineRunning",
@@ -68,6 +70,7 @@ __all__ = [
     "NotDurable",
     "NotEmpty",
     "NotEntered",
+    "NotInRun",
     "NotInStep",
     "NotInThisProcess",
     "NotInstalled",
@@ -101,6 +104,7 @@ __all__ = [
     "TaskRefused",
     "TooLarge",
     "TooManyFrames",
+    "UnclearId",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -300,6 +304,20 @@ class BadManifest(AuthorError):
     def __str__(self) -> str:
         prefix = f"{self.where}: " if self.where else ""
         return f"{prefix}{self.path}: {self.text} ({self.code})"
+
+
+class BadPlaybook(AuthorError):
+    """A playbook has problems. Nothing was recorded.
+
+    `problems` has all of them, at most 50, in the order of the text. Each has `code`, `line`, `column`, `text` and `hint`.
+    """
+
+    def __init__(self, problems: Iterable[Any]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
 
 class BadDecision(AuthorError):
@@ -682,6 +700,48 @@ class NotInStep(AuthorError, LookupError):
         return "no step is running here: step_info(), progress() and emit() are for the functions of steps"
 
 
+class NotInRun(AuthorError, LookupError):
+    """A request was made where no call that may ask is running: outside of a run, after it, in a thread or a worker.
+
+    Requests are for `async def` functions that run inline, while they run.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.what} asks the instance of a running call, and no call that may ask is running here"
+
+
+class GraphProblem(NamedTuple):
+    """One thing that is wrong with a graph. `where` is a node or a part of the graph; `at` is line:column of a file."""
+
+    where: str
+    text: str
+    at: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.at}: " if self.at else ""
+        return f"{place}{self.where}: {self.text}"
+
+
+class BadGraph(AuthorError):
+    """A graph cannot run as it is written. `problems` has everything that is wrong, each with its place.
+
+    Nothing was registered and nothing recorded. `perdure check` finds the same without an engine.
+    """
+
+    def __init__(self, graph: str, problems: tuple[GraphProblem, ...]) -> None:
+        super().__init__(graph, problems)
+        self.graph = graph
+        self.problems = problems
+
+    def __str__(self) -> str:
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        return "\n  ".join([f"graph {self.graph} has {count}:", *map(str, self.problems)])
+
+
 # ---- what a step raises to say more than "it failed" ----------------------------------------------------------------
 
 
@@ -801,6 +861,27 @@ class ChildFailed(OperationFailed):
         return f"child {self.workflow}/{self.key} {self.status}: {self.error}"
 
 
+class Denied(OperationFailed):
+    """The gate of a graph, or a person, said no; or an instance takes no such request. The run may do something else.
+
+    `subject` is the tool, the node or the request, `stage` the rule that said no, `reason` one sentence.
+    """
+
+    def __init__(self, subject: str, stage: str, reason: str) -> None:
+        super().__init__(subject, stage, reason)
+        self.subject = subject
+        self.stage = stage
+        self.reason = reason
+
+    @property
+    def note(self) -> str:
+        """The same as one sentence for a model."""
+        return f"{self.subject} was denied ({self.stage}): {self.reason}"
+
+    def __str__(self) -> str:
+        return self.note
+
+
 class TaskExpired(OperationFailed):
     """Nobody answered a task until its `expire`. `name` is that of the task."""
 
@@ -844,6 +925,10 @@ class UnknownVersion(UnknownWorkflow):
 
 class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
+
+
+class UnclearId(CallerError):
+    """An ID names no instance, or more than one. Write workflow/key."""
 
 
 class KeyInUse(CallerError):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from perdure.errors import BadCall, CallerError
 from perdure.executors.builtin import Blobs, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
@@ -15,8 +17,9 @@ from perdure.flows.author import STEPS
 from perdure.ports.clock import Clock
 from perdure.ports.dialect import Gathered
 from perdure.ports.executor import Executor, Handler
-from perdure.ports.secrets import Secrets
+from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
+from perdure.tools.handler import Surroundings, handlers
 
 
 class Effects:
@@ -25,19 +28,21 @@ class Effects:
     def __init__(
         self,
         gathered: Iterable[Gathered],
-        handlers: Any,
+        given: Any,
         *,
         lenient: bool,
         allow: Iterable[str],
         secrets: Secrets | Mapping[str, str] | None,
+        connections: Mapping[str, Any] | None = None,
     ) -> None:
         self._performers = [each.performers for each in gathered if each.performers is not None]
-        self._given = _listed(handlers)
+        self._given = _listed(given)
         self._lenient = lenient
         self._requests = Requests(allow)
         self._secrets = MappingSecrets(secrets) if isinstance(secrets, Mapping) else secrets
         if secrets is not None and not callable(getattr(secrets, "get", None)):
             raise BadCall(f"secrets= takes a dict or an object with get(name), found {type(secrets).__name__}")
+        self.around = Surroundings(self._requests.allow, _checked(connections), secrets=self._secrets)
         self._built_in: Mapping[str, Callable[..., Any]] = dict.fromkeys(("http", "blob-put", "blob-get"), _unused)
         self._executor: EffectsExecutor | None = None
         self._handlers(self._built_in)
@@ -45,7 +50,9 @@ class Effects:
     def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
         blobs = Blobs(queries, clock.now)
         self._built_in = {"http": self._requests.perform, "blob-put": blobs.put, "blob-get": blobs.get}
-        self._executor = EffectsExecutor(self._handlers(self._built_in), on_loop, in_threads, self._secrets)
+        around = msgspec.structs.replace(self.around, blobs=queries, now=clock.now)
+        own, tools = self._handlers(self._built_in), handlers(around)
+        self._executor = EffectsExecutor(own, on_loop, in_threads, self._secrets, tools)
         return self._executor
 
     def extend(self, gathered: Iterable[Gathered]) -> None:
@@ -60,6 +67,18 @@ class Effects:
             for performers in self._performers
             for handler in performers(self._given, built_in, step_handler, lenient=self._lenient)
         ]
+
+
+def _checked(connections: Any) -> dict[str, Any]:
+    """Connections by name: a text, a `Secret`, or a map of those."""
+    if connections is not None and not isinstance(connections, Mapping):
+        raise BadCall(
+            f'connections= takes a dict: {{"orders": perdure.Secret("orders-dsn")}}, found {connections!r:.80}'
+        )
+    for name, given in (connections or {}).items():
+        if not isinstance(given, str | Secret | Mapping):
+            raise BadCall(f"the connection {name} is a text, a perdure.Secret or a dict, found {type(given).__name__}")
+    return dict(connections or {})
 
 
 def _listed(handlers: Any) -> list[Any]:

@@ -34,6 +34,7 @@ from perdure.runtime.setup import Setup
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
+from perdure.tools.handler import enter
 
 from .definitions import restored, restored_one, stored
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
@@ -103,6 +104,7 @@ async def open(
     lenient: bool = False,
     allow: Iterable[str] = (),
     secrets: Secrets | Mapping[str, str] | None = None,
+    connections: Mapping[str, Any] | None = None,
     keys: Keyring | None = None,
     functions: Iterable[Any] = (),
     check: Literal["strict", "warn"] = "strict",
@@ -113,9 +115,10 @@ async def open(
     handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
     answered with an error when it is asked for. allow: addresses, networks and hosts that HTTP requests of cells may go
     to, besides public ones. secrets: where the values of `perdure.Secret` come from, a mapping or a source; without it
-    the environment, `PERDURE_SECRET_...`. keys: of the executors outside that sign their receipts. functions: what
-    expressions of processes may call. check: with "strict" a process that has problems is `BadProcess`; with "warn" it
-    is logged, and cannot be started.
+    the environment, `PERDURE_SECRET_...`. connections: what `auth: NAME` of a tool means: a text, a `perdure.Secret` or
+    a dict of those, by name. keys: of the executors outside that sign their receipts. functions: what expressions of
+    processes may call. check: with "strict" a process that has problems is `BadProcess`; with "warn" it is logged, and
+    cannot be started.
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
@@ -132,7 +135,8 @@ async def open(
     clock = SystemClock(asyncio.get_running_loop())
     if keys is not None and not hasattr(keys, "judge"):
         raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
-    effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets)
+    effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets, connections=connections)
+    enter(effects.around)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
     hooks = Hooks()

@@ -27,6 +27,10 @@ class Requests:
 
             Guard(self._allow)
 
+    @property
+    def allow(self) -> tuple[str, ...]:
+        return tuple(self._allow)
+
     async def perform(self, params: Any, call: Any) -> dict[str, Any]:
         from .http import TIMEOUT_SECONDS, request  # here: it takes its time to import
 

@@ -29,11 +29,13 @@ import msgspec
 
 from perdure.codec import Signature, decode, encode
 from perdure.errors import BadCall, FlowWarning, NotAFlow, TooLarge
-from perdure.kernel.backoff import Backoff
+from perdure.kernel.backoff import Backoff as Backoff  # noqa: PLC0414  # this module gives it to authors
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Effect, attempt_of
 from perdure.kernel.limits import VALUE_MAX, Limits
+from perdure.kernel.loops import Break as Break  # noqa: PLC0414
+from perdure.kernel.loops import Continue as Continue  # noqa: PLC0414
 from perdure.kernel.machine import Machine
 from perdure.kernel.policy import Policy
 from perdure.kernel.problem import Hook
@@ -184,18 +186,6 @@ def _registered(made: StepFunction[P, R]) -> StepFunction[P, R]:
     if module and name:  # a partial has no name
         STEPS[module, name] = made
     return made
-
-
-class Continue(msgspec.Struct, Generic[T], frozen=True):
-    """A loop's body says: another iteration, with this state."""
-
-    state: T = None  # type: ignore[assignment]
-
-
-class Break(msgspec.Struct, Generic[T], frozen=True):
-    """A loop's body says: done, with this value."""
-
-    value: T = None  # type: ignore[assignment]
 
 
 class Ok(msgspec.Struct, Generic[T], frozen=True):

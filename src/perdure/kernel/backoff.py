@@ -1,4 +1,6 @@
-"""Backoff: how long an instance pauses before the next attempt at a call. Every dialect that retries uses it."""
+"""How long to wait before the next attempt. Every dialect that retries asks this one value."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 

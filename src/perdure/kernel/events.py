@@ -57,6 +57,19 @@ class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
     receipt: Receipt
 
 
+class Requested(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="q"):
+    """A running call asks its instance for something. The answer comes with a decision: `Decision.answers`.
+
+    `id` names the request within the call; `delivery` is that of the call, so one of an earlier delivery is stale.
+    """
+
+    intent: bytes
+    delivery: int
+    id: str
+    name: str
+    body: bytes
+
+
 class Streamed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="f"):
     """A frame of an open intent. `number` counts the recorded frames of one delivery from 1."""
 
@@ -165,6 +178,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 Event = (
     Started
     | Received
+    | Requested
     | Streamed
     | Message
     | CancelAsked
@@ -180,7 +194,7 @@ Event = (
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
-OF_AN_INTENT = frozenset({Received, Streamed, Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({Received, Requested, Streamed, Redelivered, Parked, Released})
 
 
 def asked_of(event: Event) -> Asked | None:

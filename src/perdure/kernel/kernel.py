@@ -41,6 +41,7 @@ from .events import (
     Redelivered,
     Ref,
     Released,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -537,6 +538,8 @@ class Kernel:
         if instance.status is not status if runs else has_new_head(instance, entry, had):
             write_head(batch, instance, entry, had)
         self._spread.tell(instance, entry, taken.heard, changed, batch, self._cause)
+        if entry.decision.answers:
+            batch.heard += entry.decision.answers
         if written.denied:
             self._tell_denied(instance, written.denied)
         if status is Status.STUCK and instance.status is not Status.STUCK:
@@ -673,7 +676,9 @@ def _may_rule(taken: Taken) -> bool:
 
 
 def _comes_again(instance: Instance, event: Event) -> bool:
-    """Whether an event is offered anew after a crash, because a row of its own stands for it."""
+    """Whether an event is offered anew after a crash: a row of its own stands for it, or the call that asks."""
+    if type(event) is Requested:
+        return True
     if type(event) is not Received or event.receipt.by is not None:
         return False
     return due_of(instance.open[event.intent].effect) is not None
@@ -684,7 +689,7 @@ def _size(event: Event) -> int:
     if type(event) is Received:
         error = event.receipt.error  # of an older executor: newer ones cut its texts
         return len(event.receipt.value or b"") + (0 if error is None else len(error.message) + len(error.traceback))
-    if type(event) is Message or type(event) is Streamed:
+    if type(event) is Message or type(event) is Streamed or type(event) is Requested:
         return len(event.body)
     if type(event) is Rewound:
         return len(event.past)

@@ -17,6 +17,7 @@ from .events import (
     Migrated,
     Parent,
     Released,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -62,6 +63,8 @@ def refusal(
     if type(event) in OF_AN_INTENT:
         intent = instance.open.get(event.intent)  # type: ignore[union-attr]
         if intent is None or (type(event) is Released and not intent.held):
+            return STALE
+        if type(event) is Requested and (intent.held or event.delivery != intent.delivery):
             return STALE
         if type(event) is Streamed and not _is_next(intent, event):
             return STALE

@@ -12,6 +12,9 @@ from perdure.errors import CallerError
 
 from .mailbox import Refused
 
+OWN: Final = "perdure."
+"""What the names of built-in workflows begin with."""
+
 _NUMBERS: Final = re.compile("([0-9]+)")
 
 

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, cast, overload
 
+import msgspec
+
 from perdure.errors import AmbiguousReference, AskTimeout, CallerError, UnknownInstance, UnknownIntent, UnknownWorkflow
 from perdure.kernel.asked import Actor
 from perdure.kernel.batch import HeadRow
@@ -18,9 +20,10 @@ from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import Signature
 from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.kernel.status import TERMINAL, Status
-from perdure.kernel.workflows import Workflows
+from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.dialect import Catalog
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
+from perdure.ports.seen import Summary
 from perdure.ports.store import Filter, Queries, place_of
 
 from .arguments import (
@@ -40,7 +43,7 @@ from .arguments import (
 from .definitions import Definitions
 from .door import Door, Speaker
 from .handle import Handle
-from .history import Summary, list_place, summary
+from .history import list_place, summary
 from .judged import judged
 from .outside import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
@@ -305,8 +308,19 @@ class Client(Speaker):
             started=span_of(started, "started"),
             ended=span_of(ended, "ended"),
         )
-        rows = await self._door.queries.heads(wanted)
-        return [summary(row) for row in rows]
+        if name or parent or root or tags or key_prefix:
+            return [summary(row) for row in await self._door.queries.heads(wanted)]
+        return [summary(row) for row in await self._of_users(wanted)]
+
+    async def _of_users(self, wanted: Filter) -> list[HeadRow]:
+        """Instances of built-in workflows, such as tasks, are listed where somebody asks for them only."""
+        found: list[HeadRow] = []
+        while rows := await self._door.queries.heads(wanted):
+            found += [row for row in rows if not row.workflow.startswith(OWN)]
+            if len(found) >= wanted.limit or len(rows) < wanted.limit:
+                break
+            wanted = msgspec.structs.replace(wanted, before=place_of(rows[-1]))
+        return found[: wanted.limit]
 
     async def send_to(
         self,

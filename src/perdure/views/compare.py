@@ -22,6 +22,7 @@ from perdure.kernel.events import (
     Event,
     Message,
     Received,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -105,6 +106,8 @@ class Story:
                 self._add("input", "", Fact(number, value=given))
             case Received(intent=id, receipt=receipt):
                 self._close(id, Fact(number, receipt.status, receipt.value, receipt.error))
+            case Requested(intent=id, name=name, body=body):
+                self._add("request", f"{self._open[id].location}/{name}", Fact(number, value=body))
             case Streamed(intent=id, body=body):
                 self._add("frame", self._open[id].location, Fact(number, value=body))
             case Message(name=name, body=body):

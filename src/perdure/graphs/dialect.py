@@ -1,0 +1,23 @@
+"""What `app` knows of graphs."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from perdure.ports.dialect import Gathered
+
+from .author import POLICY, Graph
+
+
+class GraphDialect:
+    name = POLICY.noun
+    catalog = None
+
+    def gather(self, given: Sequence[Any]) -> Gathered:
+        graphs = [each for each in given if isinstance(each, Graph)]
+        rest = [each for each in given if not isinstance(each, Graph)]
+        for graph in graphs:
+            graph.registered()
+        return Gathered(graphs, rest)
+
+
+DIALECT: Final = GraphDialect()
