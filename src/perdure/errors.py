@@ -24,6 +24,7 @@ __all__ = [
     "BadGraph",
     "BadKey",
     "BadManifest",
+    "BadPlaybook",
     "BadProcess",
     "BadRequest",
     "BadSchema",
@@ -309,7 +310,8 @@ class BadManifest(AuthorError):
 class BadPlaybook(AuthorError):
     """A playbook has problems. Nothing was recorded.
 
-    `problems` has all of them, at most 50, in the order of the text. Each has `code`, `line`, `column`, `text` and `hint`.
+    `problems` has all of them, at most 50, in the order of the text. Each has `code`, `line`, `column`, `text` and
+    `hint`.
     """
 
     def __init__(self, problems: Iterable[Any]) -> None:

@@ -18,7 +18,7 @@ from perdure.ports.seen import Words
 from perdure.runtime.door import Door
 from perdure.runtime.log import log
 
-OURS: Final = ("flows", "cells", "processes", "playbooks", "graphs")
+OURS: Final = ("flows", "cells", "playbooks", "graphs", "processes")
 """The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
 
 GROUP: Final = "perdure.dialects"

@@ -50,9 +50,8 @@ class Effects:
     def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
         blobs = Blobs(queries, clock.now)
         self._built_in = {"http": self._requests.perform, "blob-put": blobs.put, "blob-get": blobs.get}
-        around = msgspec.structs.replace(self.around, blobs=queries, now=clock.now)
-        own, tools = self._handlers(self._built_in), handlers(around)
-        self._executor = EffectsExecutor(own, on_loop, in_threads, self._secrets, tools)
+        find = handlers(msgspec.structs.replace(self.around, blobs=queries, now=clock.now))
+        self._executor = EffectsExecutor(self._handlers(self._built_in), on_loop, in_threads, self._secrets, find)
         return self._executor
 
     def extend(self, gathered: Iterable[Gathered]) -> None:

@@ -60,6 +60,7 @@ class Engine(Client):
         self._running = running
         self._gathered = gathered
         self.processes = Definitions(door, "process", self._added)
+        self.playbooks = Definitions(door, "playbook", self._added)
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
 
@@ -115,10 +116,10 @@ async def open(
     handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
     answered with an error when it is asked for. allow: addresses, networks and hosts that HTTP requests of cells may go
     to, besides public ones. secrets: where the values of `perdure.Secret` come from, a mapping or a source; without it
-    the environment, `PERDURE_SECRET_...`. connections: what `auth: NAME` of a tool means: a text, a `perdure.Secret` or
-    a dict of those, by name. keys: of the executors outside that sign their receipts. functions: what expressions of
-    processes may call. check: with "strict" a process that has problems is `BadProcess`; with "warn" it is logged, and
-    cannot be started.
+    the environment, `PERDURE_SECRET_...`. connections: what `auth: NAME` of a tool means: a text, a `Secret` or a dict
+    of those, by name. keys: of the executors outside that sign their receipts. functions: what expressions of processes
+    may call. check: with "strict" a process that has problems is `BadProcess`; with "warn" it is logged, and cannot be
+    started.
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues

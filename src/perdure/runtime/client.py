@@ -76,6 +76,8 @@ class Client(Speaker):
         self._restore = restore
         self.processes = Definitions(door, "process")
         """Definitions of processes: put, activate, list."""
+        self.playbooks = Definitions(door, "playbook")
+        """Definitions of playbooks, as `processes`."""
         self.tasks = Tasks(door)
         """What people are asked for, by all workflows of this database."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -49,4 +50,22 @@ def _text(shown: ShownInstance, now: datetime) -> str:
         rows.append(["error", joined(str(shown.error).split("\n"))])
     if shown.status == "completed":
         rows.append(["result", to_json(shown.result)])
-    return table([[style(name, bold=True), text] for name, text in rows])
+    told = table([[style(name, bold=True), text] for name, text in rows])
+    return joined([told, *_parts(shown, now)])
+
+
+def _parts(shown: ShownInstance, now: datetime) -> list[str]:
+    """The nodes of a graph, or what else an instance has such parts of."""
+    if not shown.parts:
+        return []
+    names = [name for name in shown.parts[0] if name != "since"]
+    head = [style(name, bold=True) for name in names]
+    rows = [
+        [*(styled(str(part[name])) if name == "outcome" else str(part[name]) for name in names), _since(part, now)]
+        for part in shown.parts
+    ]
+    return ["", table([[*head, ""], *rows])]
+
+
+def _since(part: dict[str, Any], now: datetime) -> str:
+    return "" if part.get("since") is None else ago(part["since"], now)
