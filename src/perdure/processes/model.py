@@ -302,9 +302,7 @@ def read(document: Any) -> tuple[dict[str, Any], Reader]:
     """The canonical data of a document, and the reader with the problems and places that it found."""
     reader = Reader()
     if not _is_finite(document):
-        reader.problem(
-            "PD017", (), "the document is nested too deeply, is too large, or holds itself"
-        )
+        reader.problem("PD017", (), "the document is nested too deeply, is too large, or holds itself")
         return {}, reader
     data = reader.record(PROCESS, document, (), "a process")
     if isinstance(data.get("steps"), list):
