@@ -14,7 +14,7 @@ from typing import Any, Final
 from perdure.errors import StoreError
 from perdure.kernel.moment import when
 from perdure.runtime.client import Client
-from perdure.runtime.shard import AHEAD_MAX
+from perdure.runtime.inbox import AHEAD_MAX
 
 from ..console import Console
 from ..console import command as define
