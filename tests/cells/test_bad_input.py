@@ -150,7 +150,7 @@ async def test_an_explicit_key_that_is_no_text_is_refused(stage, key):
         await live.send(Counted(7, UUID(WHO)), key="7")
 
         for asked in (live.engine.send(Counted(7, UUID(WHO)), key=key), live.engine.state(counter, key)):
-            with pytest.raises(perdure.CallerError, match=r"the key of a cell is a text, found .*str\(key\)"):
+            with pytest.raises(perdure.CallerError, match=r"a key is a text, found .*str\(key\)"):
                 await asked
         assert await live.engine.state(counter, "7") == Order("7")
 

@@ -710,7 +710,7 @@ async def test_a_backoff_survives_a_crash(disk: Stage) -> None:
 
     @perdure.flow
     async def flow(ctx: Context) -> str:
-        return await ctx.step.options(backoff=Backoff(base=0.02, factor=2))("flaky", flaky)
+        return await ctx.step.options(backoff=Backoff(base=0.3, factor=2))("flaky", flaky)
 
     async with disk.open(flow) as engine:
         handle = await engine.start(flow, key="k")

@@ -200,7 +200,7 @@ class Alone:
 
 
 async def _settled(shards: list[Shard]) -> None:
-    """What was there before is dealt with; not for ever: cells that answer each other never come to rest."""
+    """What was there before is dealt with; not for ever: instances that answer each other never come to rest."""
     loop = asyncio.get_running_loop()
     futures = []
     for shard in shards:

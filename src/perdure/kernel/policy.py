@@ -44,7 +44,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     """The name of a message to which the runtime adds how many instances there are when it is taken; empty: none."""
 
     why: dict[str, str] = {}
-    """By verb, why it is refused: "a cell: its events are routed to it"."""
+    """By verb, why it is refused, in words that go on after "NAME is": a noun, and what to do instead."""
 
     def refuses(self, verb: Verb) -> str:
         """Why a verb is refused; empty: it is not."""

@@ -112,8 +112,8 @@ def _tag_rows(head: HeadRow, tags: Mapping[str, str]) -> Iterator[TagRow]:
 def reason(instance: Instance) -> str:
     """What an instance waits for, the last first, or its error and where that was; empty for any other.
 
-    A cell waits for events all its life: its head does not say for which. A NUL, which no text of PostgreSQL takes, is
-    replaced.
+    What a message made waits for messages all its life: its head does not say for which. A NUL, which no text of
+    PostgreSQL takes, is replaced.
     """
     return _reason(instance).replace("\x00", "\ufffd")
 

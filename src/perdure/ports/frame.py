@@ -1,4 +1,4 @@
-"""Frames: what a step says while it runs. They are seen live or not at all, except those that a cell takes."""
+"""Frames: what a step says while it runs. They are seen live or not at all, except those that its instance takes."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -24,7 +24,7 @@ class Frame(msgspec.Struct, frozen=True):
     total: float | None = None
     note: str = ""
     chunk: Any = None
-    number: int = 0  # of a chunk that a cell takes as an event: counts those from 1
+    number: int = 0  # of a chunk that its instance takes as an event: counts those from 1
 
 
 FramedByWorker = Callable[[int, bytes, int, Frame], None]

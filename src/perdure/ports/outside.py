@@ -27,8 +27,8 @@ Ending = Literal["error", "timeout", "cancelled", "unknown"]
 class OpenEffect(msgspec.Struct, frozen=True, kw_only=True):
     """An effect that waits for its executor outside.
 
-    `workflow` and `key` are the cell that asks, `entry` the number of the entry in which it asked, `issuer` the
-    reference that it gave. `idempotency_key` is the cell's, or one that no other effect has. `due`: its deadline.
+    `workflow` and `key` are the instance that asks, `entry` the number of the entry in which it asked, `issuer` the
+    reference that it gave. `idempotency_key` is the one it gave, or one that no other effect has. `due`: its deadline.
     """
 
     intent: str

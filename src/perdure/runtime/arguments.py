@@ -38,10 +38,10 @@ def checked_key(key: str | None) -> str:
     return checked_text(key, "a key")
 
 
-def checked_cell_key(key: str) -> str:
-    """Also the empty one, of a cell without keys. A key of another type is named by its text."""
+def checked_route_key(key: str) -> str:
+    """Also the empty one, of a workflow without keys. A key of another type is named by its text."""
     if not isinstance(key, str):
-        raise CallerError(f"the key of a cell is a text, found {key!r:.80}; that of a number or a UUID is str(key)")
+        raise CallerError(f"a key is a text, found {key!r:.80}; that of a number or a UUID is str(key)")
     return key and checked_key(key)
 
 

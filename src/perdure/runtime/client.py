@@ -23,9 +23,9 @@ from perdure.ports.store import Filter, Queries
 
 from .arguments import (
     Between,
-    checked_cell_key,
     checked_entry,
     checked_key,
+    checked_route_key,
     checked_tags,
     checked_text,
     limited,
@@ -214,7 +214,7 @@ class Client(Speaker):
         if not isinstance(cell, Keyed | str):
             raise CallerError(f"{cell!r} is not a cell; did you forget @perdure.cell?")
         name = checked_text(cell if isinstance(cell, str) else cell.workflow, "the name of a cell")
-        address = Address(name, checked_cell_key(key))
+        address = Address(name, checked_route_key(key))
         if at_least is not None:
             await self._door.reached(checked_entry(at_least, "at_least"))
         if at is None:
@@ -275,7 +275,7 @@ class Client(Speaker):
         process). `correlation` is passed on to all that the event leads to. `key` is checked: the key is in the event.
         """
         catalog = await self._taken()
-        name, body = catalog.encode(event, None if key is None else checked_cell_key(key))
+        name, body = catalog.encode(event, None if key is None else checked_route_key(key))
         await self._send(catalog, name, body, id, correlation)
 
     async def send_json(self, name: str, data: Any, *, id: str | None = None, correlation: str = "") -> None:

@@ -89,7 +89,7 @@ def connect(path: str, *, create: bool, damaged: bool = False) -> tuple[apsw.Con
         connection.pragma("cache_size", -CACHE_KIBIBYTES)
         connection.pragma("wal_autocheckpoint", WAL_PAGES)
         # What a statement of many rows would need to be undone by itself goes through here, page by page. On the disk
-        # that were two writes for each event to a cell.
+        # that were two writes for each event to an instance whose state is a value.
         connection.pragma("temp_store", "MEMORY")
         # A log that turns out to be damaged must outlive this connection.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
