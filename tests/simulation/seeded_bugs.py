@@ -22,6 +22,7 @@ import msgspec
 
 from perdure.cells.machine import CellMachine
 from perdure.errors import Fenced
+from perdure.flows import messages
 from perdure.flows.context import Context
 from perdure.flows.machine import FlowMachine
 from perdure.flows.mailbox import Mail, Mailbox
@@ -337,18 +338,18 @@ def _mail_lost() -> list[tuple[Any, str, Any]]:
         if operation.future is None or not operation.future.cancelled():
             forget(self, operation, wait)
 
-    def mutant(self: FlowMachine, mail: Mail) -> None:
-        operation = self._mailbox.waiting_for(mail.message)
+    def mutant(machine: FlowMachine, mail: Mail) -> None:
+        operation = machine.mailbox.waiting_for(mail.message)
         if operation is None:
-            self._mailbox.put(mail)
+            machine.mailbox.put(mail)
             return
         assert operation.future is not None
-        self.withdraw(operation)
-        forget(self._mailbox, operation, operation.effect)  # type: ignore[arg-type]
+        machine.withdraw(operation)
+        forget(machine.mailbox, operation, operation.effect)  # type: ignore[arg-type]
         if not operation.future.done():
             operation.future.set_result(mail)
 
-    return [(Mailbox, "forget", kept), (FlowMachine, "hand_over", mutant)]
+    return [(Mailbox, "forget", kept), (messages, "hand_over", mutant)]
 
 
 # ---- another past --------------------------------------------------------------------------------------

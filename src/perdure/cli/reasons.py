@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from perdure.app import is_server
-from perdure.flows.machine import CLEANUP, START
+from perdure.flows.ending import CLEANUP
+from perdure.flows.machine import START
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call, Child
 from perdure.kernel.events import Address

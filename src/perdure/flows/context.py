@@ -39,7 +39,7 @@ from perdure.kernel.rows import RESPONSE
 from perdure.kernel.tags import objection
 from perdure.ports.executor import Work
 
-from . import copies
+from . import copies, ending, messages
 from . import scope as scopes
 from .author import (
     DEFAULT,
@@ -58,9 +58,9 @@ from .author import (
     with_options,
 )
 from .change import Removed, pinned
+from .failures import at, kind_of
 from .loop import TURNS_MAX, FlowTask
 from .operation import AGAIN
-from .relive import at
 from .returns import importable, is_async, returns_of, state_annotation_of, takes_argument, takes_context
 from .scope import text
 from .undo import Done, roll_back
@@ -105,7 +105,7 @@ def _received(machine: FlowMachine, mail: Mail, location: str, kind: Any) -> Rec
     message = mail.message
     body = from_plain(decode(message.body), kind)
     return Received(
-        message.name, body, message.id, message.sender, lambda value: machine.complete(mail, location, value)
+        message.name, body, message.id, message.sender, lambda value: messages.complete(machine, mail, location, value)
     )
 
 
@@ -283,26 +283,6 @@ RemovedKind = Literal[
 REMOVED: Final = get_args(RemovedKind)
 KINDS: Final = get_args(FailureKind)
 CAUGHT: Final[frozenset[FailureKind]] = frozenset(KINDS) - {"rollback"}
-
-
-def kind_of(error: Exception) -> FailureKind:
-    match error:
-        case RollBack():
-            return "rollback"
-        case OutcomeUnknown():
-            return "unknown"
-        case StepTimeout() | ReceiveTimeout():
-            return "timeout"
-        case JoinFailed():
-            return "join"
-        case RaceFailed():
-            return "race"
-        case ChildFailed():
-            return "child"
-        case StepFailed(error=Failure(retry=False)):
-            return "fatal"
-        case _:
-            return "exhausted"
 
 
 class Context:
@@ -489,7 +469,7 @@ class Context:
         for name in names:
             text(name, "the name of a message")
         location = machine.claim("receive:" + "+".join(names) if names else "receive")
-        mails = machine.take_mail(names, limit)
+        mails = messages.take(machine, names, limit)
         if mails:
             machine.note("receive", location)
         else:
@@ -499,10 +479,10 @@ class Context:
         try:
             received = [_received(machine, mail, location, kind) for mail in mails]
         except BaseException:
-            machine.put_back(mails)  # it is no message of this type: another receive may take it
+            messages.put_back(machine, mails)  # it is no message of this type: another receive may take it
             raise
         for mail in mails:
-            machine.took(mail, location, ack)
+            messages.took(machine, mail, location, ack)
         return location, received
 
     async def _next_mail(self, wait: Wait) -> Mail | None:
@@ -517,7 +497,7 @@ class Context:
             if operation.future.done() and not operation.future.cancelled():
                 answer = operation.future.result()
                 if not isinstance(answer, Receipt):
-                    machine.hand_over(answer)  # its message came in this very moment: it must not be lost
+                    messages.hand_over(machine, answer)  # its message came in this very moment: it must not be lost
             raise
         return None if isinstance(answer, Receipt) else answer
 
@@ -619,7 +599,7 @@ class Context:
                         raise error
                     errors[names[task]] = error
         finally:
-            self._machine.cut(tasks.values())
+            ending.cut(self._machine, tasks.values())
         raise RaceFailed(name, errors)
 
     async def map(
@@ -676,7 +656,7 @@ class Context:
             while not finished.all:
                 await finished.next()
         except asyncio.CancelledError:
-            self._machine.cut(tasks)
+            ending.cut(self._machine, tasks)
             raise
 
     # ---- loops ---------------------------------------------------------------------------------------------
