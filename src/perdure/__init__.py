@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from perdure.executors.secrets import EnvironmentSecrets, FileSecrets
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
-    from perdure.flows.context import Context, Received
+    from perdure.flows.context import Context
+    from perdure.flows.receiving import Received
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
@@ -52,7 +53,8 @@ _HOME = {
     "perdure.executors.secrets": ("EnvironmentSecrets", "FileSecrets"),
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
-    "perdure.flows.context": ("Context", "Received"),
+    "perdure.flows.context": ("Context",),
+    "perdure.flows.receiving": ("Received",),
     "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from perdure.app import is_server
 from perdure.flows.ending import CLEANUP
-from perdure.flows.machine import START
+from perdure.flows.start import START
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call, Child
 from perdure.kernel.events import Address

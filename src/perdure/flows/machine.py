@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Collection, Coroutine
-from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final, Never
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
-from perdure.codec import decode
-from perdure.errors import BadCall, CallerError, Deadlock
+from perdure.errors import BadCall, Deadlock
 from perdure.kernel.decision import Decision, Send, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import (
@@ -38,7 +36,6 @@ from perdure.kernel.status import Status
 from . import ending, messages, rewind, unsettled
 from . import scope as scopes
 from .change import in_order
-from .context import Context as FlowContext
 from .log import Log, Mark
 from .loop import Evicted, FlowLoop, FlowTask, source_of
 from .mailbox import Mail, Mailbox
@@ -46,13 +43,11 @@ from .operation import AGAIN, SLEEP, Operation
 from .rewind import Lives, Rewinding
 from .said import Said
 from .scope import Scope
+from .start import failed_at_once, start
 from .undo import Undos
 
 if TYPE_CHECKING:
     from .author import Flow
-
-START: Final = "&start"
-"""The timer of a flow that was started for later."""
 
 
 class FlowMachine:
@@ -175,7 +170,7 @@ class FlowMachine:
             case Message():
                 messages.hand_over(self, Mail(moment.number, event))
             case Started():
-                self.start(event, new=moment.recorded is None or _failed_at_once(moment.recorded))
+                start(self, event, new=moment.recorded is None or failed_at_once(moment.recorded))
             case Woken(location=asked):
                 location = self._wake(asked)
             case Settled(location=at, receipt=receipt):
@@ -199,35 +194,6 @@ class FlowMachine:
         self.loop.set(moment.at)
         self.opened.clear()
         self.withdrawn.clear()
-
-    def start(self, event: Started, *, new: bool) -> None:
-        """`new`: arguments that the code does not take are refused. In a replay the code may have taken them then.
-
-        A refusal is recorded with this very delivery, however long the start is delayed: a replay finds it there.
-        """
-        due = event.due
-        self.key, self.generation = event.key, event.generation
-        self.loop.started_at = self.moment.at
-        self.loop.salt(event.seed)
-        self.identity = Identity(Address(event.workflow, event.key), event.generation)
-        try:
-            args, kwargs = self.flow.signature.call_args(decode(event.input), strict=new)
-            body = self.flow.function(FlowContext(self), *args, **kwargs)
-        except CallerError as error:  # started by name, from where nobody could check the input
-            body = _raise(error)
-            due = 0 if new else due
-        if due > self.moment.at:
-            body = self._later(due, body)
-        self.main = self.loop.spawn(body, Scope("", self.flow.strict_names, self), Context(), self.flow.name)
-
-    async def _later(self, due: int, body: Coroutine[Any, Any, Any]) -> Any:
-        """The flow, but not before its time."""
-        try:
-            await self.sleep(START, due)
-        except BaseException:
-            body.close()
-            raise
-        return await body
 
     async def sleep(self, location: str, due: int) -> None:
         """A timer that can be woken."""
@@ -462,12 +428,6 @@ class FlowMachine:
             return f"{self.key}~{self.generation}.{self.life}"
         return self.key if self.generation == 1 else f"{self.key}~{self.generation}"
 
-    def publish(self, name: str, value: bytes) -> None:
-        self.saying().published.append((name, value))
-
-    def tag(self, name: str, value: str | None) -> None:
-        self.saying().tags.append((name, value))
-
     # ---- for the loop (perdure.flows.loop.Host) ------------------------------------------------------------
 
     def open_timer(self, due: int, fire: Callable[[], None]) -> Callable[[], None]:
@@ -524,14 +484,6 @@ class FlowMachine:
                 return place
         code = self.flow.function.__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
-
-
-async def _raise(error: Exception) -> Never:
-    raise error
-
-
-def _failed_at_once(recorded: Decision) -> bool:
-    return recorded.outcome is not None and recorded.outcome.status is Status.FAILED
 
 
 def _rewound_by(event: Event) -> Rewound | None:

@@ -27,6 +27,7 @@ from .author import same_operations
 from .change import in_order
 from .log import Item, Log
 from .said import Said
+from .start import start
 
 if TYPE_CHECKING:
     from .machine import FlowMachine
@@ -113,7 +114,7 @@ def mark_rewind(
             assert machine.rewinding is not None
             machine.rewinding.late[item.location, item.attempt] = item
         elif type(item.event) is Started:  # it did something then, so it was not refused
-            machine.start(item.event, new=False)
+            start(machine, item.event, new=False)
         elif (told := _as_of_now(machine, item)) is not None:
             machine.happened(told, moment)
     _release(machine, moment.number)

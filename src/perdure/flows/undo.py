@@ -89,7 +89,7 @@ async def roll_back(machine: FlowMachine, after: int, path: str) -> None:
 
 
 async def _undo(machine: FlowMachine, done: Done) -> None:
-    from .context import undoing
+    from .steps import undoing
 
     while True:
         try:
