@@ -27,7 +27,7 @@ from perdure.flows.context import Context
 from perdure.flows.machine import FlowMachine
 from perdure.flows.mailbox import Mail, Mailbox
 from perdure.flows.operation import Operation
-from perdure.kernel import apply, kernel, past, replay, snapshot
+from perdure.kernel import apply, creation, kernel, past, replay, snapshot, unrecorded
 from perdure.kernel.batch import Batch
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
@@ -396,13 +396,13 @@ def _cell_forgets_what_is_open() -> list[tuple[Any, str, Any]]:
 
 
 def _first_event_lost() -> list[tuple[Any, str, Any]]:
-    made_by = Kernel._made_by
+    made_by = creation.made_by
 
     def mutant(self: Kernel, instance: Instance, message: Message) -> Event:
         made = made_by(self, instance, message)
         return msgspec.structs.replace(made, first=None) if isinstance(made, Started) and instance.ended else made
 
-    return [(Kernel, "_made_by", mutant)]
+    return [(creation, "made_by", mutant)]
 
 
 def _objects_less(*codes: str) -> Callable[[], list[tuple[Any, str, Any]]]:
@@ -413,17 +413,17 @@ def _objects_less(*codes: str) -> Callable[[], list[tuple[Any, str, Any]]]:
             against = objection(*arguments)
             return None if against is not None and against.code in codes else against
 
-        return [(kernel, "objection", mutant)]
+        return [(unrecorded, "objection", mutant)]
 
     return patches
 
 
 def _refused_in_silence() -> list[tuple[Any, str, Any]]:
     def mutant(self: Kernel, instance: Instance, event: Received, batch: Batch) -> Any:
-        against = objection(instance.address, instance.open[event.intent], event.receipt, self._verify)
+        against = objection(instance.address, instance.open[event.intent], event.receipt, self.verify)
         return None if against is None else Refused(against.code, against.text)  # type: ignore[arg-type]
 
-    return [(Kernel, "_not_admitted", mutant)]
+    return [(unrecorded, "not_admitted", mutant)]
 
 
 # ---- workers -------------------------------------------------------------------------------------------

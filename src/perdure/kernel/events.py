@@ -169,3 +169,17 @@ Event = (
 
 KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
 OF_AN_INTENT = frozenset({Received, Streamed, Redelivered, Parked, Released})
+
+
+def size_of(event: Event) -> int:
+    """The bytes that an event brings with it."""
+    if type(event) is Received:
+        error = event.receipt.error  # of an older executor: newer ones cut its texts
+        return len(event.receipt.value or b"") + (0 if error is None else len(error.message) + len(error.traceback))
+    if type(event) is Message or type(event) is Streamed:
+        return len(event.body)
+    if type(event) is Rewound:
+        return len(event.past)
+    if type(event) is Started:
+        return len(event.input) + (0 if event.first is None else len(event.first.body))
+    return 0
