@@ -9,18 +9,24 @@ from perdure.errors import *  # noqa: F403
 from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
+    from perdure import tools
     from perdure.app import Engine, connect, open, run
+    from perdure.app.playbooks import load_playbook
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
+    from perdure.codec.jsonschema import Field
     from perdure.codec.record import Duration, Hash, Nat, Record, Time
     from perdure.executors.frames import emit, progress
     from perdure.executors.info import step_info
     from perdure.executors.secrets import EnvironmentSecrets, FileSecrets
     from perdure.executors.signatures import Key, Keyring, sign
-    from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
+    from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context
     from perdure.flows.receiving import Received
+    from perdure.flows.tasks import Answered
+    from perdure.kernel.asked import Actor
+    from perdure.kernel.backoff import Backoff
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
@@ -28,12 +34,16 @@ if TYPE_CHECKING:
     from perdure.ports.secrets import Secret
     from perdure.runtime.client import Client
     from perdure.runtime.handle import Handle
+    from perdure.runtime.tasks import TaskDetail
+    from perdure.tasks.model import Escalation, Quorum
+    from perdure.tasks.row import TaskInfo
     from perdure.worlds.files import load_manifest
     from perdure.worlds.governance import Governance
     from perdure.worlds.snapshots import Snapshots
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.app.playbooks": ("load_playbook",),
     "perdure.cells.author": (
         "Cell",
         "CellContext",
@@ -47,15 +57,22 @@ _HOME = {
     ),
     "perdure.cells.bind": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
+    "perdure.codec.jsonschema": ("Field",),
     "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),
     "perdure.executors.frames": ("emit", "progress"),
     "perdure.executors.info": ("step_info",),
     "perdure.executors.secrets": ("EnvironmentSecrets", "FileSecrets"),
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
-    "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
+    "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context",),
     "perdure.flows.receiving": ("Received",),
+    "perdure.flows.tasks": ("Answered",),
+    "perdure.kernel.asked": ("Actor",),
+    "perdure.runtime.tasks": ("TaskDetail",),
+    "perdure.tasks.model": ("Escalation", "Quorum"),
+    "perdure.tasks.row": ("TaskInfo",),
     "perdure.worlds.governance": ("Governance",),
+    "perdure.kernel.backoff": ("Backoff",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -69,6 +86,8 @@ _HOME = {
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [  # noqa: PLE0604
+    "Actor",
+    "Answered",
     "Backoff",
     "Break",
     "Call",
@@ -82,7 +101,9 @@ __all__ = [  # noqa: PLE0604
     "Effect",
     "Engine",
     "EnvironmentSecrets",
+    "Escalation",
     "Failed",
+    "Field",
     "FileSecrets",
     "Flow",
     "Frame",
@@ -97,6 +118,7 @@ __all__ = [  # noqa: PLE0604
     "Ok",
     "OpenEffect",
     "Problem",
+    "Quorum",
     "ReceiptOf",
     "Received",
     "Record",
@@ -104,6 +126,8 @@ __all__ = [  # noqa: PLE0604
     "Secret",
     "Snapshots",
     "Status",
+    "TaskDetail",
+    "TaskInfo",
     "Time",
     "cell",
     "connect",
@@ -111,6 +135,7 @@ __all__ = [  # noqa: PLE0604
     "emit",
     "flow",
     "load_manifest",
+    "load_playbook",
     "manifest",
     "open",
     "progress",
@@ -118,6 +143,7 @@ __all__ = [  # noqa: PLE0604
     "sign",
     "step",
     "step_info",
+    "tools",
     *_errors,
 ]
 
@@ -128,6 +154,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("perdure")
+    if name == "tools":
+        from importlib import import_module
+
+        return import_module("perdure.tools")
     if module is None:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     from importlib import import_module

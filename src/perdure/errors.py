@@ -8,19 +8,26 @@ attributes, so that programs need not read their text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 __all__ = [
     "AddressRefused",
+    "AmbiguousReference",
     "AskTimeout",
     "AuthorError",
+    "BadAnswer",
     "BadCall",
     "BadDecision",
     "BadDefinition",
     "BadExpression",
+    "BadGraph",
     "BadKey",
     "BadManifest",
+    "BadPlaybook",
+    "BadProcess",
     "BadRequest",
+    "BadSchema",
     "BadSignature",
     "CallerError",
     "CannotOpen",
@@ -28,6 +35,8 @@ __all__ = [
     "Corrupt",
     "CrashTestFailed",
     "Deadlock",
+    "DefinitionConflict",
+    "Denied",
     "Divergence",
     "EngineClosed",
     "EngineRunning",
@@ -48,6 +57,7 @@ __all__ = [
     "LeaseLost",
     "LimitExceeded",
     "ManifestChanged",
+    "Misfit",
     "NewerFormat",
     "NewerSchema",
     "NoHandler",
@@ -61,6 +71,7 @@ __all__ = [
     "NotDurable",
     "NotEmpty",
     "NotEntered",
+    "NotInRun",
     "NotInStep",
     "NotInThisProcess",
     "NotInstalled",
@@ -89,15 +100,22 @@ __all__ = [
     "StillRunning",
     "StoreError",
     "StoreFailed",
+    "TaskCancelled",
+    "TaskExpired",
+    "TaskRefused",
     "TooLarge",
     "TooManyFrames",
+    "UnclearId",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
     "UnknownLocation",
     "UnknownSnapshot",
+    "UnknownTask",
     "UnknownVersion",
     "UnknownWorkflow",
+    "VersionConflict",
+    "WorkflowUnavailable",
     "WrongLoop",
 ]
 
@@ -287,6 +305,21 @@ class BadManifest(AuthorError):
     def __str__(self) -> str:
         prefix = f"{self.where}: " if self.where else ""
         return f"{prefix}{self.path}: {self.text} ({self.code})"
+
+
+class BadPlaybook(AuthorError):
+    """A playbook has problems. Nothing was recorded.
+
+    `problems` has all of them, at most 50, in the order of the text. Each has `code`, `line`, `column`, `text` and
+    `hint`.
+    """
+
+    def __init__(self, problems: Iterable[Any]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
 
 class BadDecision(AuthorError):
@@ -669,6 +702,48 @@ class NotInStep(AuthorError, LookupError):
         return "no step is running here: step_info(), progress() and emit() are for the functions of steps"
 
 
+class NotInRun(AuthorError, LookupError):
+    """A request was made where no call that may ask is running: outside of a run, after it, in a thread or a worker.
+
+    Requests are for `async def` functions that run inline, while they run.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.what} asks the instance of a running call, and no call that may ask is running here"
+
+
+class GraphProblem(NamedTuple):
+    """One thing that is wrong with a graph. `where` is a node or a part of the graph; `at` is line:column of a file."""
+
+    where: str
+    text: str
+    at: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.at}: " if self.at else ""
+        return f"{place}{self.where}: {self.text}"
+
+
+class BadGraph(AuthorError):
+    """A graph cannot run as it is written. `problems` has everything that is wrong, each with its place.
+
+    Nothing was registered and nothing recorded. `perdure check` finds the same without an engine.
+    """
+
+    def __init__(self, graph: str, problems: tuple[GraphProblem, ...]) -> None:
+        super().__init__(graph, problems)
+        self.graph = graph
+        self.problems = problems
+
+    def __str__(self) -> str:
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        return "\n  ".join([f"graph {self.graph} has {count}:", *map(str, self.problems)])
+
+
 # ---- what a step raises to say more than "it failed" ----------------------------------------------------------------
 
 
@@ -788,6 +863,52 @@ class ChildFailed(OperationFailed):
         return f"child {self.workflow}/{self.key} {self.status}: {self.error}"
 
 
+class Denied(OperationFailed):
+    """The gate of a graph, or a person, said no; or an instance takes no such request. The run may do something else.
+
+    `subject` is the tool, the node or the request, `stage` the rule that said no, `reason` one sentence.
+    """
+
+    def __init__(self, subject: str, stage: str, reason: str) -> None:
+        super().__init__(subject, stage, reason)
+        self.subject = subject
+        self.stage = stage
+        self.reason = reason
+
+    @property
+    def note(self) -> str:
+        """The same as one sentence for a model."""
+        return f"{self.subject} was denied ({self.stage}): {self.reason}"
+
+    def __str__(self) -> str:
+        return self.note
+
+
+class TaskExpired(OperationFailed):
+    """Nobody answered a task until its `expire`. `name` is that of the task."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self.name = name
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class TaskCancelled(OperationFailed):
+    """A person cancelled a task. `name` is that of the task, `by` the person, `reason` what that person said."""
+
+    def __init__(self, name: str, by: str, reason: str) -> None:
+        super().__init__(name, by, reason)
+        self.name = name
+        self.by = by
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the task {self.name!r} was cancelled{f' by {self.by}' if self.by else ''}: {self.reason}"
+
+
 # ---- asking an engine ---------------------------------------------------------------------------------------------
 
 
@@ -806,6 +927,10 @@ class UnknownVersion(UnknownWorkflow):
 
 class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
+
+
+class UnclearId(CallerError):
+    """An ID names no instance, or more than one. Write workflow/key."""
 
 
 class KeyInUse(CallerError):
@@ -850,6 +975,13 @@ class NotStuck(CallerError):
 
 class StillRunning(CallerError):
     """What a rewind would drop is running. Wait for it, or let it be cancelled: force=True."""
+
+
+class VersionConflict(CallerError):
+    """The instance has another last entry than the caller expected, so nothing was recorded.
+
+    Look at what happened since (`handle.history()`), and ask again with `if_entry=` of now, or without it.
+    """
 
 
 class InstanceFailed(PerdureError):
@@ -1151,6 +1283,140 @@ class SecretChanged(CallerError):
 
     def __str__(self) -> str:
         return f"the secret {self.name!a} is not the one that its reference names: another digest"
+
+
+# ---- data with a JSON Schema, and tasks (perdure.codec.jsonschema, perdure.tasks) ------------------------------------
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: where (a path or a JSON pointer), what, and what to do about it."""
+
+    where: str
+    text: str
+    code: str = ""
+    hint: str = ""
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        code = f" ({self.code})" if self.code else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{where}{self.text}{hint}{code}"
+
+
+class DefinitionConflict(CallerError):
+    """A definition has the version of a stored one and says something else.
+
+    A stored version never changes: instances run on it. Give the definition another version.
+    """
+
+    def __init__(self, name: str, version: str, difference: str, free: str) -> None:
+        advice = f"; give it a version of its own: the next free one is {free}" if free else ""
+        super().__init__(f"{name} {version} is stored with another content: {difference}{advice}")
+        self.name = name
+        self.version = version
+        self.difference = difference
+        self.free = free
+
+
+class BadProcess(AuthorError):
+    """A process has problems, and cannot run.
+
+    `problems` has all of them, each with code, place, text and what to do. Nothing was registered or started.
+    """
+
+    def __init__(self, what: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(what, problems)
+        self.what = what
+        self.problems = problems
+
+    def __str__(self) -> str:
+        lines = [
+            f"{each.where}: {each.code}: {each.text}" + (f"; {each.hint}" if each.hint else "")
+            for each in self.problems
+        ]
+        return f"{self.what} has {len(lines)} problem{'' if len(lines) == 1 else 's'}:\n" + "\n".join(lines)
+
+
+class AmbiguousReference(CallerError):
+    """Several live instances have this reference, so the message was sent to none of them.
+
+    Tell them apart by further parts of the reference, or send to one of them: `engine.handle(...)`.
+    """
+
+
+class WorkflowUnavailable(CallerError):
+    """This version of a workflow has problems, and the engine was opened without it (`check="warn"`).
+
+    `problems` has all of them. Nothing was started: correct the definition, or start another version.
+    """
+
+    def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(f"{name} has problems, so it cannot be started: {'; '.join(each.text for each in problems)}")
+        self.name = name
+        self.problems = problems
+
+
+class BadSchema(AuthorError):
+    """This annotation has no JSON Schema, or this mapping is none.
+
+    Use a dataclass, a TypedDict, an enum, a Literal, a msgspec struct, a pydantic model, scalars, list, dict, or a JSON
+    Schema of the draft 2020-12 as a dict.
+    """
+
+
+class Misfit(CallerError):
+    """This data does not fit its JSON Schema.
+
+    `problems` has everything that is wrong, each with the JSON pointer of its place. Nothing was recorded: correct the
+    data and call again.
+    """
+
+    def __init__(self, problems: Iterable[Problem], what: str = "") -> None:
+        self.problems = tuple(problems)
+        self.what = what
+        super().__init__(self.problems, what)
+
+    def __str__(self) -> str:
+        prefix = f"{self.what}: " if self.what else ""
+        return prefix + "; ".join(f"{each.where or '/'}: {each.text}" for each in self.problems)
+
+
+class BadAnswer(Misfit):
+    """The answer does not fit the form of the task.
+
+    `problems` has everything that is wrong, each with the JSON pointer of its field. The task is as it was: correct
+    the answer and complete the task again. `engine.tasks.get(id).form` is the form.
+    """
+
+
+class UnknownTask(CallerError):
+    """There is no such task, or it is not for this actor.
+
+    An actor who may not see a task does not learn that it exists. `engine.tasks.list(by=...)` has the tasks that an
+    actor may see.
+    """
+
+
+class TaskRefused(CallerError):
+    """The task does not take this from this actor now.
+
+    `code` says why: taken, ended, not-assignee, not-candidate, not-manager, excluded, no-reason, shared. `holder` has
+    the task; `ended_by` and `ended_at` say who ended it, and when. The task is as it was.
+    """
+
+    def __init__(
+        self, code: str, text: str, holder: str = "", ended_by: Iterable[str] = (), ended_at: datetime | None = None
+    ) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+        self.holder = holder
+        self.ended_by = tuple(ended_by)
+        self.ended_at = ended_at
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.code})"
 
 
 # ---- testing workflows (perdure.testing) ---------------------------------------------------------------------------

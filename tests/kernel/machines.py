@@ -153,6 +153,10 @@ class ToldMachine:
         match order:
             case ["stuck", location]:
                 decision["stuck"] = Stuck(Failure("Undecided", "asks a person"), location)
+            case ["stuck", location, "open"]:
+                decision["stuck"] = Stuck(Failure("Undecided", "asks a person"), location, open=True)
+            case ["undo"]:
+                decision["undo"] = True
             case ["end", status]:
                 decision["outcome"] = Outcome(Status(status))
             case ["complete", value]:
@@ -227,7 +231,7 @@ class Journal(list[JournalRow]):
 class World:
     """One shard with a store in memory. A restart begins from its rows and from nothing else."""
 
-    def __init__(self, *workflows: Told, gate: Gate | None = None, checked: bool = True) -> None:
+    def __init__(self, *workflows: Any, gate: Gate | None = None, checked: bool = True) -> None:
         self.workflows = workflows or (Told(),)
         self.gate = gate or Executors({"inline": None})
         self.checked = checked
@@ -477,7 +481,7 @@ class World:
 
     def _look_at_machine(self, live: Instance, rows: list[JournalRow]) -> None:
         assert live.workflow is not None and live.machine is not None
-        if not any(workflow.broken or workflow.renamed for workflow in self.workflows):
+        if not any(isinstance(each, Told) and (each.broken or each.renamed) for each in self.workflows):
             again = rebuild(fold(live.address, None, rows), live.workflow)
             assert again.snapshot() == live.machine.snapshot()
         if live.version % 3 == 0:

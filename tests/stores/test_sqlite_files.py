@@ -67,7 +67,7 @@ def test_a_commit_into_a_file_that_another_one_replaced_is_no_success(path, tmp_
     store.close()
 
 
-@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-lease"])
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
 def test_an_engine_without_work_notices_too(path, ending):
     store = opened(path)
     assert now(store.inbox, 10) == []

@@ -122,6 +122,10 @@ def _indexes(database: MemoryDatabase, mine: Callable[[int], bool]) -> Iterator[
         batch = Batch()
         batch.published = {key: PublishedRow(*key, value) for key, value in values}
         yield batch
+    for tasks in _parts([task for task in database.tasks.values() if mine(task.row.id)]):
+        batch = Batch()
+        batch.tasks = {task.row.id: task for task in tasks}
+        yield batch
 
 
 def _parts(rows: list[T]) -> Iterator[list[T]]:

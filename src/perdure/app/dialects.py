@@ -11,11 +11,14 @@ from typing import Any, Final, cast
 from perdure.errors import CallerError
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
-from perdure.kernel.workflows import Workflows
-from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered
+from perdure.kernel.policy import ANY
+from perdure.kernel.workflows import OWN, Workflows
+from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered, Opening
+from perdure.ports.seen import Words
 from perdure.runtime.door import Door
+from perdure.runtime.log import log
 
-OURS: Final = ("flows", "cells")
+OURS: Final = ("flows", "cells", "playbooks", "graphs", "processes")
 """The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
 
 GROUP: Final = "perdure.dialects"
@@ -42,7 +45,33 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
     for each in rest:
         if not _is_workflow(each):
             raise CallerError(f"{each!r} is not a workflow; did you forget @perdure.flow?")
-    return [*found, *rest], gathered
+    given = [*found, *rest]
+    for workflow in given:
+        if workflow.name.startswith(OWN):
+            raise CallerError(f"a workflow is named {workflow.name!r}: names that begin with {OWN!r} belong to perdure")
+    return given, gathered
+
+
+def built_in() -> list[Workflow]:
+    """The workflows that every engine has."""
+    from perdure.definitions.machine import DEFINITIONS
+    from perdure.tasks.machine import TASKS
+
+    return [TASKS, DEFINITIONS]
+
+
+def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:
+    """Definitions with errors are raised, before any instance moves; or they are logged, and do not run."""
+    if check not in ("strict", "warn"):
+        raise CallerError(f'check={check!r}: a definition with errors is refused ("strict"), or logged ("warn")')
+
+    def unavailable(workflow: Workflow, why: str) -> None:
+        log.warning("it cannot be started: %s", why)
+        known.remove(workflow)
+
+    for each in gathered:
+        if each.check is not None:
+            each.check(Opening(known.names(), list(handlers), check == "strict", unavailable))
 
 
 def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gathered: list[Gathered]) -> Sequence[Any]:
@@ -63,6 +92,11 @@ def _of_ours() -> list[Dialect]:
 
 def _dialect(package: str) -> Dialect:
     return cast(Dialect, import_module(f"perdure.{package}.dialect").DIALECT)
+
+
+def dialect_of(name: str) -> Dialect | None:
+    """The dialect of this name, imported if need be."""
+    return next((each for each in map(_dialect, OURS) if each.name == name), None)
 
 
 def _of_others() -> list[Dialect]:
@@ -104,6 +138,21 @@ async def begin(door: Door, beginnings: Iterable[Beginning], known: Workflows[An
         elif beginning.check is not None:
             published = {name: await door.queries.published(head.id, name) for name in beginning.names}
             beginning.check(published, known)
+
+
+def words_of(noun: str | None, made: bool) -> Words:
+    """What is said of instances of a workflow, by its `Policy.noun`; where no dialect knows that, the common words.
+
+    None: no engine has registered the workflow lately. Then what a message `made` is of the dialect that has a ruler.
+    """
+    if noun is None and made:
+        ruling = next(dialect for package in OURS if (dialect := _dialect(package)).catalog is not None)
+        return ruling.words[ruling.name]
+    wanted = ANY.noun if noun is None else noun
+    for package in OURS:
+        if wanted in (words := _dialect(package).words):
+            return words[wanted]
+    return next((each.words[wanted] for each in _of_others() if wanted in each.words), Words())
 
 
 def read_catalog(definitions: bytes) -> Catalog:

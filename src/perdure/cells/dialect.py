@@ -12,12 +12,14 @@ from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, decode_rules
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Beginning, Gathered, Published
 from perdure.ports.executor import Handler
+from perdure.ports.seen import Words
 
 from .author import Cell, effect_name
 from .bind import Bound, Catalog, manifest
 from .effects import BlobGet, BlobPut, Http, Step
 from .handlers import EffectHandler
-from .policy import POLICY
+from .policy import POLICY, WORLD_POLICY
+from .words import CellWords, WorldWords
 from .world import WorldWorkflow
 
 log = logging.getLogger("perdure")
@@ -29,6 +31,7 @@ BUILT_IN: Final[dict[str, Any]] = {"http": Http, "blob-put": BlobPut, "blob-get"
 class CellDialect:
     name = POLICY.noun
     catalog = staticmethod(Catalog.read)
+    words: Final[Mapping[str, Words]] = {POLICY.noun: CellWords(), WORLD_POLICY.noun: WorldWords()}
 
     def gather(self, given: Sequence[Any]) -> Gathered:
         """All that the kernel runs of what was given. Its cells are one world."""
@@ -88,7 +91,7 @@ class Performing:
         lenient: bool,
     ) -> list[Handler]:
         """An effect of perdure has its own handler, unless another one is given."""
-        own = [_checked(handler) for handler in given]
+        own = [_checked(handler) for handler in given if getattr(handler, "dialect", "") in ("", POLICY.noun)]
         if self._world is not None:
             own = [handler.bound(self._world.manifest) for handler in own]
             if not lenient:

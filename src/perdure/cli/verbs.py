@@ -19,6 +19,7 @@ GROUPS: Final = {
     "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
     "manifest": "Manifests: the definitions that a world of cells runs.",
+    "tasks": "Tasks: what people are asked for.",
     "snapshot": "Snapshots of a whole world: take them, go on from one, free what none needs.",
 }
 
@@ -99,6 +100,40 @@ VERBS: Final = {
             "cells send",
             "Send a domain event to the cells that take it.",
             """perdure cells send com.acme/OrderCreated@1 '{"order_id": "o-17", "cents": 4200}' --db shop.db""",
+        ),
+        Verb("tasks ls", "List tasks.", "perdure tasks ls --as ann --role manager --candidate --db shop.db"),
+        Verb("tasks show", "Show a task: data, form, history.", "perdure tasks show 1042 --db shop.db"),
+        Verb("tasks claim", "Take a task.", "perdure tasks claim 1042 --as ann --role manager --db shop.db"),
+        Verb("tasks release", "Give a task back.", "perdure tasks release 1042 --as ann --db shop.db"),
+        Verb(
+            "tasks assign",
+            "Give a task to a person.",
+            "perdure tasks assign 1042 bob --as max --role boss --override --db shop.db",
+        ),
+        Verb(
+            "tasks complete",
+            "Answer a task.",
+            """perdure tasks complete 1042 '{"outcome": "approve"}' --as ann --role manager --db shop.db""",
+        ),
+        Verb(
+            "tasks change",
+            "Change priority and times of a task.",
+            "perdure tasks change 1042 --priority 80 --as max --role boss --db shop.db",
+        ),
+        Verb(
+            "tasks comment",
+            "Say something in the history of a task.",
+            "perdure tasks comment 1042 'I ask the supplier' --as ann --role manager --db shop.db",
+        ),
+        Verb(
+            "tasks escalate",
+            "Add candidates to a task, make it urgent.",
+            "perdure tasks escalate 1042 --add-role director --priority 90 --as max --role boss --db shop.db",
+        ),
+        Verb(
+            "tasks cancel",
+            "End a task without an answer.",
+            "perdure tasks cancel 1042 --reason 'bought elsewhere' --as max --role boss --db shop.db",
         ),
         Verb("journal head", "Tell where the journal ends.", "perdure journal head --db shop.db"),
         Verb("journal tail", "Tell the last entries of the journal.", "perdure journal tail -n 20 --db shop.db"),

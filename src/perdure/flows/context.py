@@ -11,7 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import (
@@ -27,6 +27,7 @@ from perdure.kernel.moment import TIME_MAX, at_of, when
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.rows import RESPONSE
 from perdure.kernel.tags import objection
+from perdure.kernel.task import TASK
 
 from . import iterations, parallel
 from . import scope as scopes
@@ -48,9 +49,12 @@ from .receiving import Received, receive
 from .returns import takes_context
 from .scope import dice, text
 from .steps import Step
+from .tasks import Answered, ask
 from .undo import roll_back
 
 if TYPE_CHECKING:
+    from perdure.tasks.model import TaskFields
+
     from .machine import FlowMachine
 
 P = ParamSpec("P")
@@ -101,6 +105,11 @@ class Context:
     @property
     def key(self) -> str:
         return self._machine.key
+
+    @property
+    def started_by(self) -> str | None:
+        """The id of the actor who started this instance, `engine.start(..., by="ann")`; None: nobody was named."""
+        return self._machine.started_by
 
     def now(self) -> datetime:
         """Recorded time, in UTC."""
@@ -265,8 +274,8 @@ class Context:
 
     def publish(self, name: str, value: object) -> None:
         """Make a value readable from outside: `await handle.read(name)`, `handle.watch(name)`."""
-        if isinstance(name, str) and name.startswith(RESPONSE):  # type: ignore[redundant-expr]
-            raise BadCall(f"a published name cannot begin with {RESPONSE}: responses to messages stand there")
+        if isinstance(name, str) and (name == TASK or name.startswith(RESPONSE)):  # type: ignore[redundant-expr]
+            raise BadCall(f"a published name cannot be {TASK} or begin with {RESPONSE}: what stands there is perdure's")
         published = text(name, "a published name"), limited(encode(to_plain(value)), f"published value {name!r}")
         self._machine.saying().published.append(published)
 
@@ -324,6 +333,21 @@ class Context:
         if detach or isinstance(workflow, str):
             return decode(receipt.value)
         return workflow.decode_result(receipt.value)
+
+    @overload
+    async def task(self, name: str, *, answer: type[T], **fields: Unpack[TaskFields]) -> Answered[T]: ...
+
+    @overload
+    async def task(self, name: str, *, answer: Any = None, **fields: Unpack[TaskFields]) -> Answered[Any]: ...
+
+    async def task(self, name: str, *, answer: Any = None, **fields: Unpack[TaskFields]) -> Answered[Any]:
+        """Ask people for something, and wait for the answer. `TaskExpired` and `TaskCancelled` if none comes.
+
+        `answer` is the type of the answer, or a JSON Schema: it is the form; None: the task is done or not. Who may do
+        it: `roles` and `users`, but nobody of `exclude`; `assignee` has it from the start; `managers` are roles that
+        may change and cancel it. `due` is a date for lists, `expire` ends the task: a time, or a duration from now.
+        """
+        return await ask(self._machine, name, answer, fields)
 
     # ---- parallel ------------------------------------------------------------------------------------------
 

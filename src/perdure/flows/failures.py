@@ -14,6 +14,8 @@ from perdure.errors import (
     RollBack,
     StepFailed,
     StepTimeout,
+    TaskCancelled,
+    TaskExpired,
 )
 from perdure.kernel.receipt import Failure
 
@@ -49,13 +51,13 @@ def kind_of(error: Exception) -> FailureKind:
             return "rollback"
         case OutcomeUnknown():
             return "unknown"
-        case StepTimeout() | ReceiveTimeout():
+        case StepTimeout() | ReceiveTimeout() | TaskExpired():
             return "timeout"
         case JoinFailed():
             return "join"
         case RaceFailed():
             return "race"
-        case ChildFailed():
+        case ChildFailed() | TaskCancelled():
             return "child"
         case StepFailed(error=Failure(retry=False)):
             return "fatal"

@@ -23,7 +23,7 @@ import msgspec
 
 from perdure.kernel.decision import Decision
 from perdure.kernel.entry import decode_run, encode_run
-from perdure.kernel.events import Event, Message
+from perdure.kernel.events import Event, Message, Requested
 from perdure.kernel.moment import Moment
 
 
@@ -65,13 +65,15 @@ class Log:
         self._compact_at = 64
 
     def add(self, moment: Moment, event: Event, decision: Decision, location: str = "") -> None:
-        """A delivery. Reports are not kept: hooks hear of a failure once."""
-        recorded = msgspec.structs.replace(decision, reports=()) if decision.reports else decision
+        """A delivery. Reports and answers are not kept: they are heard once."""
+        recorded = decision
+        if decision.reports or decision.answers:
+            recorded = msgspec.structs.replace(decision, reports=(), answers=())
         self.append(Item(moment.number, moment.at, event, recorded, location, seed=moment.seed))
 
     def append(self, item: Item) -> None:
         self.items.append(item)
-        if type(item.event) is Message and not item.location:
+        if type(item.event) in (Message, Requested) and not item.location:
             self._messages[item.number] = item
 
     def consumed(self, number: int, location: str) -> None:

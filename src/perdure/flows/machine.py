@@ -11,6 +11,8 @@ from asyncio import Future
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from perdure.errors import BadCall, Deadlock
 from perdure.kernel.decision import Decision, Send, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait, attempt_of
@@ -20,6 +22,7 @@ from perdure.kernel.events import (
     Event,
     Message,
     Received,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -57,11 +60,13 @@ class FlowMachine:
     fired = (0, "")  # the last timer of asyncio that was over, and in which entry
     rollback_opened: tuple[str, ...] = ()
     undone_at: tuple[str, ...] = ()
+    requests: dict[str, bytes | None] | None = None  # of running steps, with the answers that the flow gave
 
     def __init__(self, flow: Flow[Any, Any], address: str, snapshot: bytes | None) -> None:
         self.flow = flow
         self.address = address
         self.key = ""
+        self.started_by: str | None = None
         self.generation = 1
         self.loop = FlowLoop(self)  # type: ignore[abstract]  # the rest raises NotDurable
         self.moment = Moment(0, b"", 0)
@@ -112,7 +117,7 @@ class FlowMachine:
     def _remember(self, log: Log, decision: Decision) -> None:
         event, moment, location = self._event, self.moment, self._location
         assert event is not None
-        if type(event) is Message:
+        if type(event) is Message or type(event) is Requested:
             location = log.taken.pop(moment.number, "")
         log.add(moment, event, decision, location)
 
@@ -133,7 +138,7 @@ class FlowMachine:
             twin = FlowMachine(self.flow, self.address, data)
         except Exception:  # an iteration had left more behind than its state: the journal goes on being read whole
             return None
-        same = twin._shape() == self._shape()
+        same = rewind.shape(twin) == rewind.shape(self)
         twin.dispose()
         return data if same else None
 
@@ -169,6 +174,8 @@ class FlowMachine:
         match event:
             case Message():
                 messages.hand_over(self, Mail(moment.number, event))
+            case Requested():
+                messages.requested(self, event)
             case Started():
                 start(self, event, new=moment.recorded is None or failed_at_once(moment.recorded))
             case Woken(location=asked):
@@ -288,10 +295,12 @@ class FlowMachine:
         sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
         responded, reports = tuple(said.responded), tuple(said.reports)
         ids = tuple(self.opened)
-        tags = tuple(said.tags)
-        return Decision(
-            opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded, reports, tags=tags
+        decision = Decision(
+            opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded, reports
         )
+        if said.tags or said.answers:
+            decision = msgspec.structs.replace(decision, tags=tuple(said.tags), answers=tuple(said.answers))
+        return decision
 
     def force_end(self) -> None:
         """The clean-up took too long: the flow ends without the rest of it."""
@@ -459,13 +468,6 @@ class FlowMachine:
     async def resume_loop(self, location: str) -> Mark | None:
         """Where a pruned loop goes on, once replay has reached the entry at which that iteration began."""
         return None if self.log is None else await self.log.resume(location, self.moment.number, self.loop)
-
-    def _shape(self) -> tuple[object, ...]:
-        """What must be equal in a machine and its rebuilt twin, as far as that can be seen from outside."""
-        paths = [task.path for task in self.loop.pending()]
-        mail = self.mailbox.entries(), list(self.held)
-        undos = [] if self._undos is None else self._undos.locations()
-        return list(self.operations), mail, undos, paths, len(self.losers), bool(self.log and self.log.barriers)
 
     # ---- telling where -------------------------------------------------------------------------------------
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from perdure.codec import decode, encode
 from perdure.errors import BadCall
+from perdure.kernel.events import Message, Requested
 
 from .mailbox import Mail
+from .said import Said
 
 if TYPE_CHECKING:
     from .machine import FlowMachine
+
+
+REQUEST: Final = "&request "
+"""What the ids of messages begin with that are requests of running steps."""
 
 
 class Held(msgspec.Struct, eq=False):
@@ -86,8 +93,31 @@ def complete(machine: FlowMachine, mail: Mail, location: str, response: bytes | 
     mail.completed = True
     if machine.held.pop(mail.entry, None) is not None or machine.mailbox.remove(mail):
         _consumed(machine, mail, location)
-    if response is not None and mail.message.id:
+    if mail.message.id.startswith(REQUEST):
+        _answer_request(machine, mail.message, response)
+    elif response is not None and mail.message.id:
         machine.saying().responded.append((mail.message.id, response))
+
+
+def requested(machine: FlowMachine, event: Requested) -> None:
+    """A running step asks. The request is a message; one that comes again hears the answer of the first."""
+    id = f"{REQUEST}{event.intent.hex()} {event.id}"
+    if machine.requests is None:
+        machine.requests = {}
+    if id not in machine.requests:
+        machine.requests[id] = None
+        hand_over(machine, Mail(machine.moment.number, Message(event.name, event.body, id)))
+    elif (known := machine.requests[id]) is not None:
+        machine.said = machine.said or Said()
+        machine.said.answers.append((event.intent, event.id, known))
+
+
+def _answer_request(machine: FlowMachine, message: Message, response: bytes | None) -> None:
+    assert machine.requests is not None, "a request was asked"
+    asker, _, id = message.id.removeprefix(REQUEST).partition(" ")
+    answer = encode({"v": None if response is None else decode(response)})
+    machine.requests[message.id] = answer
+    machine.saying().answers.append((bytes.fromhex(asker), id, answer))
 
 
 def _consumed(machine: FlowMachine, mail: Mail, location: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from perdure.errors import Divergence
 from perdure.kernel.decision import NOTHING, Decision, Send
 from perdure.kernel.difference import Difference
 from perdure.kernel.effects import Call, Child, Effect, Wait, attempt_of, due_of
-from perdure.kernel.events import Address, Event, Message, Received, Rewound, Started
+from perdure.kernel.events import Address, Event, Message, Received, Requested, Rewound, Started
 from perdure.kernel.moment import TIME_MAX, Moment
 from perdure.kernel.past import Item as PastItem
 from perdure.kernel.past import Past, read, write
@@ -86,7 +86,7 @@ def _deliver_again(machine: FlowMachine, item: PastItem, rewound: Moment, rest: 
         if not same_operations(item.decision, decision):
             later = tuple([each.decision for each in rest])
             raise _diverged(machine, item.number, Difference(item.decision, decision, later))
-    if type(event) is Message:
+    if type(event) is Message or type(event) is Requested:
         location = "" if machine.log is None else machine.log.taken.pop(item.number, "")
     if machine.log is not None:
         machine.log.add(moment, event, decision, location)
@@ -223,6 +223,14 @@ def _diverged(machine: FlowMachine, number: int, difference: Difference) -> Dive
 def _release(machine: FlowMachine, number: int) -> None:
     if machine.log is not None:
         machine.log.release(number)
+
+
+def shape(machine: FlowMachine) -> tuple[Any, ...]:
+    """What must be equal in a machine and its rebuilt twin, as far as that can be seen from outside."""
+    paths = [task.path for task in machine.loop.pending()]
+    mail = machine.mailbox.entries(), list(machine.held)
+    undos = [] if machine._undos is None else machine._undos.locations()
+    return list(machine.operations), mail, undos, paths, len(machine.losers), bool(machine.log and machine.log.barriers)
 
 
 class Lives:

@@ -9,7 +9,7 @@ from perdure.kernel.problem import Report
 class Said:
     """What one delivery says without waiting for an answer. Most say nothing."""
 
-    __slots__ = ("noted", "published", "reports", "responded", "sent", "tags")
+    __slots__ = ("answers", "noted", "published", "reports", "responded", "sent", "tags")
 
     def __init__(self) -> None:
         self.sent: list[Send] = []
@@ -18,3 +18,4 @@ class Said:
         self.noted: list[str] = []
         self.responded: list[tuple[str, bytes]] = []
         self.reports: list[Report] = []
+        self.answers: list[tuple[bytes, str, bytes]] = []

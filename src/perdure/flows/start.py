@@ -32,6 +32,7 @@ def start(machine: FlowMachine, event: Started, *, new: bool) -> None:
     """
     due = event.due
     machine.key, machine.generation = event.key, event.generation
+    machine.started_by = None if event.asked is None or event.asked.by is None else event.asked.by.id
     machine.loop.started_at = machine.moment.at
     machine.loop.salt(event.seed)
     machine.identity = Identity(Address(event.workflow, event.key), event.generation)

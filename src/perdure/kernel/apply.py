@@ -16,7 +16,9 @@ from .decision import Decision
 from .effects import Call, Effect
 from .entry import Entry
 from .events import (
+    KERNEL_ONLY,
     CancelAsked,
+    Event,
     Message,
     Migrated,
     Parked,
@@ -28,6 +30,7 @@ from .events import (
     Started,
     Streamed,
     Tagged,
+    id_of,
 )
 from .instance import Instance, Intent
 from .status import Status, change
@@ -68,7 +71,8 @@ def apply(instance: Instance, entry: Entry) -> Changed:
         _happened(instance, entry, changed)
     if decision.stuck is None or not decision.stuck.kept:
         _decided(instance, entry, changed)
-    _settle_status(instance, decision, changed)
+    if instance.stuck is None or not instance.stuck.open or type(event) not in KERNEL_ONLY:  # no machine was asked
+        _settle_status(instance, decision, changed)
     return changed
 
 
@@ -110,19 +114,21 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
                 _close(instance, instance.kept.intent, changed)
             instance.kept = entry.event
             instance.outcome = None
+        else:
+            _seen(instance, entry.event)
         if type(entry.event) is Started:
             _started(instance, entry, entry.event)
         return
     event = entry.event
     if type(event) is Retried and instance.kept is not None:
+        _seen(instance, event)
         event, instance.kept = instance.kept, None
+    _seen(instance, event)
     match event:
         case Received(intent=id):
             _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)
-        case Message():
-            _seen(instance, event)
         case Streamed(intent=id, number=number):
             instance.open[id].frames = number
         case CancelAsked():
@@ -155,9 +161,9 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
             pass
 
 
-def _seen(instance: Instance, message: Message) -> None:
-    if message.id:
-        instance.seen[message.id] = content(message)
+def _seen(instance: Instance, event: Event) -> None:
+    if id := id_of(event):
+        instance.seen[id] = content(event)
         if len(instance.seen) > SEEN_MAX_MADE:
             least, most = (SEEN_MIN_MADE, SEEN_MAX_MADE) if instance.made else (SEEN_MIN, SEEN_MAX)
             if len(instance.seen) > most:
@@ -165,9 +171,11 @@ def _seen(instance: Instance, message: Message) -> None:
                     del instance.seen[old]
 
 
-def content(message: Message) -> int:
-    """What tells messages apart that have one id. For memory alone: it is another number in each process."""
-    return hash((message.name, message.body))
+def content(event: Event) -> int:
+    """What tells events apart that have one id. For memory alone: it is another number in each process."""
+    if type(event) is Message:
+        return hash((event.name, event.body))
+    return hash(type(event).__name__)
 
 
 def _is_fork(instance: Instance, entry: Entry) -> bool:
@@ -227,10 +235,7 @@ def _tag(instance: Instance, tags: Iterable[tuple[str, str | None]]) -> None:
 
 
 def _close(instance: Instance, id: bytes, changed: Changed) -> None:
-    intent = instance.open.pop(id)
-    if type(intent.effect) is Call:
-        instance.calls -= intent.here
-    changed.closed.append(intent)
+    changed.closed.append(instance.drop(id))
 
 
 def _settle_status(instance: Instance, decision: Decision, changed: Changed) -> None:

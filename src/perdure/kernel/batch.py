@@ -15,6 +15,7 @@ from .events import Address
 from .identity import Identity
 from .mailbox import Answer
 from .problem import Report
+from .task import TaskRows
 
 
 class JournalRow(NamedTuple):
@@ -138,6 +139,7 @@ class Batch:
         "early",
         "ended",
         "heads",
+        "heard",
         "inbox_added",
         "inbox_removed",
         "jobs_closed",
@@ -154,6 +156,7 @@ class Batch:
         "stops",
         "stuck",
         "tags",
+        "tasks",
         "work_closed",
         "work_opened",
     )
@@ -172,6 +175,7 @@ class Batch:
         self.outbox: list[InboxRow] = []  # for instances of other shards
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], PublishedRow] = {}
+        self.tasks: dict[int, TaskRows] = {}
         self.size = 0
         self.light = 0  # entries that nobody waits for: they may wait for those that somebody does
         self.early: list[Publication] = []  # before the commit: calls that need not be durable
@@ -179,6 +183,7 @@ class Batch:
         self.publications: dict[bytes, Publication] = {}
         self.stops: list[bytes] = []
         self.answers: list[tuple[object, Answer]] = []
+        self.heard: list[tuple[bytes, str, bytes]] = []  # answers to requests of running calls
         self.receipts: list[bytes] = []  # tickets of executors: they want to hear that it is over, and nothing else
         self.ended: list[tuple[int, Address, Outcome]] = []
         self.stuck: list[tuple[int, Address, Stuck]] = []
@@ -225,6 +230,7 @@ class Batch:
             or self.outbox
             or self.snapshots
             or self.published
+            or self.tasks
         )
 
     def __bool__(self) -> bool:

@@ -5,6 +5,7 @@ The first group is delivered to the machine. The second is for the kernel alone:
 
 import msgspec
 
+from .asked import Asked
 from .receipt import Receipt
 
 
@@ -29,6 +30,7 @@ class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     intent: bytes
     detached: bool = False
     generation: int = 1  # the highest among its ancestors; a later one may use the keys of children again
+    depth: int = 0  # how many instances wait above the child, this one included
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
@@ -45,6 +47,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     forked: "Rewound | None" = None  # it goes on from what another instance has behind it
     first: "Message | None" = None  # it was made by this message, and has it to answer
     root: int = 0  # the first of its family; 0: its parent, or itself where it has none
+    asked: Asked | None = None
 
 
 class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
@@ -52,6 +55,19 @@ class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
 
     intent: bytes
     receipt: Receipt
+
+
+class Requested(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="q"):
+    """A running call asks its instance for something. The answer comes with a decision: `Decision.answers`.
+
+    `id` names the request within the call; `delivery` is that of the call, so one of an earlier delivery is stale.
+    """
+
+    intent: bytes
+    delivery: int
+    id: str
+    name: str
+    body: bytes
 
 
 class Streamed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="f"):
@@ -68,6 +84,8 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="m"):
     id: str = ""  # a message whose id was seen before is dropped; empty: never dropped
     sender: str = ""
     correlation: str = ""  # what belongs together, in the words of whoever sent the first of it
+    asked: Asked | None = None
+    intent: bytes = b""  # the open wait that it answers; stale if that is not open; empty: any
 
 
 class CancelAsked(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="c"):
@@ -76,16 +94,20 @@ class CancelAsked(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="c
     reason: str = ""
     intent: bytes = b""
     undo: bool = False  # what was done is to be undone
+    asked: Asked | None = None
 
 
 class Woken(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="w"):
     """Somebody says: sleep no longer. `location`: of one sleep; empty: of all."""
 
     location: str = ""
+    asked: Asked | None = None
 
 
 class Retried(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="t"):
     """A person says: try again. A kept event is delivered again; else the machine is told."""
+
+    asked: Asked | None = None
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="k"):
@@ -93,6 +115,7 @@ class Settled(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="k"):
 
     location: str
     receipt: Receipt
+    asked: Asked | None = None
 
 
 class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
@@ -109,6 +132,7 @@ class Rewound(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
     force: bool = False  # drop what is running, too
     renew: tuple[str, ...] | None = ()  # locations whose work is another than before, with a new key; None: all
     again: tuple[str, ...] = ()  # locations that failed; their timers run anew
+    asked: Asked | None = None
 
 
 class Migrated(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="g"):
@@ -125,6 +149,7 @@ class Tagged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="n"):
     """A person changes tags; None removes one. Nothing else changes, not even the status of a stuck instance."""
 
     tags: dict[str, str | None]
+    asked: Asked | None = None
 
 
 class Redelivered(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="d"):
@@ -153,6 +178,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 Event = (
     Started
     | Received
+    | Requested
     | Streamed
     | Message
     | CancelAsked
@@ -168,7 +194,20 @@ Event = (
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
-OF_AN_INTENT = frozenset({Received, Streamed, Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({Received, Requested, Streamed, Redelivered, Parked, Released})
+
+
+def asked_of(event: Event) -> Asked | None:
+    """What the caller said beside the event: who asks, and under which condition. Only events from outside have it."""
+    return getattr(event, "asked", None)
+
+
+def id_of(event: Event) -> str:
+    """The id by which an event that comes twice is known; empty: it has none."""
+    if type(event) is Message and event.id:
+        return event.id
+    asked = asked_of(event)
+    return "" if asked is None else asked.id
 
 
 def size_of(event: Event) -> int:
@@ -176,7 +215,7 @@ def size_of(event: Event) -> int:
     if type(event) is Received:
         error = event.receipt.error  # of an older executor: newer ones cut its texts
         return len(event.receipt.value or b"") + (0 if error is None else len(error.message) + len(error.traceback))
-    if type(event) is Message or type(event) is Streamed:
+    if type(event) is Message or type(event) is Streamed or type(event) is Requested:
         return len(event.body)
     if type(event) is Rewound:
         return len(event.past)

@@ -138,6 +138,11 @@ class Instance:
         return self.root if self.root != self.id else 0
 
     @property
+    def halted(self) -> bool:
+        """It is stuck as a whole, and takes no events until a person acts."""
+        return self.stuck is not None and not self.stuck.open
+
+    @property
     def identity(self) -> Identity:
         if self._identity is None:
             self._identity = Identity(self.address, self.generation, self.seed, self.rewound)
@@ -152,11 +157,19 @@ class Instance:
         effect = intent.effect
         self.open[intent.id] = intent
         if type(effect) is Call:
-            self.calls += intent.here
+            self.calls += intent.held or effect.executor in OURS  # the short way of `Intent.here`
         else:
             due = due_of(effect)
             if due is not None and due < self.next_due:
                 self.next_due = due
+
+    def drop(self, id: bytes) -> Intent:
+        """An intent that is not open any more."""
+        intent = self.open.pop(id)
+        effect = intent.effect
+        if type(effect) is Call:
+            self.calls -= intent.held or effect.executor in OURS  # the short way of `Intent.here`
+        return intent
 
     def intent_id(self, effect: Effect) -> bytes:
         return self.identity.intent(effect.location, attempt_of(effect))

@@ -78,7 +78,7 @@ applied. One by one would do, but the code of all four does not fit into the cac
 a third."""
 
 FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated, Tagged})
-"""What a stuck instance takes; everything else waits."""
+"""What an instance takes that is stuck as a whole; everything else waits."""
 
 
 class Taken(msgspec.Struct, frozen=True, eq=False):
@@ -175,7 +175,7 @@ class Kernel:
         """Give it a turn, if there is an event for it. One that has its turn already is looked at again after it."""
         if instance.queued:
             return
-        if instance.shelf and instance.status is not Status.STUCK:
+        if instance.shelf and not instance.halted:
             instance.mailbox.extendleft(reversed(instance.shelf))
             instance.shelf.clear()
         if not instance.mailbox:
@@ -303,7 +303,7 @@ class Kernel:
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
-            if instance.stuck is not None and type(event) not in FOR_STUCK:
+            if instance.halted and type(event) not in FOR_STUCK:
                 unrecorded.shelve(self, instance, offer, batch)
                 return None
         elif type(answer) is Refused and answer.code in NOT_HERE and unrecorded.leave(self, offer, answer, batch):
@@ -417,7 +417,10 @@ class Kernel:
     def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
         instance, entry, body = taken.instance, written.entry, written.body
-        had = before(instance, entry)
+        status = instance.status
+        # A receipt of one that runs, and goes on running, leaves its head as it is: most entries are of that kind.
+        runs = status is Status.RUNNING and type(entry.event) is Received and not entry.decision.tags
+        had = (status, instance.definition, instance.tags, "") if runs else before(instance, entry)
         changed = apply(instance, entry)
         size = len(body)
         batch.journal.append(_row(JournalRow, (entry.seq, entry.instance, entry.at, body)))
@@ -425,12 +428,14 @@ class Kernel:
         instance.tail_size += size
         if entry.decision.state:
             self.memory.weigh(instance)
-        if has_new_head(instance, entry, had):
+        if instance.status is not status if runs else has_new_head(instance, entry, had):
             write_head(batch, instance, entry, had)
         self._spread.tell(instance, entry, taken.heard, changed, batch, self.cause)
+        if entry.decision.answers:
+            batch.heard += entry.decision.answers
         if written.denied:
             self._tell_denied(instance, written.denied)
-        if had[0] is Status.STUCK and instance.status is not Status.STUCK:
+        if status is Status.STUCK and instance.status is not Status.STUCK:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
         if instance.tail_size > snapshot.SIZE_MIN or instance.made:

@@ -43,6 +43,7 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
         "not-stuck",
         "running",
         "too-large",
+        "version-conflict",
         "refused",
         "no-identity",
         "not-outside",

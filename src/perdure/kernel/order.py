@@ -23,7 +23,7 @@ def in_time(kernel: Kernel, instance: Instance, offer: Offer) -> Offer:
     and became durable before the deadline goes before both. The order of the entries keeps what was chosen here.
     """
     event = offer.event
-    if instance.stuck is not None or (
+    if instance.halted or (
         type(event) is not Message and (type(event) is not Received or not (offer.caused or offer.inbox))
     ):
         return offer

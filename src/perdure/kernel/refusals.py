@@ -17,12 +17,15 @@ from .events import (
     Migrated,
     Parent,
     Released,
+    Requested,
     Retried,
     Rewound,
     Settled,
     Started,
     Streamed,
     Woken,
+    asked_of,
+    id_of,
 )
 from .instance import Instance, Intent
 from .limits import FRAMES_MAX
@@ -34,7 +37,7 @@ from .rules import Rules
 from .status import FINAL, Status, ended
 from .workflows import Workflows
 
-VERBS: Final[dict[type[Event], Verb]] = {Rewound: "rewind", Woken: "wake", CancelAsked: "cancel"}
+VERBS: Final[dict[type[Event], Verb]] = {Woken: "wake", CancelAsked: "cancel"}
 """What a policy may refuse, whoever sent it. A message it refuses from outside only."""
 
 NOT_HERE: Final = frozenset({"unknown-workflow", "unknown-version"})
@@ -60,6 +63,8 @@ def refusal(
     if type(event) in OF_AN_INTENT:
         intent = instance.open.get(event.intent)  # type: ignore[union-attr]
         if intent is None or (type(event) is Released and not intent.held):
+            return STALE
+        if type(event) is Requested and (intent.held or event.delivery != intent.delivery):
             return STALE
         if type(event) is Streamed and not _is_next(intent, event):
             return STALE
@@ -123,13 +128,19 @@ def _control_refusal(instance: Instance, event: Event, rules: Rules, policy: Pol
     """The answer to what callers and other instances send."""
     if against := _refused(policy, event):
         return Refused("refused", f"{instance.address.workflow} is {against}")
+    id, said = id_of(event), asked_of(event)
+    if id in instance.seen:
+        counted = type(event) is Message and event.name == policy.counted  # counts were added: other content each time
+        if not counted and instance.seen[id] not in (None, content(event)):
+            text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
+            return Refused("refused", f"{text}; send this one with an id of its own")
+        return Accepted(instance.id, instance.address, fresh=False)
+    if said is not None and said.if_entry is not None and said.if_entry != instance.version:
+        text = f"the last entry of {instance.address} is {instance.version}, not {said.if_entry}"
+        return Refused("version-conflict", text)
     match event:
-        case Message(id=id) if id in instance.seen:
-            counted = event.name == policy.counted  # counts were added: the content is another each time
-            if not counted and instance.seen[id] not in (None, content(event)):
-                text = f"{instance.address} has taken another message with the id {id!r:.80}: an id names one message"
-                return Refused("refused", f"{text}; send this one with an id of its own")
-            return Accepted(instance.id, instance.address, fresh=False)
+        case Message(intent=intent) if intent and intent not in instance.open:
+            return STALE
         case CancelAsked(intent=asked) if asked and (instance.parent is None or instance.parent.intent != asked):
             return STALE
         case CancelAsked() if instance.ended or (instance.cancelled and instance.stuck is None):
@@ -161,7 +172,11 @@ def _refused(policy: Policy, event: Event) -> str:
     """Why an event that others take is none for an instance of this policy; empty: it is."""
     if type(event) is Message:
         return "" if event.sender else policy.refuses("send")
+    if type(event) is Rewound:
+        return policy.refuses("rewind" if event.to else "retry")
     verb = VERBS.get(type(event))
+    if type(event) is Rewound and not event.to:  # what failed is done again
+        verb = "retry"
     return "" if verb is None else policy.refuses(verb)
 
 

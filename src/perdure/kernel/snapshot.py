@@ -165,7 +165,7 @@ def restore(row: SnapshotRow) -> Instance:
 def take_if_due(instance: Instance, batch: Batch, counts: Counter[str]) -> None:
     if not due(instance):
         return
-    if instance.ended or instance.stuck is not None or instance.machine is None:
+    if instance.ended or instance.halted or instance.machine is None:
         return  # a snapshot has no room for what a stuck instance waits for
     try:
         row = take(instance)

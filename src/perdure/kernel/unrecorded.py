@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .batch import Batch
 from .effects import due_of
-from .events import Event, Message, Received, Redelivered, Released, Started, Streamed
+from .events import Event, Message, Received, Redelivered, Released, Requested, Started, Streamed
 from .instance import Instance
 from .job import asked
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
@@ -93,7 +93,9 @@ def leave(kernel: Kernel, offer: Offer, answer: Refused, batch: Batch) -> bool:
 
 
 def _comes_again(instance: Instance, event: Event) -> bool:
-    """Whether an event is offered anew after a crash, because a row of its own stands for it."""
+    """Whether an event is offered again after a crash: a row of its own stands for it, or the call that asks."""
+    if type(event) is Requested:
+        return True
     if type(event) is not Received or event.receipt.by is not None:
         return False
     return due_of(instance.open[event.intent].effect) is not None

@@ -13,13 +13,14 @@ A store that can answer at once does so before the call returns; others answer l
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.task import TaskRow
 
 from .frame import FramedByWorker
 
@@ -109,6 +110,30 @@ class Page(msgspec.Struct, frozen=True):
     heads: list[HeadRow]
     next: ListPlace | None = None
     partial: bool = False
+
+
+TaskOrder = Literal["created", "due", "priority"]
+
+
+class TaskFilter(msgspec.Struct, frozen=True):
+    """Which tasks; empty fields do not count. `after` is the place to go on from: the value of the order, and the id.
+
+    `who`: tasks that have not ended and have a row of one of these names (`kernel/task.py`); with True only held ones,
+    with False only open ones. `statuses`: ended tasks, by how they ended. A task is found by either.
+    """
+
+    who: tuple[tuple[str, bool | None], ...] = (("*", None),)
+    statuses: tuple[str, ...] = ()
+    without: str = ""  # tasks that have a row of this name are left out
+    name: str = ""
+    workflow: str = ""
+    key: str = ""
+    reference: str = ""
+    label: tuple[str, str] | None = None
+    due_before: int | None = None
+    order: TaskOrder = "created"
+    after: tuple[int, int] | None = None
+    limit: int = 50
 
 
 def place_of(head: HeadRow) -> ListPlace:
@@ -257,6 +282,16 @@ class Queries(Protocol):
 
     async def published(self, instance: int, name: str) -> bytes | None: ...
 
+    async def task(self, id: int) -> TaskRow | None: ...
+
+    async def tasks(self, filter: TaskFilter) -> list[TaskRow]:
+        """A page in the order of the filter; equal ones in the order of their ids."""
+        ...
+
+    async def count_tasks(self, filter: TaskFilter) -> int:
+        """How many tasks a filter has, whatever its limit and place."""
+        ...
+
     async def workflows(self) -> list[WorkflowRow]: ...
 
     async def post(self, row: InboxRow, *, start: bytes | None = None, reuse: str = "") -> Posted:
@@ -362,6 +397,7 @@ __all__ = [
     "Ref",
     "Span",
     "Store",
+    "TaskFilter",
     "WorldSnapshotRow",
     "place_of",
 ]

@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final, TypedDict
 
 from perdure.errors import CallerError, TooLarge
+from perdure.kernel.asked import Actor, Asked, actor_of
 from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.tags import objection
 
@@ -27,6 +28,37 @@ def checked_text(value: str, what: str) -> str:
     except UnicodeEncodeError:
         pass
     raise CallerError(f"{what} is a text of valid Unicode with 1 to {TEXT_MAX:,} characters, found {value!a:.80}")
+
+
+class Asking(TypedDict, total=False):
+    """What each verb takes beside what it does: who asks, under which id, and for which last entry."""
+
+    id: str | None
+    by: Actor | str | None
+    if_entry: int | None
+
+
+class Said(Asking, total=False):
+    """The same, and why."""
+
+    reason: str
+
+
+def asked(said: Said | Asking) -> Asked | None:
+    """What a caller said of itself, as events carry it; None: nothing."""
+    if not said:
+        return None
+    id, by, entry = said.get("id"), said.get("by"), said.get("if_entry")
+    reason: Any = said.get("reason", "")
+    if entry is not None and (type(entry) is not int or entry < 0):
+        raise CallerError(f"if_entry is the number of an entry, found {entry!r:.80}")
+    found = Asked(
+        "" if id is None else checked_text(id, "the id of an event"),
+        None if by is None else actor_of(by),
+        reason=checked_text(reason, "a reason") if reason != "" else "",
+        if_entry=entry,
+    )
+    return None if found == Asked() else found
 
 
 def checked_key(key: str | None) -> str:

@@ -8,8 +8,8 @@ import msgspec
 
 from perdure.kernel.batch import Batch, Publication
 from perdure.kernel.effects import Call
-from perdure.kernel.events import Address, Event, Parked, Received, Redelivered
-from perdure.kernel.mailbox import Answer, Offer
+from perdure.kernel.events import Address, Event, Parked, Received, Redelivered, Requested
+from perdure.kernel.mailbox import Answer, Offer, Stale
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.ports.clock import Alarm
 from perdure.ports.executor import CUT, Executor
@@ -30,6 +30,7 @@ class Running(msgspec.Struct, eq=False):
     alarm: Alarm | None = None
     progress: Frame | None = None  # the newest
     frames: int = 0  # the ordinal of the last frame
+    requests: dict[str, Requested] = {}  # what it has asked and not heard yet
 
 
 class Calls:
@@ -52,6 +53,9 @@ class Calls:
 
     def offer_again(self) -> None:
         """Memory is loaded: what was not durable is not in it."""
+        for running in self.running.values():
+            for request in running.requests.values():  # it, or its answer, may have been lost with the memory
+                self._offer_request(running, request)
         for ticket, offer in self.receipts.items():
             self._core.kernel.offer(Offer(offer.to, offer.event, ticket=ticket))
 
@@ -94,6 +98,29 @@ class Calls:
         """Offer what an executor says, and keep it until it is durable."""
         self.receipts[ticket] = offer
         self._core.offer(offer)
+
+    def requested(self, intent: bytes, delivery: int, id: str, name: str, body: bytes) -> None:
+        """A running call asks its instance for something. The request is kept here until its answer is durable."""
+        running = self.running.get(intent)
+        if running is None or self._core.closed:
+            return
+        request = running.requests[id] = Requested(intent, delivery, id, name, body)
+        if not self._core.away:
+            self._offer_request(running, request)
+            self._core.schedule()
+
+    def _offer_request(self, running: Running, request: Requested) -> None:
+        def heard(answer: Answer | Exception) -> None:
+            if isinstance(answer, Stale):  # of an earlier delivery, or of a call that is closed: it is cut
+                self.stop(request.intent)
+
+        self._core.kernel.offer(Offer(running.instance, request, heard))
+
+    def hear(self, asker: bytes, request: str, value: bytes) -> None:
+        """The answer to a request is durable."""
+        running = self.running.get(asker)
+        if running is not None and running.requests.pop(request, None) is not None:
+            running.executor.answer(asker, request, value)  # type: ignore[attr-defined]  # it has asked
 
     def _time_out(self, intent: bytes, timeout: int) -> None:
         running = self.running.get(intent)

@@ -16,6 +16,7 @@ from perdure.errors import (
     UnknownInstance,
     UnknownVersion,
     UnknownWorkflow,
+    VersionConflict,
     WrongLoop,
 )
 from perdure.kernel.decision import Outcome
@@ -110,12 +111,14 @@ def refusal(refused: Refused) -> CallerError:
         "ended": InstanceEnded,
         "not-stuck": NotStuck,
         "running": StillRunning,
+        "version-conflict": VersionConflict,
     }
     advice = {
         "key-in-use": '; use another key, or reuse="failed" if it failed, reuse="always" if it has ended in any way',
         "running": "; wait for it, or drop it with force=True",
         "not-stuck": "; a retry is for what is stuck or has failed: rewind goes back, fork goes on in another one",
         "unknown-instance": "; `perdure ls` lists what exists",
+        "version-conflict": "; nothing was recorded: look at what happened, and ask again with if_entry= of now",
         "unknown-version": "; register it too, or start the workflow by its name: that takes the newest",
         "ended": "" if refused.reason.endswith("fork it") else AFTER_THE_END,
     }

@@ -23,7 +23,7 @@ from perdure.errors import (
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.events import Address, Event, Ref, Started
+from perdure.kernel.events import Address, Event, Ref, Started, asked_of
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.policy import Policy
 from perdure.kernel.problem import Report
@@ -332,7 +332,19 @@ class RemoteDoor:
     async def policy(self, workflow: str) -> Policy:
         return await self._policies.of(self.queries, workflow)
 
+    async def _check_entry(self, to: Ref, entry: int) -> None:
+        """An engine refuses another last entry, and nobody would hear that: so it is looked at here, too."""
+        head = await self.queries.head(to)
+        if head is not None:
+            reader, _ = await read_history(self.queries, head.id)
+            if reader.state.version != entry:
+                text = f"the last entry of {reader.state.address} is {reader.state.version}, not {entry}"
+                raise refusal(Refused("version-conflict", text))
+
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
+        said = asked_of(event)
+        if said is not None and said.if_entry is not None:
+            await self._check_entry(to, said.if_entry)
         start = input_hash(event.input) if isinstance(event, Started) else None
         reuse = event.reuse if isinstance(event, Started) else ""
         row = inbox_row(os.urandom(16), to, event, time.time_ns())

@@ -11,7 +11,9 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, Unpack
+
+import msgspec
 
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import (
@@ -40,12 +42,15 @@ from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
+from perdure.ports.seen import Line, Summary, Waiting
 
-from .arguments import checked_key, checked_tag, checked_text, limited, seconds_of, unknown
+from .arguments import Asking, Said, asked, checked_key, checked_tag, checked_text, limited, seconds_of, unknown
 from .door import AFTER_THE_END, Door, Speaker, refusal
-from .history import Line, Reader, Summary, Waiting, read_history, summary
+from .history import Reader, read_history, summary
+from .outside import intent_id
 from .policies import refuse_by_policy
 from .startable import Startable
+from .state import draw_instance, read_state
 from .streams import Streams
 
 R = TypeVar("R")
@@ -145,17 +150,24 @@ class Handle(Speaker, Generic[R]):
         if stuck is not None:
             raise InstanceStuck(str(self.address), stuck.error, stuck.location)
 
-    async def send(self, name: str, body: object = None, *, id: str | None = None) -> None:
-        """Send a message; durable when this returns. The same `id` twice is delivered once."""
+    async def send(self, name: str, body: object = None, *, intent: str = "", **said: Unpack[Said]) -> None:
+        """Send a message; durable when this returns. The same `id` twice is delivered once.
+
+        `by` is who asks, `reason` why; both are recorded. `if_entry`: `VersionConflict` if the last entry is another.
+        `intent` binds the message to one open wait (`handle.waiting()`): if that is over, the message does nothing.
+        """
         await self._refuse("send")
         value = limited(encode(to_plain(body)), f"message {name!r}")
+        id = said.pop("id", None)
         if id is not None:
             checked_text(id, "the id of a message")
-        message = Message(checked_text(name, "the name of a message"), value, id or os.urandom(16).hex())
+        name = checked_text(name, "the name of a message")
+        bound = intent_id(intent) if intent else b""
+        message = Message(name, value, id or os.urandom(16).hex(), asked=asked(said), intent=bound)
         await self._door.put(self._to(), message)
 
     async def ask(
-        self, name: str, body: object = None, timeout: float | timedelta | None = None, *, id: str | None = None
+        self, name: str, body: object = None, timeout: float | timedelta | None = None, **said: Unpack[Said]
     ) -> Any:
         """Send a message and wait for its response: what the flow passes to `message.complete(response)`.
 
@@ -163,14 +175,17 @@ class Handle(Speaker, Generic[R]):
         `AskTimeout`, or `NotAnswered` when the instance ended without an answer.
         """
         seconds = seconds_of(timeout)
+        id = said.get("id")
         if id is None:
-            id = os.urandom(16).hex()
+            id = said["id"] = os.urandom(16).hex()
         else:
             name_of_response = response_name(checked_text(id, "the id of a message"))
             known = await self._door.queries.published(await self._id_soon(), name_of_response)
             if known is not None:
                 return decode(known)
-        await self.send(name, body, id=id)
+        await self.send(name, body, **said)
+        if seconds is None:
+            return await self._response(name, id)
         try:
             async with asyncio.timeout(seconds):
                 return await self._response(name, id)
@@ -209,7 +224,7 @@ class Handle(Speaker, Generic[R]):
                 if until_stuck and head is not None and head.status == Status.STUCK:
                     await self._raise_stuck()
 
-    async def wake(self, location: str = "") -> None:
+    async def wake(self, location: str = "", **said: Unpack[Said]) -> None:
         """End a sleep early: the one at a location, or all that the instance is in. Recorded."""
         await self._refuse("wake")
         reader = await self._read()
@@ -224,25 +239,26 @@ class Handle(Speaker, Generic[R]):
                 else "; there is nothing to wake"
             )
             raise UnknownLocation(f"{self.address} does not sleep{where}{known}")
-        await self._door.put(self._to(), Woken(location))
+        await self._door.put(self._to(), Woken(location, asked(said)))
 
-    async def tag(self, name: str, value: str | None) -> None:
+    async def tag(self, name: str, value: str | None, **said: Unpack[Said]) -> None:
         """Give the instance a tag, or another value of one; None removes it. Recorded, and listed when this returns.
 
         An instance that has ended keeps the tags that it has: `InstanceEnded`.
         """
         await self._refuse("cancel")
-        await self._door.put(self._to(), Tagged({checked_tag(name, value): value}))
+        await self._door.put(self._to(), Tagged({checked_tag(name, value): value}, asked(said)))
 
-    async def cancel(self, reason: str = "", undo: bool = False) -> None:
+    async def cancel(self, reason: str = "", undo: bool = False, **said: Unpack[Asking]) -> None:
         """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled.
 
         `undo`: completed steps that have an `undo` are undone, the last one first.
         """
         await self._refuse("cancel")
-        await self._door.put(self._to(), CancelAsked(checked_text(reason or " ", "a reason").strip(), undo=undo))
+        text = checked_text(reason or " ", "a reason").strip()
+        await self._door.put(self._to(), CancelAsked(text, undo=undo, asked=asked(said)))
 
-    async def retry(self) -> None:
+    async def retry(self, **said: Unpack[Said]) -> None:
         """Try again, after whatever was wrong has been put right.
 
         A stuck instance goes on where it stopped. One that has failed does again what failed, in all branches, and what
@@ -250,14 +266,14 @@ class Handle(Speaker, Generic[R]):
         """
         head = await self._door.queries.head(self._to())
         if head is None or head.status != Status.FAILED:
-            await self._door.put(self._to(), Retried())
+            await self._door.put(self._to(), Retried(asked(said)))
         else:
             await self._refuse("retry")
             event = (await self._behind()).retry() or (await self._behind(whole=True)).retry()
             assert event is not None, "the whole past has all that was done"
-            await self._rewind(event)
+            await self._rewind(event, said)
 
-    async def rewind(self, to: str, *, force: bool = False) -> None:
+    async def rewind(self, to: str, *, force: bool = False, **said: Unpack[Said]) -> None:
         """Go back to the operation at a location: it and all that came after it did not happen, and are done anew.
 
         What came before is kept: answers, messages, sleeps, versions. Raises `StillRunning` while a step runs that
@@ -271,9 +287,11 @@ class Handle(Speaker, Generic[R]):
         running = still_running(behind.instance, event)
         if running is not None:  # an engine in another process would refuse it, and nobody would hear that
             raise refusal(running)
-        await self._rewind(event)
+        await self._rewind(event, said)
 
-    async def fork(self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None) -> Handle[R]:
+    async def fork(
+        self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None, **said: Unpack[Said]
+    ) -> Handle[R]:
         """Start another instance that has the same behind it, up to the operation at a location, and goes on there.
 
         `edit` has other values for steps that were answered before, by location. This instance goes on as it was.
@@ -295,7 +313,14 @@ class Handle(Speaker, Generic[R]):
             behind.fork(address.key, at, point, {each: encode(to_plain(values[each])) for each in values})
         )
         event = Started(
-            self.workflow, address.key, behind.input, seed, state.definition, tags=state.tags, forked=forked
+            self.workflow,
+            address.key,
+            behind.input,
+            seed,
+            state.definition,
+            tags=state.tags,
+            forked=forked,
+            asked=asked(said),
         )
         instance = await self._door.put(address, event, new=key is None)
         return Handle(self._door, address, self._workflow, instance, self._workflows)
@@ -310,11 +335,11 @@ class Handle(Speaker, Generic[R]):
             raise UnknownLocation(f"{self.address} did nothing at {location!r}; {meant}")
         return point
 
-    async def _rewind(self, event: Rewound) -> None:
+    async def _rewind(self, event: Rewound, said: Said) -> None:
         last = await self._door.queries.head(self.address)
         if last is not None and last.id != await self._id():
             raise CallerError(f"{self.address} was started again since: only the last one can go back")
-        await self._door.put(self._to(), _bounded(event))
+        await self._door.put(self._to(), _bounded(msgspec.structs.replace(event, asked=asked(said))))
 
     async def _behind(self, *, whole: bool = False) -> Behind:
         """From the last snapshot on, or from the beginning."""
@@ -324,7 +349,9 @@ class Handle(Speaker, Generic[R]):
             return Behind(self.address, await self._door.queries.history(instance))
         return Behind(self.address, record.rows, record.snapshot)
 
-    async def settle(self, location: str, value: object = None, *, error: str | None = None) -> None:
+    async def settle(
+        self, location: str, value: object = None, *, error: str | None = None, **said: Unpack[Said]
+    ) -> None:
         """Answer for a step whose outcome is unknown, and at which the instance is stuck: its value, or its error.
 
         `retry()` instead says: it had no effect, run it again.
@@ -341,12 +368,25 @@ class Handle(Speaker, Generic[R]):
         receipt = Receipt("ok", limited(encode(to_plain(value)), f"the value for {location!r}"))
         if error is not None:
             receipt = Receipt("error", error=Failure("Settled", checked_text(error, "an error"), retry=False))
-        await self._door.put(self._to(), Settled(checked_text(location, "a location"), receipt))
+        await self._door.put(self._to(), Settled(checked_text(location, "a location"), receipt, asked(said)))
 
     async def read(self, name: str) -> Any:
         """The last value that the instance published under a name, or None."""
         value = await self._door.queries.published(await self._id(), name)
         return None if value is None else decode(value)
+
+    async def state(self) -> Any:
+        """The state of an instance whose state is a value, rebuilt from its journal; None once it has ended.
+
+        The code of its workflow is needed: `perdure.connect(url, workflows=[...])`.
+        """
+        return read_state(self._workflows, await self._door.queries.record(await self._id()))
+
+    async def draw(
+        self, format: Literal["svg", "mermaid", "json"] = "svg", direction: Literal["LR", "TB"] = "LR"
+    ) -> str:
+        """The instance as a picture, with what became of each part. The code of its workflow is needed."""
+        return draw_instance(self._workflows, await self._door.queries.record(await self._id()), format, direction)
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""

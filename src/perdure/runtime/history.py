@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +23,7 @@ from perdure.kernel.events import (
     Received,
     Redelivered,
     Released,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -40,65 +40,15 @@ from perdure.kernel.rows import Record, decode_outcome, offer_of
 from perdure.kernel.snapshot import restore
 from perdure.kernel.status import Status
 from perdure.ports.frame import Frame
+from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import ListPlace, Queries, place_of
+from perdure.tasks.model import WORKFLOW as TASK
 
 Opened = Mapping[bytes, tuple[str, int]]
 
 
 EFFECTS: Final = "effects"
 """The executor of effects that are known by a name."""
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
-
-    `announced` has the names of the domain events that it led to; `seq` is its place in the journal.
-    """
-
-    number: int
-    at: datetime
-    event: str
-    location: str = ""
-    status: str = ""
-    value: Any = None
-    error: Failure | None = None
-    opened: tuple[str, ...] = ()
-    outcome: str = ""
-    announced: tuple[str, ...] = ()
-    seq: int = 0
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """An instance in a list."""
-
-    id: int
-    workflow: str
-    key: str
-    generation: int
-    version: str
-    status: str
-    started_at: datetime
-    changed_at: datetime
-    parent: int
-    tags: dict[str, str]
-    root: int = 0
-    ended_at: datetime | None = None
-    reason: str = ""  # what it waits for, or its error and where
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """What an instance has open, since when, and what would move it."""
-
-    kind: str
-    location: str
-    since: datetime
-    due: datetime | None
-    attempt: int
-    delivery: int
-    held: bool
-    what: str
-    once: bool  # a step that a crash makes unknown
-    progress: Frame | None = None  # live, where it is seen: no part of the history
 
 
 class Reader:
@@ -193,7 +143,8 @@ def _line(entry: Entry, opened: Opened) -> Line:
         outcome, error = "stuck", decision.stuck.error
     led_to = tuple(in_words(effect) for effect in decision.open)
     facts = tuple(fact.name for fact in decision.announce)
-    return Line(entry.number, when(entry.at), event, location, status, value, error, led_to, outcome, facts, entry.seq)
+    at, said = when(entry.at), decision.announce
+    return Line(entry.number, at, event, location, status, value, error, led_to, outcome, facts, entry.seq, said)
 
 
 def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:
@@ -210,6 +161,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
         case Received(intent=id, receipt=receipt):
             value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
+        case Requested(intent=id, name=name, body=body):
+            return "request", f"{place(id)}/{name}", "", value_of(body), None
         case Streamed(intent=id, body=body):
             return "frame", place(id), "", value_of(body), None
         case Message(name=name, body=body):
@@ -251,6 +204,8 @@ def value_of(data: bytes) -> Any:
 
 
 def word_of(effect: Effect) -> str:
+    if type(effect) is Child and effect.workflow == TASK:
+        return "task"
     return {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
 
 

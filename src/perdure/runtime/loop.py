@@ -159,6 +159,8 @@ class Loop:
             listener.posted(batch.outbox)
         for intent in batch.receipts:
             self._calls.receipts.pop(intent, None)
+        for asker, request, value in batch.heard:
+            self._calls.hear(asker, request, value)
         for ticket, answer in batch.answers:
             tell(ticket, answer)
         for id, name in batch.published:

@@ -42,6 +42,7 @@ async def copied(queries: Queries) -> MemoryDatabase:
     for job in rebuilt.jobs.values():
         database.open_job(job)
     database.published = rebuilt.published
+    database.tasks = rebuilt.tasks
     for record in earlier:
         if record.head.id not in rebuilt.heads:
             _add(database, record)

@@ -39,6 +39,7 @@ from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
 from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL, TERMINAL, Status
+from perdure.kernel.task import TaskRow, TaskRows
 from perdure.ports.frame import Frame, FramedByWorker
 from perdure.ports.jobs import CLAIM, Claim
 from perdure.ports.store import (
@@ -52,10 +53,12 @@ from perdure.ports.store import (
     Place,
     Position,
     Posted,
+    TaskFilter,
     WorldSnapshotRow,
     place_of,
 )
 
+from . import tasks
 from .content import checked, digest_of, problem_of
 from .lists import matches
 from .posting import TAKEN, judge
@@ -94,6 +97,7 @@ class MemoryDatabase:
         self.inbox_places = 0
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], bytes] = {}
+        self.tasks: dict[int, TaskRows] = {}
         self.workflows: list[WorkflowRow] = []
         self.blobs: dict[bytes, tuple[int, bytes]] = {}  # when it was last put, and the body
         self.world_snapshots: dict[int, WorldSnapshotRow] = {}
@@ -298,6 +302,7 @@ class MemoryStore:
         database.snapshots.update(batch.snapshots)
         for published in batch.published.values():
             database.published[published.instance, published.name] = published.value
+        database.tasks.update(batch.tasks)
         database.written += 1
         if batch.jobs_opened or batch.jobs_closed:
             for hint in list(database.hints):
@@ -355,6 +360,17 @@ class MemoryStore:
 
     async def published(self, instance: int, name: str) -> bytes | None:
         return self.database.published.get((instance, name))
+
+    async def task(self, id: int) -> TaskRow | None:
+        found = self.database.tasks.get(id)
+        return None if found is None else found.row
+
+    async def tasks(self, filter: TaskFilter) -> list[TaskRow]:
+        return tasks.merged([each.row for each in self.database.tasks.values() if tasks.matches(filter, each)], filter)
+
+    async def count_tasks(self, filter: TaskFilter) -> int:
+        filter = msgspec.structs.replace(filter, after=None)
+        return sum(tasks.matches(filter, each) for each in self.database.tasks.values())
 
     async def workflows(self) -> list[WorkflowRow]:
         return list(self.database.workflows)
@@ -480,6 +496,7 @@ class MemoryStore:
             database.jobs,
             database.tags.keys(),
             database.counts,
+            database.tasks,
         )
         return problems + rebuilt.problems + differences(rebuilt, stored)
 

@@ -14,7 +14,7 @@ The inbox is the exception, because it is no index: it holds what was accepted a
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from perdure.codec import encode as encode_value
 from perdure.errors import PerdureError
@@ -41,6 +41,7 @@ from perdure.kernel.rows import (
 )
 from perdure.kernel.spread import start_of
 from perdure.kernel.status import FINAL, Status
+from perdure.kernel.task import TASK, CandidateRow, TaskRow, TaskRows, task_rows
 
 Route = Callable[[Fact], Iterable[Address]]
 """Who hears a fact: `Router.route` of the engine's workflows. Subscriptions are code and stand in no table.
@@ -60,6 +61,7 @@ class Indexes(NamedTuple):
     jobs: Mapping[bytes, JobRow]
     tags: Set[TagRow]
     counts: Mapping[Standing, int]
+    tasks: Mapping[int, TaskRows]
 
 
 class Caused(NamedTuple):
@@ -73,6 +75,7 @@ class Rebuilt(NamedTuple):
     work: dict[bytes, WorkRow]
     published: dict[tuple[int, str], bytes]
     jobs: dict[bytes, JobRow]
+    tasks: dict[int, TaskRows]
     caused: list[Caused]
     problems: list[str]
     broken: set[int]  # instances whose rows cannot be read to the end; the tables above have them half
@@ -97,7 +100,7 @@ def rebuild(rows: Iterable[JournalRow], route: Route | None = None, base: int = 
         seq = row.seq
         if row.instance not in fold.broken and not fold.is_part(row, base):
             fold.take(row)
-    return Rebuilt(fold.heads, fold.work, fold.published, fold.jobs, fold.caused(), fold.problems, fold.broken, base)
+    return fold.rebuilt(base)
 
 
 def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
@@ -120,6 +123,10 @@ def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
     for key in sorted(rebuilt.published.keys() | stored.published.keys()):
         if stored.published.get(key) != rebuilt.published.get(key) and sound(key[:1]):
             problems.append(f"instance {key[0]}: the published value {key[1]!r} is not the journal's last")
+    for id in sorted(rebuilt.tasks.keys() | stored.tasks.keys()):
+        has_rows, say_rows = stored.tasks.get(id), rebuilt.tasks.get(id)
+        if not same_task(has_rows, say_rows) and sound((id,)):
+            problems.append(f"task {id}: the rows are {has_rows}, the journal says {say_rows}")
     return problems + _of_heads(stored) + _lost(rebuilt, stored.inbox)
 
 
@@ -129,6 +136,24 @@ def _same_head(has: HeadRow | None, says: HeadRow | None) -> bool:
         since = has.changed_at if has.status == Status.WAITING else says.changed_at
         return has == says._replace(reason="", changed_at=since)
     return has == says
+
+
+def same_task(has: TaskRows | None, says: TaskRows | None) -> bool:
+    if has is None or says is None:
+        return has is says
+    return has.row == says.row and sorted(has.candidates) == sorted(says.candidates)
+
+
+def tasks_of(rows: Iterable[TaskRow], candidates: Iterable[CandidateRow]) -> dict[int, TaskRows]:
+    """What two tables have of tasks. Candidates of no task are reported as those of an unknown one."""
+    named: dict[int, list[CandidateRow]] = {}
+    for candidate in candidates:
+        named.setdefault(candidate.task, []).append(candidate)
+    found = {row.id: TaskRows(row, tuple(named.pop(row.id, ()))) for row in rows}
+    return found | {id: TaskRows(NO_TASK._replace(id=id), tuple(left)) for id, left in named.items()}
+
+
+NO_TASK: Final = TaskRow(0, 0, "", "", "", "", "", "", "", 0, 0, 0, 0, 0, "", "", "", "", b"")
 
 
 def tags_of(heads: Iterable[HeadRow]) -> set[TagRow]:
@@ -191,6 +216,7 @@ class _Fold:
         self.heads: dict[int, HeadRow] = {}
         self.work: dict[bytes, WorkRow] = {}
         self.jobs: dict[bytes, JobRow] = {}
+        self.tasks: dict[int, TaskRows] = {}
         self.published: dict[tuple[int, str], bytes] = {}
         self.problems: list[str] = []
         self.broken: set[int] = set()
@@ -199,6 +225,12 @@ class _Fold:
         self._receipts: dict[Waiting, Receipt] = {}
         self._cancels: dict[Waiting, tuple[Address, CancelAsked]] = {}
         self._messages: Counter[tuple[Address, Message]] = Counter()
+
+    def rebuilt(self, base: int = 0) -> Rebuilt:
+        caused = self.caused()
+        return Rebuilt(
+            self.heads, self.work, self.published, self.jobs, self.tasks, caused, self.problems, self.broken, base
+        )
 
     def is_part(self, row: JournalRow, base: int) -> bool:
         """Whether the beginning of its instance is missing, as it may be: an id is the seq of the first entry."""
@@ -238,7 +270,10 @@ class _Fold:
         for message, value in entry.decision.respond:
             self.published[instance.id, response_name(message)] = value
         for name, value in entry.decision.publish:
-            self.published[instance.id, name] = value
+            if name == TASK:
+                self.tasks[instance.id] = task_rows(instance, value)
+            else:
+                self.published[instance.id, name] = value
         if has_new_head(instance, entry, had):
             self.heads[instance.id] = head_row(instance, entry.at)
 
@@ -247,7 +282,7 @@ class _Fold:
     def _cause(self, instance: Instance, entry: Entry, changed: Changed) -> None:
         self._recorded(instance, entry.event)
         for intent in changed.closed:
-            self._child_left(instance, entry.event, intent)
+            self._child_left(instance, entry, intent)
         for intent in changed.opened:
             if type(intent.effect) is Child and intent.id in instance.open:
                 self._child_wanted(instance, entry, intent.id, intent.effect)
@@ -279,14 +314,14 @@ class _Fold:
         start = start_of(effect, instance, intent, entry.at)
         self._starts[instance.id, intent] = Address(effect.workflow, effect.key), start
 
-    def _child_left(self, instance: Instance, event: Event, intent: Intent) -> None:
+    def _child_left(self, instance: Instance, entry: Entry, intent: Intent) -> None:
         """Nobody waits for the child any more: it was answered, or it is withdrawn and cancelled."""
-        effect, waiting = intent.effect, (instance.id, intent.id)
+        event, effect, waiting = entry.event, intent.effect, (instance.id, intent.id)
         self._receipts.pop(waiting, None)
         if type(event) is Received and event.intent == intent.id:
             self._starts.pop(waiting, None)
         elif type(effect) is Child and not effect.detached:
-            cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
+            cancel = CancelAsked(f"{instance.address} no longer waits", intent.id, entry.decision.undo)
             self._cancels[waiting] = Address(effect.workflow, effect.key), cancel
 
     def _tell_parent(self, instance: Instance, entry: Entry) -> None:

@@ -49,7 +49,7 @@ from perdure.kernel.rules import AUDIT, IN_FORCE, RULER, decode_rules
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.kernel.workflows import Workflows
 from perdure.stores.memory import MemoryDatabase
-from perdure.stores.rebuild import Indexes, Rebuilt, _Fold, differences
+from perdure.stores.rebuild import Indexes, _Fold, differences
 
 from .executor import Execution
 
@@ -146,7 +146,6 @@ class Auditor(_Fold):
         for executor, slots in self.slots.items():
             if slots is not None and self._admitted[executor] > slots:
                 raise Violation(f"{self._admitted[executor]} calls are admitted to {executor}, which has {slots} slots")
-        rebuilt = Rebuilt(self.heads, self.work, self.published, self.jobs, self.caused(), self.problems, self.broken)
         inbox = [row for _, row in self._database.inbox.values()]
         database = self._database
         stored = Indexes(
@@ -157,8 +156,9 @@ class Auditor(_Fold):
             database.jobs,
             database.tags.keys(),
             database.counts,
+            database.tasks,
         )
-        self._check(differences(rebuilt, stored))
+        self._check(differences(self.rebuilt(), stored))
 
     def refused(self, process: int, error: Exception) -> None:
         """A batch is not fenced and contradicts what is durable: its process went on from something else."""

@@ -17,9 +17,11 @@ import apsw
 
 from perdure.codec import unseal
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JobRow, SnapshotRow, TagRow
+from perdure.kernel.task import CandidateRow, TaskRow
 from perdure.ports.store import Lease, Posted, Queries, Store
 from perdure.runtime.virtual_clock import Life
 from perdure.stores.memory import MemoryDatabase, MemoryStore
+from perdure.stores.rebuild import tasks_of
 from perdure.stores.sqlite import SqliteStore, reads
 from perdure.stores.sqlite.lease import lease_path
 from perdure.stores.sqlite.statements import SQL
@@ -133,6 +135,10 @@ class SqliteDisk(Disk):
             rows.snapshots = {row[0]: SnapshotRow(*row) for row in connection.execute(SNAPSHOTS)}
             published = connection.execute(SQL.all_published)
             rows.published = {(instance, name): unseal(value) for instance, name, value in published}
+            rows.tasks = tasks_of(
+                (TaskRow(*row) for row in connection.execute(SQL.all_tasks)),
+                (CandidateRow(*row) for row in connection.execute(SQL.all_candidates)),
+            )
             rows.workflows = reads.workflows(connection)
 
     def _stop_reading(self) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from perdure.app.dialects import gather
+from perdure.app.dialects import built_in, gather
 from perdure.cells.bind import Bound, Catalog
 from perdure.cells.dialect import world_of
 from perdure.cells.world import WorldWorkflow
@@ -47,6 +47,7 @@ from .auditor import Auditor, Violation
 from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, FaultyStore, Surroundings
+from .processes import performers
 
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
@@ -255,7 +256,7 @@ class Simulation:
         self.story = story
         found, self.cells = self.gathered(workflows)
         self.workflows: Workflows[Any] = Workflows(found)
-        self.handlers = {handler.effect: handler for handler in handlers}
+        self.handlers = performers(handlers)
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
         self.disk = disk if disk is not None else Disk()
         self.database = self.disk.rows
@@ -276,7 +277,7 @@ class Simulation:
 
     def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
         workflows = list(workflows)
-        return gather(workflows)[0], world_of(workflows)
+        return [*gather(workflows)[0], *built_in()], world_of(workflows)
 
     def _begin(self, cells: Bound) -> None:
         """A world of cells begins with its manifest, as `perdure.open` does it."""

@@ -11,8 +11,9 @@ from typing import Any, Final
 from perdure.codec import unseal
 from perdure.errors import PerdureError
 from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, TagRow, WorkRow
+from perdure.kernel.task import CandidateRow, TaskRow
 from perdure.stores.content import problem_of
-from perdure.stores.rebuild import Indexes, differences, rebuild
+from perdure.stores.rebuild import Indexes, differences, rebuild, tasks_of
 
 from .connections import Place, connect
 from .failures import FAILURES, failure
@@ -70,6 +71,10 @@ class _Reading:
             {row[0]: JobRow(*row) for row in self._rows(sql.all_jobs)},
             {TagRow(*row) for row in self._rows(sql.all_tags)},
             {(workflow, version, status): count for workflow, version, status, count in self._rows(sql.counts)},
+            tasks_of(
+                (TaskRow(*row) for row in self._rows(sql.all_tasks)),
+                (CandidateRow(*row) for row in self._rows(sql.all_candidates)),
+            ),
         )
 
     def _rows(self, sql: str) -> Iterator[Any]:

@@ -27,7 +27,8 @@ CREATE FUNCTION perdure.commit(
     inbox_shard integer[], inbox_id bytea[], inbox_workflow text[], inbox_key text[], inbox_instance bigint[],
     inbox_at bigint[], inbox_body bytea[],
     snapshot_instance bigint[], snapshot_seq bigint[], snapshot_body bytea[],
-    published_instance bigint[], published_name bytea[], published_value bytea[]
+    published_instance bigint[], published_name bytea[], published_value bytea[],
+    tasks json, candidates json
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF journal_seq IS NULL THEN
@@ -101,6 +102,23 @@ BEGIN
         INSERT INTO perdure.published (instance, name, value)
         SELECT * FROM unnest(published_instance, published_name, published_value)
         ON CONFLICT (instance, name) DO UPDATE SET value = excluded.value;
+    END IF;
+    IF tasks IS NOT NULL THEN  -- as JSON: a function takes at most 100 arguments
+        INSERT INTO perdure.tasks AS old (id, owner, workflow, key, location, name, title, status, assignee, priority,
+            created_at, due, expires, ended_at, ended_by, outcome, reference, labels, body)
+        SELECT id, owner, workflow, key, location, name, title, status, assignee, priority, created_at, due, expires,
+            ended_at, ended_by, outcome, reference, labels, decode(body, 'base64')
+        FROM json_to_recordset(tasks) AS task (id bigint, owner bigint, workflow text, key text, location text,
+            name text, title text, status text, assignee text, priority bigint, created_at bigint, due bigint,
+            expires bigint, ended_at bigint, ended_by text, outcome text, reference text, labels text, body text)
+        ON CONFLICT (id) DO UPDATE SET status = excluded.status, assignee = excluded.assignee,
+            priority = excluded.priority, due = excluded.due, expires = excluded.expires, ended_at = excluded.ended_at,
+            ended_by = excluded.ended_by, outcome = excluded.outcome, body = excluded.body;
+        DELETE FROM perdure.task_candidates
+        WHERE task IN (SELECT id FROM json_to_recordset(tasks) AS task (id bigint));
+        INSERT INTO perdure.task_candidates (task, who, held, created_at, due, rank)
+        SELECT * FROM json_to_recordset(candidates)
+            AS candidate (task bigint, who text, held bigint, created_at bigint, due bigint, rank bigint);
     END IF;
     RETURN true;
 END $$;

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
-from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, WorldSnapshotRow
+from perdure.kernel.task import TaskRow
+from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, TaskFilter, WorldSnapshotRow
+from perdure.stores import tasks as lists_of_tasks
 from perdure.stores.content import checked, digest_of, grouped
 from perdure.stores.lists import listing, sql_of
 from perdure.stores.posting import TAKEN, judge
@@ -110,6 +112,18 @@ class PostgresQueries:
 
     async def published(self, instance: int, name: str) -> bytes | None:
         return await self._ask(lambda connection: reads.published(connection, self._sql, instance, name))
+
+    async def task(self, id: int) -> TaskRow | None:
+        rows = await self._rows(self._sql.task, id) if id <= reads.LARGEST else []
+        return TaskRow(*rows[0]) if rows else None
+
+    async def tasks(self, filter: TaskFilter) -> list[TaskRow]:
+        sql, values = lists_of_tasks.page(filter, _dollar, f"{quoted(self._database.place.namespace)}.", "strpos")
+        return lists_of_tasks.merged([TaskRow(*row) for row in await self._rows(sql, *values)], filter)
+
+    async def count_tasks(self, filter: TaskFilter) -> int:
+        sql, values = lists_of_tasks.count(filter, _dollar, f"{quoted(self._database.place.namespace)}.", "strpos")
+        return int(await self._value(sql, *values))
 
     async def workflows(self) -> list[WorkflowRow]:
         rows = [WorkflowRow(*row) for row in await self._rows(self._sql.workflows)]
@@ -226,3 +240,7 @@ class PostgresQueries:
     async def check(self) -> list[str]:
         """All heads are held in memory meanwhile. Commits go on: one state of the database is read."""
         return await check(self._database.place)
+
+
+def _dollar(number: int) -> str:
+    return f"${number + 1}"

@@ -55,9 +55,9 @@ UPDATE perdure.shards SET owner = '', pid = 0, host = '', since = '-infinity' WH
 SELECT pg_notify($1, $2)
 
 -- name: commit
-SELECT perdure.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44,
-    $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63)
+SELECT perdure.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46,
+    $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63, $64, $65)
 
 -- name: commit_lone
 -- The commit of one journal row, the most frequent: it costs less than the function.
@@ -394,6 +394,7 @@ UNION ALL SELECT 'snapshot of', instance::text, body FROM perdure.snapshots
 UNION ALL SELECT 'snapshot at', seq::text, snapshot FROM perdure.journal WHERE snapshot IS NOT NULL
 UNION ALL SELECT 'published value of', instance || ' ' || encode(name, 'escape'), value FROM perdure.published
 UNION ALL SELECT 'outcome of', id::text, outcome FROM perdure.instances WHERE outcome IS NOT NULL
+UNION ALL SELECT 'task', id::text, body FROM perdure.tasks
 
 -- name: all_journal
 SELECT seq, instance, at, body FROM perdure.journal ORDER BY seq
@@ -411,3 +412,16 @@ SELECT instance, name, value FROM perdure.published
 
 -- name: all_blobs
 SELECT digest, body FROM perdure.blobs
+
+-- name: task
+SELECT id, owner, workflow, key, location, name, title, status, assignee, priority, created_at, due, expires, ended_at,
+    ended_by, outcome, reference, labels, body
+FROM perdure.tasks WHERE id = $1
+
+-- name: all_tasks
+SELECT id, owner, workflow, key, location, name, title, status, assignee, priority, created_at, due, expires, ended_at,
+    ended_by, outcome, reference, labels, body
+FROM perdure.tasks
+
+-- name: all_candidates
+SELECT task, who, held, created_at, due, rank FROM perdure.task_candidates

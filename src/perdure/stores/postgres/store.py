@@ -9,9 +9,11 @@ happens to connections; while there is no server, it waits.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
 
 from perdure.codec import seal
 from perdure.errors import EngineRunning, Fenced, LeaseLost, StoreFailed
@@ -19,6 +21,7 @@ from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import first_seq
 from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.task import TaskRows
 from perdure.ports.frame import FramedByWorker
 from perdure.ports.store import Census, Lease, Place, Position
 
@@ -229,6 +232,7 @@ class PostgresStore:
             *reads.columns(inbox, 7),
             *reads.columns(apart, 3),
             *reads.columns(published, 3),
+            *_tasks(batch.tasks.values()),
         )
 
     def _place(self, row: InboxRow) -> int:
@@ -339,3 +343,12 @@ class PostgresStore:
 def _caused(failure: StoreFailed, error: BaseException) -> StoreFailed:
     failure.__cause__ = error
     return failure
+
+
+def _tasks(tasks: Collection[TaskRows]) -> tuple[str | None, str | None]:
+    """The rows of tasks, and of who has to do with them, as JSON."""
+    rows = [task.row._asdict() for task in tasks]
+    if not rows:
+        return None, None
+    candidates = [row._asdict() for task in tasks for row in task.candidates]
+    return msgspec.json.encode(rows).decode(), msgspec.json.encode(candidates).decode()

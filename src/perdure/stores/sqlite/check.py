@@ -7,8 +7,9 @@ import apsw
 from perdure.codec import unseal
 from perdure.errors import Corrupt, PerdureError
 from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, TagRow, WorkRow
+from perdure.kernel.task import CandidateRow, TaskRow
 from perdure.ports.store import BEGINNING
-from perdure.stores.rebuild import Indexes, differences, rebuild
+from perdure.stores.rebuild import Indexes, differences, rebuild, tasks_of
 
 from . import blobs, large_bodies
 from .reads import NO_LIMIT, counts, world_snapshots
@@ -56,4 +57,8 @@ def _stored(connection: apsw.Connection) -> Indexes:
         {row[0]: JobRow(*row) for row in connection.execute(SQL.jobs)},
         {TagRow(*row) for row in connection.execute(SQL.all_tags)},
         counts(connection),
+        tasks_of(
+            (TaskRow(*row) for row in connection.execute(SQL.all_tasks)),
+            (CandidateRow(*row) for row in connection.execute(SQL.all_candidates)),
+        ),
     )

@@ -12,7 +12,7 @@ from typing import Final
 from perdure.errors import FileReplaced
 
 PRIVATE: Final = 0o600
-BESIDE: Final = ("-wal", "-shm", "-lease")
+BESIDE: Final = ("-wal", "-shm")
 
 
 def make(path: str, like: str | None = None) -> None:
@@ -40,7 +40,7 @@ class OpenFiles:
         self._beside: list[tuple[str, tuple[int, int] | None]] = []
 
     def watch_beside(self) -> None:
-        """From now on the log, its index and the lease have to stay where they are. They exist while an engine runs."""
+        """From now on the log and its index have to stay where they are. Both exist while a database is open."""
         self._beside = [(name, _identify(name)) for name in (self.path + ending for ending in BESIDE)]
 
     def replaced(self) -> FileReplaced | None:

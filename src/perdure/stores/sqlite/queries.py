@@ -19,7 +19,8 @@ import apsw
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.status import Status
-from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, WorldSnapshotRow
+from perdure.kernel.task import TaskRow
+from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, TaskFilter, WorldSnapshotRow
 from perdure.stores.content import GROUP_ROWS, grouped
 from perdure.stores.posting import TAKEN, judge
 
@@ -160,6 +161,15 @@ class SqliteQueries:
 
     async def published(self, instance: int, name: str) -> bytes | None:
         return self._ask(reads.published, instance, name)
+
+    async def task(self, id: int) -> TaskRow | None:
+        return self._ask(reads.task, id)
+
+    async def tasks(self, filter: TaskFilter) -> list[TaskRow]:
+        return await self._read_beside(reads.tasks, filter)
+
+    async def count_tasks(self, filter: TaskFilter) -> int:
+        return await self._read_beside(reads.count_tasks, filter)
 
     async def workflows(self) -> list[WorkflowRow]:
         return self._ask(reads.workflows)

@@ -170,6 +170,34 @@ INSERT OR REPLACE INTO snapshots (instance, seq, body) VALUES (?, ?, ?)
 -- name: write_published
 INSERT OR REPLACE INTO published (instance, name, value) VALUES (?, ?, ?)
 
+-- name: write_task
+-- What is asked, of whom and since when does not change.
+INSERT INTO tasks (id, owner, workflow, key, location, name, title, status, assignee, priority, created_at, due, expires,
+    ended_at, ended_by, outcome, reference, labels, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET status = excluded.status, assignee = excluded.assignee, priority = excluded.priority,
+    due = excluded.due, expires = excluded.expires, ended_at = excluded.ended_at, ended_by = excluded.ended_by,
+    outcome = excluded.outcome, body = excluded.body
+
+-- name: delete_candidates
+DELETE FROM task_candidates WHERE task = ?
+
+-- name: write_candidate
+INSERT INTO task_candidates (task, who, held, created_at, due, rank) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: task
+SELECT id, owner, workflow, key, location, name, title, status, assignee, priority, created_at, due, expires, ended_at,
+    ended_by, outcome, reference, labels, body
+FROM tasks WHERE id = ?
+
+-- name: all_tasks
+SELECT id, owner, workflow, key, location, name, title, status, assignee, priority, created_at, due, expires, ended_at,
+    ended_by, outcome, reference, labels, body
+FROM tasks
+
+-- name: all_candidates
+SELECT task, who, held, created_at, due, rank FROM task_candidates
+
 -- name: delete_workflows
 DELETE FROM workflows
 
@@ -294,3 +322,4 @@ UNION ALL SELECT 'snapshot of', instance, body FROM snapshots
 UNION ALL SELECT 'snapshot at', seq, snapshot FROM journal WHERE snapshot IS NOT NULL
 UNION ALL SELECT 'published value of', instance || ' ' || name, value FROM published
 UNION ALL SELECT 'outcome of', id, outcome FROM instances WHERE outcome IS NOT NULL
+UNION ALL SELECT 'task', id, body FROM tasks

@@ -14,7 +14,20 @@ from perdure.kernel.outside import KIND
 from perdure.kernel.rows import Loaded, Record
 from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL
-from perdure.ports.store import BEGINNING, Census, Filter, JobState, Owner, Page, Place, Position, WorldSnapshotRow
+from perdure.kernel.task import TaskRow
+from perdure.ports.store import (
+    BEGINNING,
+    Census,
+    Filter,
+    JobState,
+    Owner,
+    Page,
+    Place,
+    Position,
+    TaskFilter,
+    WorldSnapshotRow,
+)
+from perdure.stores import tasks as lists_of_tasks
 from perdure.stores.lists import listing, sql_of
 
 from . import large_bodies, schema
@@ -178,6 +191,21 @@ def outside(connection: apsw.Connection, executor: str, after: bytes, limit: int
 def published(connection: apsw.Connection, instance: int, name: str) -> bytes | None:
     row = connection.execute(SQL.published, (instance, name)).fetchone()
     return None if row is None else unseal(row[0])
+
+
+def task(connection: apsw.Connection, id: int) -> TaskRow | None:
+    row = connection.execute(SQL.task, (id,)).fetchone()
+    return None if row is None else TaskRow(*row)
+
+
+def tasks(connection: apsw.Connection, filter: TaskFilter) -> list[TaskRow]:
+    sql, values = lists_of_tasks.page(filter, lambda number: "?")
+    return lists_of_tasks.merged(starmap(TaskRow, connection.execute(sql, values)), filter)
+
+
+def count_tasks(connection: apsw.Connection, filter: TaskFilter) -> int:
+    sql, values = lists_of_tasks.count(filter, lambda number: "?")
+    return int(connection.execute(sql, values).get)
 
 
 def workflows(connection: apsw.Connection) -> list[WorkflowRow]:

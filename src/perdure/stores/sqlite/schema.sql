@@ -1,7 +1,7 @@
 -- The whole schema. Migrations end here: tests/stores/test_schema.py proves it.
 --
--- The journal is the truth. `instances`, `tags`, `counts`, `open_work`, `jobs` and `published` can be rebuilt from it
--- (stores/rebuild.py).
+-- The journal is the truth. `instances`, `tags`, `counts`, `open_work`, `jobs`, `published`, `tasks` and
+-- `task_candidates` can be rebuilt from it (stores/rebuild.py).
 -- The inbox holds what was accepted and is not recorded yet. There are no foreign keys: rows are written in
 -- batches by one writer whose bookkeeping the conformance suite checks, and every key would cost a lookup per row.
 
@@ -163,3 +163,45 @@ CREATE TABLE workflows (
     policy TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;
+
+-- One row per task, open or ended. What a list is ordered by stands in `task_candidates`, while the task has not ended.
+CREATE TABLE tasks (
+    id INTEGER PRIMARY KEY,
+    owner INTEGER NOT NULL,
+    workflow TEXT NOT NULL,
+    key TEXT NOT NULL,
+    location TEXT NOT NULL,
+    name TEXT NOT NULL,
+    title TEXT NOT NULL,
+    status TEXT NOT NULL,
+    assignee TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    due INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    ended_by TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    reference TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX tasks_by_owner ON tasks (workflow, key);
+CREATE INDEX tasks_ended ON tasks (status, created_at) WHERE status NOT IN ('open', 'assigned');
+
+-- Who has to do with a task that has not ended: kernel/task.py says by which names. Three orders, and each ends with the
+-- task: a page is read from one place of one index.
+CREATE TABLE task_candidates (
+    task INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    held INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    due INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    PRIMARY KEY (task, who)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX task_candidates_by_creation ON task_candidates (who, held, created_at, task);
+CREATE INDEX task_candidates_by_due ON task_candidates (who, held, due, task);
+CREATE INDEX task_candidates_by_rank ON task_candidates (who, held, rank, task);

@@ -254,6 +254,10 @@ class SqliteStore(SqliteQueries):
         if batch.published:
             values = batch.published.values()
             executemany(SQL.write_published, [(row.instance, row.name, seal(row.value)) for row in values])
+        if batch.tasks:
+            executemany(SQL.delete_candidates, [(id,) for id in batch.tasks])
+            executemany(SQL.write_task, [task.row for task in batch.tasks.values()])
+            executemany(SQL.write_candidate, [row for task in batch.tasks.values() for row in task.candidates])
 
     def _check_epoch(self) -> None:
         lease = self._lease

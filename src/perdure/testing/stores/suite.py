@@ -8,9 +8,10 @@ from .leases import Leases
 from .lists import Lists
 from .loading import Loading
 from .reads import Reads
+from .tasks import Tasks
 from .work import Work
 from .world_snapshots import WorldSnapshots
 
 
-class StoreConformance(Commits, Leases, Loading, Work, Inbox, Reads, Lists, Blobs, WorldSnapshots, Checks):
+class StoreConformance(Commits, Leases, Loading, Work, Inbox, Reads, Lists, Tasks, Blobs, WorldSnapshots, Checks):
     """What every store keeps."""

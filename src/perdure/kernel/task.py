@@ -1,0 +1,90 @@
+"""The row of a task: all that the kernel knows of tasks.
+
+A machine publishes its row under the name `&task`, as canonical bytes. The kernel puts it into the tables of tasks and
+not among the published values.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from perdure.codec import decode, encode
+
+from .instance import Instance
+
+TASK: Final = "&task"
+"""No workflow of users can publish a name that begins with `&`."""
+
+NO_TIME: Final = 2**63 - 1
+"""The column of a time that a task does not have: such a task comes last in the order of that column."""
+
+
+RANK_MAX: Final = 100
+
+
+class TaskRow(NamedTuple):
+    """One row per task, open or ended. Times are nanoseconds, `NO_TIME` if there is none."""
+
+    id: int
+    owner: int  # the instance that asked; 0: none
+    workflow: str  # of the owner, as is the key
+    key: str
+    location: str
+    name: str
+    title: str
+    status: str
+    assignee: str
+    priority: int
+    created_at: int
+    due: int
+    expires: int
+    ended_at: int
+    ended_by: str  # JSON: a list of ids
+    outcome: str
+    reference: str
+    labels: str  # JSON: an object of texts
+    body: bytes  # the rest, for `tasks/`
+
+
+class CandidateRow(NamedTuple):
+    """Who has to do with a task that has not ended, under one of these names:
+
+    `r:` role, `u:` user who may do it; `m:` role that manages it; `a:` assignee; `x:` excluded person; `f:`
+    reference; `*` every task.
+    What lists are ordered by stands here too, so that a page reads no more rows than it has.
+    """
+
+    task: int
+    who: str
+    held: int  # 1: somebody has it
+    created_at: int
+    due: int
+    rank: int  # the most urgent first: 100 less the priority
+
+
+class TaskRows(NamedTuple):
+    """What one entry makes of a task. The candidates replace those of before."""
+
+    row: TaskRow
+    candidates: tuple[CandidateRow, ...]
+
+
+def publication(row: TaskRow, who: tuple[str, ...]) -> tuple[str, bytes]:
+    """What a machine publishes: the columns after the owner, and who is a candidate. The kernel adds the ids."""
+    return TASK, encode([*row[2:], list(who)])
+
+
+def columns(value: bytes) -> Iterator[tuple[Any, type]]:
+    """What a machine has published, with the types that it must have."""
+    given = decode(value)
+    kinds = [*list(TaskRow.__annotations__.values())[2:], list]
+    return zip(given, kinds, strict=True)
+
+
+def task_rows(instance: Instance, value: bytes) -> TaskRows:
+    """The rows of what the machine of a task has published."""
+    *columns, who = decode(value)
+    owner = 0 if instance.parent is None else instance.parent.instance
+    row = TaskRow(instance.id, owner, *columns)
+    held = int(bool(row.assignee))
+    times = held, row.created_at, row.due, RANK_MAX - row.priority
+    return TaskRows(row, tuple([CandidateRow(row.id, each, *times) for each in who]))

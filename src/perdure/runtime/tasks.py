@@ -1,0 +1,343 @@
+"""The tasks of a database, as callers hold them: `engine.tasks`. Lists are read from the index, verbs are messages.
+
+Who may do what is judged on the row first: a refusal leaves no entry. The machine of the task judges again, because two
+people may act at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypedDict, Unpack
+
+import msgspec
+
+from perdure.codec import decode, digest, encode, from_plain, to_plain
+from perdure.errors import (
+    BadAnswer,
+    BadCall,
+    CallerError,
+    InstanceEnded,
+    Misfit,
+    NotAnswered,
+    Problem,
+    TaskRefused,
+    UnknownTask,
+)
+from perdure.kernel.asked import Actor, actor_of
+from perdure.kernel.entry import decode as decode_entry
+from perdure.kernel.events import Address, Started
+from perdure.kernel.location import Patterns
+from perdure.kernel.rows import response_name
+from perdure.kernel.task import TaskRow
+from perdure.kernel.workflows import Workflows
+from perdure.ports.store import TaskFilter, TaskOrder
+from perdure.tasks.history import TaskEvent, history
+from perdure.tasks.life import TaskStatus
+from perdure.tasks.machine import BAD_ANSWER, BAD_REQUEST, checked_comment, fitting
+from perdure.tasks.model import WORKFLOW, Question, Quorum, checked_priority, moment_of, texts
+from perdure.tasks.rights import VERBS, Request, Standing, Verb, may_see, refusal
+from perdure.tasks.row import TaskInfo, answer_digest, info_of
+
+from .arguments import checked_text, limited
+from .door import Door, Speaker
+from .handle import Handle
+from .startable import Named
+from .task_filters import Wanted, checked_order, filter_of, place_of, shows_all
+
+QUESTIONS_MAX: Final = 1000
+"""So many questions are remembered: they do not change."""
+
+PAGE: Final = 500
+NONE: Final[Workflows[Any]] = Workflows()
+SOME_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # to check a duration before the task knows since when it counts
+
+By = Actor | str
+
+
+class TaskDetail(TaskInfo, frozen=True, kw_only=True):
+    """A task with all that is known of it. `form` is JSON Schema; `may` are the verbs that the actor may use now."""
+
+    description: str
+    data: Any
+    form: dict[str, Any] | None
+    quorum: Quorum | None
+    history: tuple[TaskEvent, ...]
+    may: tuple[str, ...]
+
+
+class Acting(TypedDict, total=False):
+    """What each verb takes: who acts (needed), an id by which the verb is known if it comes twice, how long to wait."""
+
+    by: By | None
+    id: str | None
+    timeout: float | timedelta | None
+
+
+class Unset(msgspec.Struct, frozen=True):
+    """Says that a change leaves a field as it is: None removes it."""
+
+
+UNSET: Final = Unset()
+
+
+class Tasks(Speaker):
+    def __init__(self, door: Door) -> None:
+        super().__init__(door)
+        self._questions: dict[int, Question] = {}
+
+    # ---- reading -------------------------------------------------------------------------------------------
+
+    async def list(
+        self,
+        by: By | None = None,
+        *,
+        order: TaskOrder = "created",
+        after: TaskInfo | str | None = None,
+        limit: int = 50,
+        **wanted: Unpack[Wanted],
+    ) -> list[TaskInfo]:
+        """A page of tasks, those that `by` may see; without `by`, all.
+
+        `candidate`: what the actor may take, or has. `mine`: what the actor has. `after` is the last one of the page
+        before. Tasks without a due date come last in the order of due dates, equal ones in the order of their ids.
+        """
+        actor = None if by is None else actor_of(by)
+        if type(limit) is not int or limit < 1:
+            raise BadCall(f"limit is a number of at least 1, found {limit!r:.80}")
+        checked_order(order)
+        place = None if after is None else await self._place(order, after)
+        filter = msgspec.structs.replace(filter_of(actor, wanted), order=order, after=place, limit=limit)
+        found: list[TaskInfo] = []
+        async for row in self._rows(filter):
+            info = info_of(row)
+            if actor is None or may_see(info.standing, actor):
+                found.append(info)
+                if len(found) == limit:
+                    break
+        return found
+
+    async def count(self, by: By | None = None, **wanted: Unpack[Wanted]) -> int:
+        """How many tasks a list with the same arguments has."""
+        actor = None if by is None else actor_of(by)
+        filter = filter_of(actor, wanted)
+        if actor is None or shows_all(actor, filter, wanted):
+            return await self._door.queries.count_tasks(filter)
+        filter = msgspec.structs.replace(filter, limit=PAGE)
+        return len([row async for row in self._rows(filter) if may_see(info_of(row).standing, actor)])
+
+    async def get(self, task: str, by: By | None = None) -> TaskDetail:
+        """A task with its data, form, votes and history, and what `by` may do with it."""
+        actor = None if by is None else actor_of(by)
+        row = await self._row(task, actor)
+        info, asked = info_of(row), await self._question(row.id)
+        rows, patterns = await self._door.queries.history(row.id), Patterns()
+        entries = [decode_entry(each.seq, each.instance, each.at, each.body, patterns) for each in rows]
+        may = () if actor is None else tuple([verb for verb in VERBS if _may(info.standing, verb, actor)])
+        return TaskDetail(
+            **{field: getattr(info, field) for field in TaskInfo.__struct_fields__},
+            description=asked.description,
+            data=asked.data,
+            form=asked.form,
+            quorum=asked.quorum,
+            history=tuple(history(entries)),
+            may=may,
+        )
+
+    async def _rows(self, filter: TaskFilter) -> AsyncIterator[TaskRow]:
+        """All rows of a filter, page by page."""
+        while rows := await self._door.queries.tasks(filter):
+            for row in rows:
+                yield row
+            if len(rows) < filter.limit:
+                return
+            filter = msgspec.structs.replace(filter, after=place_of(filter.order, info_of(rows[-1])))
+
+    async def _place(self, order: TaskOrder, after: TaskInfo | str) -> tuple[int, int]:
+        info = after if isinstance(after, TaskInfo) else info_of(await self._row(after, None))
+        return place_of(order, info)
+
+    async def _row(self, task: str, actor: Actor | None) -> TaskRow:
+        row = await self._door.queries.task(int(task)) if _is_id(task) else None
+        if row is None or (actor is not None and not may_see(info_of(row).standing, actor)):
+            raise UnknownTask(_unknown(task))
+        return row
+
+    async def _question(self, id: int) -> Question:
+        found = self._questions.get(id)
+        if found is None:
+            (row,) = await self._door.queries.history(id, limit=1)
+            event = decode_entry(row.seq, row.instance, row.at, row.body, Patterns()).event
+            assert type(event) is Started
+            found = self._questions[id] = from_plain(decode(event.input), Question)
+            if len(self._questions) > QUESTIONS_MAX:
+                del self._questions[next(iter(self._questions))]
+        return found
+
+    # ---- verbs ---------------------------------------------------------------------------------------------
+
+    async def claim(self, task: str, **acting: Unpack[Acting]) -> TaskInfo:
+        """Take a task that nobody has."""
+        return await self._verb(task, "claim", {}, acting)
+
+    async def release(self, task: str, **acting: Unpack[Acting]) -> TaskInfo:
+        """Give a task back."""
+        return await self._verb(task, "release", {}, acting)
+
+    async def assign(self, task: str, to: By, *, override: bool = False, **acting: Unpack[Acting]) -> TaskInfo:
+        """Give a task to a person: an actor with its roles, or the id of a user. `override`: its holder loses it."""
+        person = actor_of(to)
+        arguments = {"to": [person.id, list(person.roles)], "override": override}
+        return await self._verb(task, "assign", arguments, acting, to=person, override=override)
+
+    async def complete(
+        self, task: str, answer: Any = None, *, override: bool = False, **acting: Unpack[Acting]
+    ) -> TaskInfo:
+        """Answer a task, or vote. `BadAnswer` has everything that does not fit its form.
+
+        Who completes a task again with the same answer gets the first result.
+        """
+        plain = to_plain(answer)
+        limited(encode(plain), "an answer")
+        return await self._verb(task, "complete", {"answer": plain, "override": override}, acting, override=override)
+
+    async def change(
+        self,
+        task: str,
+        *,
+        priority: int | None = None,
+        due: datetime | timedelta | Unset | None = UNSET,
+        expire: datetime | timedelta | Unset | None = UNSET,
+        **acting: Unpack[Acting],
+    ) -> TaskInfo:
+        """Change how urgent a task is, when it is due, or when it expires; None removes a time."""
+        arguments: dict[str, Any] = {} if priority is None else {"priority": checked_priority(priority)}
+        for name, value in (("due", due), ("expire", expire)):
+            if not isinstance(value, Unset):
+                moment_of(value, SOME_TIME, name)
+                arguments[name] = value
+        if not arguments:
+            raise BadCall("change(task, ...) changes nothing: give priority=, due= or expire=")
+        return await self._verb(task, "change", arguments, acting)
+
+    async def comment(self, task: str, text: str, **acting: Unpack[Acting]) -> TaskInfo:
+        """Say something for the history of a task."""
+        return await self._verb(task, "comment", {"text": checked_comment(text)}, acting)
+
+    async def escalate(
+        self,
+        task: str,
+        *,
+        roles: Iterable[str] = (),
+        users: Iterable[str] = (),
+        release: bool = False,
+        priority: int | None = None,
+        **acting: Unpack[Acting],
+    ) -> TaskInfo:
+        """Add candidates, take the task from its holder, make it more urgent: what an `Escalation` does by itself."""
+        arguments = {
+            "roles": list(texts(roles, "roles")),
+            "users": list(texts(users, "users")),
+            "release": release,
+            "priority": None if priority is None else checked_priority(priority),
+        }
+        if not any(value not in (None, False, []) for value in arguments.values()):
+            raise BadCall("escalate(task, ...) changes nothing: give roles=, users=, release=True or priority=")
+        return await self._verb(task, "escalate", arguments, acting)
+
+    async def cancel(self, task: str, reason: str = "", **acting: Unpack[Acting]) -> TaskInfo:
+        """End a task without an answer. Its owner hears the reason."""
+        if reason:
+            checked_text(reason, "a reason")
+        return await self._verb(task, "cancel", {}, acting, reason=reason)
+
+    async def _verb(
+        self,
+        task: str,
+        verb: Verb,
+        arguments: dict[str, Any],
+        acting: Acting,
+        *,
+        to: Actor | None = None,
+        override: bool = False,
+        reason: str = "",
+    ) -> TaskInfo:
+        by, id = acting.get("by"), acting.get("id")
+        if by is None:
+            raise BadCall(f"tasks.{verb}(...) needs the actor who does it: by=perdure.Actor(id, roles=[...])")
+        actor = actor_of(by)
+        row = await self._row(task, actor)
+        if id is not None and (known := await self._known(row, id)) is not None:
+            return _result(row, known)
+        request = Request(verb, actor, to, override, reason)
+        done = await self._judged(row, request, arguments)
+        if done is not None:
+            return done
+        handle: Handle[Any] = Handle(self._door, Address(WORKFLOW, task), Named(WORKFLOW), row.id, NONE)
+        said: dict[str, Any] = {"id": id, "by": actor} | ({"reason": reason} if reason else {})
+        try:
+            response = await handle.ask(verb, arguments, acting.get("timeout"), **said)
+        except (InstanceEnded, NotAnswered):  # it ended meanwhile
+            row = await self._row(task, actor)
+            done = await self._judged(row, request, arguments)
+            assert done is not None, "an ended task takes no verb"
+            return done
+        return _result(row, response)
+
+    async def _judged(self, row: TaskRow, request: Request, arguments: dict[str, Any]) -> TaskInfo | None:
+        """The task, if the verb changes nothing; None: it is to be done. Raises what is wrong with it."""
+        info = info_of(row)
+        against = refusal(info.standing, request)
+        if request.verb == "complete" and (against is None or against.code == "ended"):
+            answer = (
+                await self._fitting(row, arguments["answer"]) if against is None or row.status == "completed" else None
+            )
+            if against is not None and request.by.id in info.ended_by and answer_digest(row) == digest(encode(answer)):
+                return info
+        if against is not None:
+            if against.code == "unknown":
+                raise UnknownTask(_unknown(info.id))
+            raise TaskRefused(against.code, against.text, info.assignee, info.ended_by, info.ended_at)
+        unchanged = (request.verb == "claim" and info.assignee == request.by.id) or (
+            request.verb == "release" and info.status == TaskStatus.OPEN
+        )
+        return info if unchanged else None
+
+    async def _fitting(self, row: TaskRow, answer: Any) -> Any:
+        try:
+            return fitting(await self._question(row.id), answer)
+        except Misfit as misfit:
+            raise BadAnswer(misfit.problems, f"task {row.id} ({row.name})") from None
+
+    async def _known(self, row: TaskRow, id: str) -> Any:
+        """The response that a verb with this id got before."""
+        value = await self._door.queries.published(row.id, response_name(checked_text(id, "the id of a verb")))
+        return None if value is None else decode(value)
+
+
+def _result(row: TaskRow, response: dict[str, Any]) -> TaskInfo:
+    """The response of the machine: the task, or an error."""
+    code = response.get("refused")
+    if code is None:
+        return info_of(TaskRow(row.id, row.owner, *response["task"]))
+    if code == "unknown":
+        raise UnknownTask(_unknown(str(row.id)))
+    if code == BAD_ANSWER:
+        raise BadAnswer([Problem(*each) for each in response["problems"]], f"task {row.id} ({row.name})")
+    if code == BAD_REQUEST:
+        raise CallerError(response["text"])
+    raise TaskRefused(code, response["text"], response.get("holder", ""))
+
+
+def _may(task: Standing, verb: Verb, actor: Actor) -> bool:
+    """Whether an actor may use a verb, if its arguments are right."""
+    everybody = Actor(actor.id, (*task.roles, *actor.roles))
+    return refusal(task, Request(verb, actor, everybody if verb == "assign" else None, True, "some reason")) is None
+
+
+def _is_id(task: Any) -> bool:
+    return isinstance(task, str) and task.isascii() and task.isdigit() and len(task) < 20
+
+
+def _unknown(task: Any) -> str:
+    return f"there is no task {task!r:.80}, or it is not for this actor; `perdure tasks ls` lists tasks"

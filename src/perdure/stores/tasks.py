@@ -1,0 +1,153 @@
+"""Lists of tasks: one statement for a page, the same for every database that speaks SQL.
+
+Each name of the filter is one part of the table of candidates, which has an index for each order. A part gives at most
+a page of rows, in order; the pages of all parts are merged. So a page costs what it has, not what there is.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from perdure.kernel.task import RANK_MAX, TaskRow, TaskRows
+from perdure.ports.store import TaskFilter, TaskOrder
+
+COLUMNS: Final = ", ".join(f"t.{name}" for name in TaskRow._fields)
+
+CANDIDATE_KEYS: Final[dict[TaskOrder, str]] = {"created": "c.created_at", "due": "c.due", "priority": "c.rank"}
+TASK_KEYS: Final[dict[TaskOrder, str]] = {
+    "created": "t.created_at",
+    "due": "t.due",
+    "priority": f"({RANK_MAX} - t.priority)",
+}
+
+Placeholder = Callable[[int], str]
+
+
+class Statement:
+    """SQL with the values that belong to its placeholders."""
+
+    def __init__(self, placeholder: Placeholder) -> None:
+        self._placeholder = placeholder
+        self.values: list[Any] = []
+
+    def put(self, value: Any) -> str:
+        self.values.append(value)
+        return self._placeholder(len(self.values) - 1)
+
+
+def page(filter: TaskFilter, placeholder: Placeholder, schema: str = "", find: str = "instr") -> tuple[str, list[Any]]:
+    """The statement that gives a page, in no order: see `merged`. `find` is the function that looks for a text."""
+    made = Statement(placeholder)
+    arms = [_arm(part, filter, made, COLUMNS, schema, find, limited=True) for part in _parts(filter)]
+    return " UNION ALL ".join(f"SELECT * FROM ({arm}) AS part" for arm in arms), made.values
+
+
+def count(filter: TaskFilter, placeholder: Placeholder, schema: str = "", find: str = "instr") -> tuple[str, list[Any]]:
+    made = Statement(placeholder)
+    arms = [_arm(part, filter, made, "t.id", schema, find, limited=False) for part in _parts(filter)]
+    return f"SELECT count(*) FROM ({' UNION '.join(arms)}) AS found", made.values
+
+
+Part = tuple[str, int | None]
+"""A name with whether it is held; or a status, with None."""
+
+
+def _parts(filter: TaskFilter) -> list[Part]:
+    if filter.workflow and filter.key:
+        return [OWNED]
+    named = [
+        (f"f:{filter.reference}" if who == "*" and filter.reference else who, held)
+        for who, only in filter.who
+        for held in ((0, 1) if only is None else (int(only),))
+    ]
+    return [*named, *((status, None) for status in filter.statuses)] or [("", 0)]
+
+
+OWNED: Final[Part] = ("", None)
+"""The tasks of one owner are few: they have an index of their own."""
+
+
+def _arm(  # noqa: PLR0917
+    part: Part, filter: TaskFilter, made: Statement, columns: str, schema: str, find: str, limited: bool
+) -> str:
+    name, held = part
+    if part == OWNED:
+        origin, keys = f"{schema}tasks AS t", TASK_KEYS
+        conditions = [_of_owner(filter, made, schema)]
+    elif held is None:
+        origin, keys = f"{schema}tasks AS t", TASK_KEYS
+        conditions = [f"t.status = {made.put(name)}"]
+    else:
+        origin, keys = f"{schema}task_candidates AS c JOIN {schema}tasks AS t ON t.id = c.task", CANDIDATE_KEYS
+        conditions = [f"c.who = {made.put(name)} AND c.held = {held}"]
+        if filter.without:
+            conditions.append(f"NOT {_has(filter.without, made, schema)}")
+    for field in ("name", "workflow", "key", "reference"):
+        if value := getattr(filter, field):
+            conditions.append(f"t.{field} = {made.put(value)}")
+    if filter.label is not None:
+        begins = " OR ".join(f"{find}(t.labels, {made.put(text)}) > 0" for text in _label_texts(filter.label))
+        conditions.append(f"({begins})")
+    if filter.due_before is not None:
+        conditions.append(f"{keys['due']} < {made.put(filter.due_before)}")
+    key, id = keys[filter.order], "t.id" if held is None else "c.task"
+    if limited and filter.after is not None:
+        after, last = filter.after
+        conditions.append(f"({key}, {id}) > ({made.put(after)}, {made.put(last)})")
+    end = f" ORDER BY {key}, {id} LIMIT {int(filter.limit)}" if limited else ""
+    return f"SELECT {columns} FROM {origin} WHERE {' AND '.join(conditions)}{end}"
+
+
+def _of_owner(filter: TaskFilter, made: Statement, schema: str) -> str:
+    """The condition for whether a task of one owner is wanted."""
+    found = [f"t.status = {made.put(status)}" for status in filter.statuses]
+    for who, only in filter.who:
+        held = "" if only is None else f" AND (t.assignee <> '') = {'true' if only else 'false'}"
+        named = _has(who, made, schema)  # placeholders are in the order of the text
+        without = f" AND NOT {_has(filter.without, made, schema)}" if filter.without else ""
+        found.append(f"({named}{held}{without})")
+    return f"({' OR '.join(found) or 'false'})"
+
+
+def _has(who: str, made: Statement, schema: str) -> str:
+    return f"EXISTS (SELECT 1 FROM {schema}task_candidates AS x WHERE x.task = t.id AND x.who = {made.put(who)})"
+
+
+def _label_texts(label: tuple[str, str]) -> tuple[str, str]:
+    """How a label stands in the column, which is JSON: first, or after another one."""
+    pair = msgspec.json.encode({label[0]: label[1]}).decode()[1:-1]
+    return "{" + pair, "," + pair
+
+
+def merged(rows: Iterable[TaskRow], filter: TaskFilter) -> list[TaskRow]:
+    """The page: each task once, in order."""
+    found = {row.id: row for row in rows}
+    return sorted(found.values(), key=lambda row: place_in(filter.order, row))[: filter.limit]
+
+
+def place_in(order: TaskOrder, row: TaskRow) -> tuple[int, int]:
+    match order:
+        case "created":
+            return row.created_at, row.id
+        case "due":
+            return row.due, row.id
+        case "priority":
+            return RANK_MAX - row.priority, row.id
+
+
+def matches(filter: TaskFilter, task: TaskRows) -> bool:
+    """The same, of one task: for a store that reads all of them."""
+    row = task.row
+    names = {each.who: bool(each.held) for each in task.candidates}
+    found = any(who in names and only in (None, names[who]) for who, only in filter.who)
+    return (
+        (row.status in filter.statuses or (found and filter.without not in names))
+        and all(not (wanted := getattr(filter, each)) or wanted == getattr(row, each) for each in FIELDS)
+        and (filter.label is None or any(text in row.labels for text in _label_texts(filter.label)))
+        and (filter.due_before is None or row.due < filter.due_before)
+        and (filter.after is None or place_in(filter.order, row) > filter.after)
+    )
+
+
+FIELDS: Final = ("name", "workflow", "key", "reference")

@@ -1,0 +1,88 @@
+"""The history of a task: what people and time did to it, read from its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from perdure.codec import decode
+from perdure.kernel.entry import Entry
+from perdure.kernel.events import CancelAsked, Message, Received, Started
+from perdure.kernel.moment import when
+from perdure.kernel.task import TASK, TaskRow
+
+from .life import TaskStatus
+from .row import TaskInfo, info_of
+
+DONE: Final = {
+    "claim": "claimed",
+    "assign": "assigned",
+    "release": "released",
+    "change": "changed",
+    "comment": "commented",
+    "complete": "completed",
+    "escalate": "escalated",
+    "cancel": "cancelled",
+}
+COMPARED: Final = ("assignee", "priority", "due", "expires", "roles", "users")
+
+
+class TaskEvent(msgspec.Struct, frozen=True):
+    """What happened to a task. `changes` has old and new value of what is another one since, by field."""
+
+    at: datetime
+    what: str
+    by: str = ""
+    text: str = ""  # of a comment, or the reason of a cancel
+    changes: dict[str, tuple[Any, Any]] = {}
+    outcome: str = ""
+
+
+def history(entries: Iterable[Entry]) -> list[TaskEvent]:
+    """Refused verbs are in the journal and not here: they changed nothing."""
+    found: list[TaskEvent] = []
+    before: TaskInfo | None = None
+    for entry in entries:
+        after = _row(entry) or before
+        if after is not None and not _refused(entry):
+            found += _events(entry, before, after)
+        before = after
+    return found
+
+
+def _row(entry: Entry) -> TaskInfo | None:
+    values = [value for name, value in entry.decision.publish if name == TASK]
+    return info_of(TaskRow(entry.instance, 0, *decode(values[-1])[:-1])) if values else None
+
+
+def _refused(entry: Entry) -> bool:
+    return any("refused" in decode(value) for _, value in entry.decision.respond)
+
+
+def _events(entry: Entry, before: TaskInfo | None, after: TaskInfo) -> list[TaskEvent]:
+    at, event = when(entry.clock), entry.event
+    changes: dict[str, tuple[Any, Any]] = {}
+    if before is not None:
+        pairs = {name: (getattr(before, name), getattr(after, name)) for name in COMPARED}
+        changes = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    match event:
+        case Started():
+            return [TaskEvent(at, "created")]
+        case Message(name=verb, asked=asked) if verb in DONE:
+            by = "" if asked is None or asked.by is None else asked.by.id
+            text = decode(event.body).get("text", "") if verb == "comment" else "" if asked is None else asked.reason
+            if verb != "complete":
+                return [TaskEvent(at, DONE[verb], by, text, changes)]
+            if entry.decision.outcome is None:
+                return [TaskEvent(at, "voted", by, text)]
+            return [TaskEvent(at, "completed", by, text, outcome=after.outcome)]
+        case Received():
+            expired = after.status == TaskStatus.EXPIRED
+            return [TaskEvent(at, "escalated", changes=changes)] * bool(changes) + [TaskEvent(at, "expired")] * expired
+        case CancelAsked(reason=reason):
+            return [TaskEvent(at, "cancelled", text=reason)]
+        case _:
+            return []
