@@ -11,6 +11,8 @@ from perdure.errors import __all__ as _errors
 if TYPE_CHECKING:
     from perdure import tools
     from perdure.app import Engine, connect, open, run
+    from perdure.app.definitions import load_process
+    from perdure.app.graphs import load_graph
     from perdure.app.playbooks import load_playbook
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.kernel.asked import Actor
     from perdure.kernel.backoff import Backoff
     from perdure.kernel.problem import Problem
+    from perdure.kernel.retention import Retention
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
     from perdure.ports.outside import OpenEffect
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.app.graphs": ("load_graph",),
     "perdure.app.playbooks": ("load_playbook",),
     "perdure.cells.author": (
         "Cell",
@@ -73,6 +77,8 @@ _HOME = {
     "perdure.tasks.row": ("TaskInfo",),
     "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.backoff": ("Backoff",),
+    "perdure.kernel.retention": ("Retention",),
+    "perdure.app.definitions": ("load_process",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -123,6 +129,7 @@ __all__ = [  # noqa: PLE0604
     "Received",
     "Record",
     "Rejected",
+    "Retention",
     "Secret",
     "Snapshots",
     "Status",
@@ -135,6 +142,8 @@ __all__ = [  # noqa: PLE0604
     "emit",
     "flow",
     "load_manifest",
+    "load_graph",
+    "load_process",
     "load_playbook",
     "manifest",
     "open",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib import import_module
 from typing import Any, Final, cast
@@ -150,9 +150,14 @@ def words_of(noun: str | None, made: bool) -> Words:
         return ruling.words[ruling.name]
     wanted = ANY.noun if noun is None else noun
     for package in OURS:
-        if wanted in (words := _dialect(package).words):
+        if wanted in (words := _own_words(_dialect(package))):
             return words[wanted]
-    return next((each.words[wanted] for each in _of_others() if wanted in each.words), Words())
+    return next((words[wanted] for words in map(_own_words, _of_others()) if wanted in words), Words())
+
+
+def _own_words(dialect: Dialect) -> Mapping[str, Words]:
+    """A dialect that says nothing of its instances may leave them out."""
+    return getattr(dialect, "words", {})
 
 
 def read_catalog(definitions: bytes) -> Catalog:

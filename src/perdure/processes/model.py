@@ -28,6 +28,8 @@ class Kind(NamedTuple):
     fields: dict[str, Field]
 
 
+DEPTH_MAX: Final = 400
+PARTS_MAX: Final = 1_000_000
 UNREADABLE: Final = {"kind": "?"}
 """Stands for a step that could not be read, so that the places of the others stay true."""
 
@@ -299,6 +301,9 @@ PROCESS: Final[dict[str, Field]] = {
 def read(document: Any) -> tuple[dict[str, Any], Reader]:
     """The canonical data of a document, and the reader with the problems and places that it found."""
     reader = Reader()
+    if not _is_finite(document):
+        reader.problem("PD017", (), "the document is nested too deeply, is too large, or holds itself")
+        return {}, reader
     data = reader.record(PROCESS, document, (), "a process")
     if isinstance(data.get("steps"), list):
         majors = data.pop("requires", {}).get("functions", {})
@@ -310,6 +315,21 @@ def read(document: Any) -> tuple[dict[str, Any], Reader]:
         except NotPlain as error:
             reader.problem("PD017", (), f"the definition cannot be recorded: {error}", "nest it less deeply")
     return data, reader
+
+
+def _is_finite(document: Any) -> bool:
+    """Whether it can be walked: objects of Python may hold themselves, or one part very often."""
+    count, ahead = 0, [(document, 0)]
+    while ahead:
+        part, depth = ahead.pop()
+        count += 1
+        if depth > DEPTH_MAX or count > PARTS_MAX:
+            return False
+        if isinstance(part, dict):
+            ahead.extend((value, depth + 1) for value in part.values())
+        elif isinstance(part, list):
+            ahead.extend((value, depth + 1) for value in part)
+    return True
 
 
 # ---- walking a definition ------------------------------------------------------------------------------------------

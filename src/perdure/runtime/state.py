@@ -77,6 +77,8 @@ def draw_instance(workflows: Workflows[Startable[Any]], record: Record | None, f
     head = record.head
     instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
     workflow = workflows.of(head.workflow, instance.definition)
+    if workflow is not None and hasattr(workflow, "draw_entries"):
+        return str(workflow.draw_entries(instance.address, instance.tail or (), format, direction))
     if workflow is None or not isinstance(workflow, Drawable):
         raise CallerError(f"{instance.address} cannot be drawn here: register its workflow, if that can be drawn")
     machine = rebuild(instance, workflow)
