@@ -179,6 +179,19 @@ def test_ending_the_owner_cancels_its_task_in_the_same_commit():
     assert desk.info.status == "cancelled"
 
 
+def test_a_task_outlives_a_stuck_owner_which_hears_it_when_it_goes_on():
+    desk = Desk()
+    desk.tell("o-17", ("stuck", "somewhere"))
+    desk.run()
+
+    assert desk.complete(ANN) == ""
+    assert desk.info.status == "completed"
+    assert "Received ok" not in desk.heard("o-17")
+    desk.restart()
+    desk.retry("o-17")
+    assert desk.run().heard("o-17")[-1] == "Received ok"
+
+
 # ---- several people --------------------------------------------------------------------------------------------------
 
 

@@ -39,7 +39,7 @@ from perdure.tasks.model import WORKFLOW, Question, Quorum, checked_priority, mo
 from perdure.tasks.rights import VERBS, Request, Standing, Verb, may_see, refusal
 from perdure.tasks.row import TaskInfo, answer_digest, info_of
 
-from .arguments import checked_text, limited
+from .arguments import Said, checked_text, limited
 from .door import Door, Speaker
 from .handle import Handle
 from .startable import Named
@@ -273,16 +273,25 @@ class Tasks(Speaker):
         done = await self._judged(row, request, arguments)
         if done is not None:
             return done
+        said: Said = {"id": id, "by": actor}
+        if reason:
+            said["reason"] = reason
         handle: Handle[Any] = Handle(self._door, Address(WORKFLOW, task), Named(WORKFLOW), row.id, NONE)
-        said: dict[str, Any] = {"id": id, "by": actor} | ({"reason": reason} if reason else {})
         try:
-            response = await handle.ask(verb, arguments, acting.get("timeout"), **said)
+            response = await self._ask(handle, verb, arguments, acting, said)
         except (InstanceEnded, NotAnswered):  # it ended meanwhile
             row = await self._row(task, actor)
             done = await self._judged(row, request, arguments)
             assert done is not None, "an ended task takes no verb"
             return done
         return _result(row, response)
+
+    async def _ask(
+        self, handle: Handle[Any], verb: str, arguments: dict[str, Any], acting: Acting, said: Said
+    ) -> dict[str, Any]:
+        """Send a verb, and wait for the response of the task."""
+        found: dict[str, Any] = await handle.ask(verb, arguments, acting.get("timeout"), **said)
+        return found
 
     async def _judged(self, row: TaskRow, request: Request, arguments: dict[str, Any]) -> TaskInfo | None:
         """The task, if the verb changes nothing; None: it is to be done. Raises what is wrong with it."""

@@ -56,6 +56,7 @@ from .disks import at_once
 from .faults import Faults
 from .stage import Stage
 from .steps import Run, Script
+from .tasks import WorldTasks
 
 if TYPE_CHECKING:
     from perdure.worlds.snapshots import Taken
@@ -107,6 +108,8 @@ class World:
         self._stage = stage
         self._door = WorldDoor(self._stage)
         self._client = Client(self._door, self._stage.workflows, Catalog.read)
+        self.tasks = WorldTasks(self._door)
+        """What people are asked for: the verbs of `engine.tasks`, without `await`."""
         self._started = 0
         self._stage.rest()
 
@@ -457,6 +460,9 @@ class WorldDoor:
         reader.read(await self.queries.history(instance))
         now = when(self._stage.clock.now())
         return "; ".join(_reason(open, now) for open in reader.waiting())
+
+    def now_at(self) -> int:
+        return self._stage.clock.now()
 
     def message_id(self) -> str:
         return f"message {len(self._stage.requests) + 1}"
