@@ -165,7 +165,9 @@ class FlowMachine:
 
     @staticmethod
     def _log(log: Log, moment: Moment, event: Event, decision: Decision, location: str) -> None:
-        recorded = msgspec.structs.replace(decision, reports=()) if decision.reports else decision
+        recorded = decision
+        if decision.reports or decision.answers:
+            recorded = msgspec.structs.replace(decision, reports=(), answers=())
         log.append(Item(moment.number, moment.at, event, recorded, location, seed=moment.seed))
 
     def work(self, intent: bytes) -> object:

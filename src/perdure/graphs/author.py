@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.codec import Signature, decode, encode, from_plain
 from perdure.codec.jsonschema import schema_of
+from perdure.drawing import draw
 from perdure.errors import BadGraph, GraphProblem, PerdureError, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
@@ -24,6 +25,7 @@ from perdure.kernel.routing import Subscription
 
 from . import fields
 from .check import Book, Reading, check_graph, warnings_of
+from .draw import Direction, Format, declared, instance
 from .model import Limits, Model, NodeSpec, Permit
 from .reducers import REDUCERS
 from .tools import Tool
@@ -269,6 +271,24 @@ class Graph:
         node = (is_now or was).partition("/")[0]
         advice = f"the graph opened {was or 'nothing'} then and opens {is_now or 'nothing'} now"
         return Explanation(source=node, advice=f"{advice}: give the changed graph another version, and keep this one")
+
+    def draw(self, format: Format = "svg", direction: Direction = "LR") -> str:
+        """The graph as SVG, Mermaid or JSON."""
+        return draw(declared(self.model), format, direction, title=self.name)
+
+    def draw_instance(self, machine: Machine, format: Format = "svg", direction: Direction = "LR") -> str:
+        """A running graph, or one that has ended, with the outcome of each node."""
+        from .machine import GraphMachine
+
+        assert isinstance(machine, GraphMachine)
+        return draw(instance(machine.state.nodes), format, direction, title=f"{self.name}/{machine.state.key}")
+
+    def read_state(self, machine: Machine) -> Any:
+        from .machine import GraphMachine
+        from .report import report_of
+
+        assert isinstance(machine, GraphMachine)
+        return report_of(machine.state)
 
     # ---- what callers need (perdure.app) ---------------------------------------------------------------------------
 

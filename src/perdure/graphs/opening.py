@@ -122,7 +122,8 @@ def _open_run(turn: Turn, node: NodeState) -> None:
     run = node.run
     if run is None:
         location = f"{node.name}/~{node.iteration}" if spec.kind == "loop" else node.name
-        run = node.run = Run(location)
+        last, node.last = node.last, None
+        run = node.run = last if last is not None and last.location == location else Run(location)
     try:
         goal = life.filled_goal(turn, node)
     except (goals.NoValue, ValueError) as error:

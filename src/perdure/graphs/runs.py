@@ -187,15 +187,36 @@ def work(machine: GraphMachine, intent: bytes) -> object:
     if node is None or node.run is None:
         return None
     if kind == "run":
-        runner = machine.graph.runner_of(node.the)
         made = node_of(machine, node, node.run)
-        return Work(perform if is_async(runner) else perform_in_thread, (runner, made), {}, None, asks=is_async(runner))
+        return _run_work(machine.graph.runner_of(node.the), made)
     if kind == "use":
         request = node.run.requests[request_id]
         tool = machine.graph.tools[request.name]
         args, kwargs = tool.arguments(request.args)
-        return Work(call if is_async(tool.function) else call_in_thread, (tool, args, kwargs), {}, None)
+        return _tool_work(tool.function, args, kwargs)
     return None
+
+
+def _run_work(runner: Callable[..., Any], node: Node) -> Work:
+    inline = is_async(runner)
+    return Work(
+        perform if inline else perform_in_thread,
+        (runner, node),
+        {},
+        None,
+        asks=inline,
+        scripted=lambda script: _run_work(script, node),
+    )
+
+
+def _tool_work(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
+    return Work(
+        call if is_async(function) else call_in_thread,
+        (function, args, kwargs),
+        {},
+        None,
+        scripted=lambda script: _tool_work(script, args, kwargs),
+    )
 
 
 def node_of(machine: GraphMachine, node: NodeState, run: Run) -> Node:
@@ -234,15 +255,15 @@ def perform_in_thread(runner: Callable[..., Any], node: Node) -> list[Any]:
     return packed(runner(node))
 
 
-async def call(tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    return _of_tool(tool, await tool.function(*args, **kwargs))
+async def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    return _of_tool(await function(*args, **kwargs))
 
 
-def call_in_thread(tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    return _of_tool(tool, tool.function(*args, **kwargs))
+def call_in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    return _of_tool(function(*args, **kwargs))
 
 
-def _of_tool(tool: Tool, value: Any) -> list[Any]:
+def _of_tool(value: Any) -> list[Any]:
     usage: Any = {}
     if isinstance(value, Used):
         value, usage = value.value, value.usage

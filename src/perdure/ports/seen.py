@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.codec import decode
 from perdure.codec.phrases import ago, first_line, local, span, until
-from perdure.kernel.decision import Stuck
+from perdure.kernel.decision import Fact, Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.policy import ANY, Policy
@@ -29,7 +29,8 @@ from .store import JobState
 class Line(msgspec.Struct, frozen=True):
     """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
 
-    `announced` has the names of the domain events that it led to; `seq` is its place in the journal.
+    `announced` has the names of the domain events that it led to, `facts` these themselves; `seq` is its place in the
+    journal.
     """
 
     number: int
@@ -43,6 +44,7 @@ class Line(msgspec.Struct, frozen=True):
     outcome: str = ""
     announced: tuple[str, ...] = ()
     seq: int = 0
+    facts: tuple[Fact, ...] = ()
 
     @property
     def name(self) -> str:
@@ -193,6 +195,10 @@ class Words:
 
     def ended(self, seen: Seen) -> Reason | None:
         """How it ended."""
+        return None
+
+    def table(self, lines: Sequence[Line]) -> list[dict[str, Any]] | None:
+        """The parts of an instance, a row for each, as its history tells them; None: it has no such parts."""
         return None
 
 
