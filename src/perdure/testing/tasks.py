@@ -23,16 +23,13 @@ class TasksOfWorld(Tasks):
         super().__init__(door)
         self._world = door
 
-    async def _ask(
-        self, handle: Handle[Any], verb: str, arguments: dict[str, Any], acting: Acting, said: Said
-    ) -> dict[str, Any]:
+    async def _ask(self, handle: Handle[Any], verb: str, arguments: dict[str, Any], acting: Acting, said: Said) -> Any:
         id = said["id"] = said.get("id") or self._world.message_id()
         await handle.send(verb, arguments, **said)
         instance = await handle._id()
         value = await self._world.response(instance, response_name(id))
         if value is not None:
-            found: dict[str, Any] = decode(value)
-            return found
+            return decode(value)
         row = await self._world.queries.task(instance)
         if row is not None and row.ended_at < self._world.now_at():
             raise NotAnswered(f"task {instance} has ended without an answer to {verb!r}")
