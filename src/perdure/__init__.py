@@ -11,6 +11,7 @@ from perdure.errors import __all__ as _errors
 if TYPE_CHECKING:
     from perdure import tools
     from perdure.app import Engine, connect, open, run
+    from perdure.app.definitions import load_process
     from perdure.app.graphs import load_graph
     from perdure.app.playbooks import load_playbook
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from perdure.executors.info import step_info
     from perdure.executors.secrets import EnvironmentSecrets, FileSecrets
     from perdure.executors.signatures import Key, Keyring, sign
-    from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
+    from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
     from perdure.flows.tasks import Answered
     from perdure.kernel.asked import Actor
+    from perdure.kernel.backoff import Backoff
     from perdure.kernel.problem import Problem
+    from perdure.kernel.retention import Retention
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
     from perdure.ports.outside import OpenEffect
@@ -63,7 +66,7 @@ _HOME = {
     "perdure.executors.info": ("step_info",),
     "perdure.executors.secrets": ("EnvironmentSecrets", "FileSecrets"),
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
-    "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
+    "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
     "perdure.flows.tasks": ("Answered",),
     "perdure.kernel.asked": ("Actor",),
@@ -71,6 +74,9 @@ _HOME = {
     "perdure.tasks.model": ("Escalation", "Quorum"),
     "perdure.tasks.row": ("TaskInfo",),
     "perdure.worlds.governance": ("Governance",),
+    "perdure.kernel.backoff": ("Backoff",),
+    "perdure.kernel.retention": ("Retention",),
+    "perdure.app.definitions": ("load_process",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -121,6 +127,7 @@ __all__ = [  # noqa: PLE0604
     "Received",
     "Record",
     "Rejected",
+    "Retention",
     "Secret",
     "Snapshots",
     "Status",
@@ -134,6 +141,7 @@ __all__ = [  # noqa: PLE0604
     "flow",
     "load_manifest",
     "load_graph",
+    "load_process",
     "load_playbook",
     "manifest",
     "open",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "AddressRefused",
+    "AmbiguousReference",
     "AskTimeout",
     "AuthorError",
     "BadAnswer",
@@ -23,6 +24,8 @@ __all__ = [
     "BadGraph",
     "BadKey",
     "BadManifest",
+    "BadPlaybook",
+    "BadProcess",
     "BadRequest",
     "BadSchema",
     "BadSignature",
@@ -32,6 +35,7 @@ __all__ = [
     "Corrupt",
     "CrashTestFailed",
     "Deadlock",
+    "DefinitionConflict",
     "Denied",
     "Divergence",
     "EngineClosed",
@@ -101,7 +105,7 @@ __all__ = [
     "TaskRefused",
     "TooLarge",
     "TooManyFrames",
-    "UnclearId",
+    "UnclearRequest",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -111,6 +115,7 @@ __all__ = [
     "UnknownVersion",
     "UnknownWorkflow",
     "VersionConflict",
+    "WorkflowUnavailable",
     "WrongLoop",
 ]
 
@@ -305,7 +310,8 @@ class BadManifest(AuthorError):
 class BadPlaybook(AuthorError):
     """A playbook has problems. Nothing was recorded.
 
-    `problems` has all of them, at most 50, in the order of the text. Each has `code`, `line`, `column`, `text` and `hint`.
+    `problems` has all of them, at most 50, in the order of the text. Each has `code`, `line`, `column`, `text` and
+    `hint`.
     """
 
     def __init__(self, problems: Iterable[Any]) -> None:
@@ -923,8 +929,11 @@ class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
 
 
-class UnclearId(CallerError):
-    """An ID names no instance, or more than one. Write workflow/key."""
+class UnclearRequest(CallerError):
+    """What was asked for has no clear meaning: an ID that stands for several instances, two that cannot be compared.
+
+    Write IDs as workflow/key.
+    """
 
 
 class KeyInUse(CallerError):
@@ -1296,6 +1305,59 @@ class Problem(NamedTuple):
         code = f" ({self.code})" if self.code else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{where}{self.text}{hint}{code}"
+
+
+class DefinitionConflict(CallerError):
+    """A definition has the version of a stored one and says something else.
+
+    A stored version never changes: instances run on it. Give the definition another version.
+    """
+
+    def __init__(self, name: str, version: str, difference: str, free: str) -> None:
+        advice = f"; give it a version of its own: the next free one is {free}" if free else ""
+        super().__init__(f"{name} {version} is stored with another content: {difference}{advice}")
+        self.name = name
+        self.version = version
+        self.difference = difference
+        self.free = free
+
+
+class BadProcess(AuthorError):
+    """A process has problems, and cannot run.
+
+    `problems` has all of them, each with code, place, text and what to do. Nothing was registered or started.
+    """
+
+    def __init__(self, what: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(what, problems)
+        self.what = what
+        self.problems = problems
+
+    def __str__(self) -> str:
+        lines = [
+            f"{each.where}: {each.code}: {each.text}" + (f"; {each.hint}" if each.hint else "")
+            for each in self.problems
+        ]
+        return f"{self.what} has {len(lines)} problem{'' if len(lines) == 1 else 's'}:\n" + "\n".join(lines)
+
+
+class AmbiguousReference(CallerError):
+    """Several live instances have this reference, so the message was sent to none of them.
+
+    Tell them apart by further parts of the reference, or send to one of them: `engine.handle(...)`.
+    """
+
+
+class WorkflowUnavailable(CallerError):
+    """This version of a workflow has problems, and the engine was opened without it (`check="warn"`).
+
+    `problems` has all of them. Nothing was started: correct the definition, or start another version.
+    """
+
+    def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(f"{name} has problems, so it cannot be started: {'; '.join(each.text for each in problems)}")
+        self.name = name
+        self.problems = problems
 
 
 class BadSchema(AuthorError):

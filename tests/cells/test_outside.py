@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 import perdure
-from perdure.cells.effects import Alarm, Publish, Task
+from perdure.cells.effects import Alarm, PersonAsked, Publish
 from perdure.codec import digest, encode
 from perdure.errors import ReceiptRefused, UnknownIntent
 from perdure.kernel.events import Received
@@ -196,14 +196,14 @@ async def test_nobody_answers_in_time(url):
         assert await engine.open_effects() == []
 
 
-@perdure.cell("test/clerk@1", key="key", effects=[Task, Publish])
-def clerk(state: Done | None, event: Go | perdure.ReceiptOf[Task]) -> perdure.Next:
+@perdure.cell("test/clerk@1", key="key", effects=[PersonAsked, Publish])
+def clerk(state: Done | None, event: Go | perdure.ReceiptOf[PersonAsked]) -> perdure.Next:
     if isinstance(event, Go):
-        return perdure.Next(Done(1), effects=[Task("approve?", event.what)])
+        return perdure.Next(Done(1), effects=[PersonAsked("approve?", event.what)])
     return say(event, event.value and event.value.answer)
 
 
-async def test_a_task_is_answered_by_whoever_holds_its_intent():
+async def test_a_question_of_an_older_world_is_answered_by_whoever_holds_its_intent():
     async with perdure.open(":memory:", workflows=[clerk]) as engine:
         await engine.send(Go("k", "42 EUR"))
         (effect,) = await engine.open_effects("person")

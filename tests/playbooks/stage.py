@@ -157,10 +157,10 @@ class Stage:
         self.now = until
 
     def send(self, name: str, body: Any = None) -> Any:
-        decision = self.deliver(Message(name, encode(body)))
+        decision = self.deliver(Message(name, encode(body), f"m{self.number}"))
         if self.auto:
             self.play()
-        return decision.reply
+        return decode(decision.respond[0][1]) if decision.respond else None
 
     def patch(self, version: int | None = None, **values: Any) -> Any:
         body: dict[str, Any] = {"set": values}

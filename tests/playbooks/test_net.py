@@ -123,7 +123,7 @@ def test_generations_are_forgotten_with_their_last_token():
 
 def test_joins_that_reach_each_other_do_not_block_for_ever():
     net = Net("sabjk", {"s": "ab", "a": "j", "b": "k", "j": "k", "k": "j"}, {"s"}, {"j": JoinRule(), "k": JoinRule()})
-    fired, tokens, marking = play(net, ["s -> a b", "a -> j", "b -> k"])
+    fired, _, marking = play(net, ["s -> a b", "a -> j", "b -> k"])
     assert fired == []
 
     group = net.blocked_group(marking)

@@ -38,7 +38,7 @@ def test_a_denied_token_waits_and_a_patch_admits_it_in_one_entry():
     reply = stage.patch(open=True)
 
     assert stage.number == before + 1
-    assert reply.refused == ""
+    assert reply == {"ctx_version": 1}
     assert stage.result == {"held": "admitted", "other": "free"}
 
 
@@ -57,7 +57,7 @@ def test_a_denied_token_waits_and_a_patch_admits_it_in_one_entry():
 def test_a_patch_is_refused_with_its_reason(body, said):
     stage = Stage(book(GATE))
 
-    assert stage.send("ctx", body).refused == said
+    assert stage.send("ctx", body) == {"refused": said}
     assert stage.waits == ["gate/held#2"]
 
 
@@ -75,7 +75,7 @@ def test_the_end_of_another_step_admits():
 
 def test_a_patch_of_something_else_evaluates_no_gate():
     stage = Stage(book(GATE))
-    before = len(stage.machine._watchers()["ctx", "open"])
+    before = len(stage.machine.gates._watchers()["ctx", "open"])
 
     stage.patch(n=5)
 
@@ -195,7 +195,8 @@ def test_a_guard_that_cannot_be_evaluated_may_be_false():
 def test_an_error_of_an_expression_has_its_place():
     stage = route("[{step: b, when: workload.gone.x}]")
 
-    assert stage.outcome.error.message.startswith("a: p.yaml:8:")
+    assert stage.outcome.error.message.startswith("a: a.next.arcs.0.when: workload.gone.x: workload.gone.x is missing")
+    assert stage.workflow.where(stage.machine.state.steps["a"]["error"]["details"]) == "p.yaml:8:82"
 
 
 def test_args_are_inherited_and_overlaid():

@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure import Next, ReceiptOf, Rejected
-from perdure.cells.effects import Alarm, Spawn, Task
+from perdure.cells.effects import Alarm, PersonAsked, Spawn
 from perdure.codec import decode
 from perdure.testing import World, reduce
 
@@ -203,16 +203,16 @@ def test_an_effect_that_is_answered_outside_waits_for_the_test_too():
     class Answer(perdure.Record, name="com.acme/Answer@1"):
         text: str = ""
 
-    @perdure.cell("com.acme/desk@1", key="name", effects=[Task])
-    def desk(state: Answer | None, event: Asked | ReceiptOf[Task]) -> Next:
+    @perdure.cell("com.acme/desk@1", key="name", effects=[PersonAsked])
+    def desk(state: Answer | None, event: Asked | ReceiptOf[PersonAsked]) -> Next:
         if isinstance(event, Asked):
-            return Next(Answer(), effects=[Task(f"greet {event.name}?")])
+            return Next(Answer(), effects=[PersonAsked(f"greet {event.name}?")])
         return Next(Answer(event.value.answer))
 
     with World(desk) as world:
         world.send(Asked("Ada"))
         world.crash()
-        world.receipt(Task("greet Ada?"), ok=Task.Receipt("yes"))
+        world.receipt(PersonAsked("greet Ada?"), ok=PersonAsked.Receipt("yes"))
 
         assert world.state(desk, "Ada") == Answer("yes")
         assert world.pull_effects() == []
@@ -294,7 +294,7 @@ def test_what_goes_in_is_checked():
     with pytest.raises(perdure.SchemaMismatch, match="auth"):
         reduce(order, Order(), ReceiptOf(effect=Charge, status="ok", value={"auth": 1}))
     with pytest.raises(perdure.CallerError, match="gets no receipt of sys/task@1"):
-        reduce(order, Order(), ReceiptOf(effect=Task, status="ok"))
+        reduce(order, Order(), ReceiptOf(effect=PersonAsked, status="ok"))
     with pytest.raises(perdure.CallerError, match="no 'hour'; it has: now, height"):
         reduce(order, None, Placed("o-1", 1), hour=3)
 

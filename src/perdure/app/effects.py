@@ -43,19 +43,28 @@ class Effects:
         if secrets is not None and not callable(getattr(secrets, "get", None)):
             raise BadCall(f"secrets= takes a dict or an object with get(name), found {type(secrets).__name__}")
         self.around = Surroundings(self._requests.allow, _checked(connections), secrets=self._secrets)
-        self._handlers({"http": _unused, "blob-put": _unused, "blob-get": _unused})
+        self._built_in: Mapping[str, Callable[..., Any]] = dict.fromkeys(("http", "blob-put", "blob-get"), _unused)
+        self._executor: EffectsExecutor | None = None
+        self._handlers(self._built_in)
 
     def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
         blobs = Blobs(queries, clock.now)
-        built_in = {"http": self._requests.perform, "blob-put": blobs.put, "blob-get": blobs.get}
-        around = msgspec.structs.replace(self.around, blobs=queries, now=clock.now)
-        return EffectsExecutor(self._handlers(built_in), on_loop, in_threads, self._secrets, handlers(around))
+        self._built_in = {"http": self._requests.perform, "blob-put": blobs.put, "blob-get": blobs.get}
+        find = handlers(msgspec.structs.replace(self.around, blobs=queries, now=clock.now))
+        self._executor = EffectsExecutor(self._handlers(self._built_in), on_loop, in_threads, self._secrets, find)
+        return self._executor
+
+    def extend(self, gathered: Iterable[Gathered]) -> None:
+        """Dialects of which only the database has definitions perform their effects too."""
+        self._performers += [each.performers for each in gathered if each.performers is not None]
+        if self._executor is not None:
+            self._executor.use(self._handlers(self._built_in))
 
     def _handlers(self, built_in: Mapping[str, Callable[..., Any]]) -> list[Handler]:
         return [
             handler
             for performers in self._performers
-            for handler in performers(self._given, built_in, _steps, lenient=self._lenient)
+            for handler in performers(self._given, built_in, step_handler, lenient=self._lenient)
         ]
 
 
@@ -81,7 +90,7 @@ async def _unused(params: Any, call: Any) -> Any:
     raise NotImplementedError
 
 
-def _steps(effect: str) -> Handler:
+def step_handler(effect: str) -> Handler:
     return Steps(effect, _step)
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from perdure.codec import Signature, decode, encode, to_plain
+import msgspec
+
+from perdure.codec import Signature, decode, encode, from_plain, to_plain
+from perdure.codec.jsonschema import schema_of
 from perdure.codec.record import Duration, Hash, Nat, Record, Time
+from perdure.errors import BadCall
 from perdure.ports.secrets import Secret
+from perdure.tasks.model import Escalation, Quorum
 
 from .author import Effect, impl_of
 
@@ -17,9 +22,10 @@ HTTP: Final = "sys/http@1"
 BLOB_PUT: Final = "sys/blob-put@1"
 BLOB_GET: Final = "sys/blob-get@1"
 STEP: Final = "sys/step@1"
-TASK: Final = "sys/task@1"
+OLD_TASK: Final = "sys/task@1"
+TASK: Final = "sys/task@2"
 
-CANONICAL: Final = {PUBLISH: "value", CHILD: "input", STEP: "arguments"}
+CANONICAL: Final = {PUBLISH: "value", CHILD: "input", STEP: "arguments", TASK: "question"}
 """Effects with a field that holds any value, as canonical bytes."""
 
 
@@ -142,8 +148,49 @@ class Step(Effect, name=STEP):
         return cls(impl_of(plain), encode(Signature.of(plain).bind(args, kwargs)))
 
 
-class Task(Effect, name=TASK, outside="person"):
-    """A question to a person. Until there are tasks, whoever holds the intent answers it."""
+class Task(Effect, name=TASK):
+    """A task for people, in the one list of all tasks: see the reference of tasks. Made by `Task.of(...)`.
+
+    A task that expires is a receipt of status `timeout`, one that a person cancels of status `cancelled`.
+    """
+
+    name: str
+    question: bytes
+
+    class Receipt(Record):
+        """`answer` is canonical bytes; `value` is what they say, as plain data."""
+
+        outcome: str
+        answer: bytes
+        by: str
+        at: Time
+
+        @property
+        def value(self) -> Any:
+            return decode(self.answer)
+
+    @classmethod
+    def of(cls, name: str, *, answer: Any = None, **fields: Any) -> Task:
+        """With the arguments of `ctx.task` in a flow."""
+        known = None if answer is None else msgspec.json.encode(schema_of(answer)).decode()
+        plain = {field: to_plain(value) for field, value in fields.items()}
+        return cls(name, encode({"answer": known, **plain}))
+
+    @staticmethod
+    def asked(name: str, question: Any) -> dict[str, Any]:
+        """The arguments of a question that was asked with `of`."""
+        if not isinstance(question, dict):
+            raise BadCall(f"the question of a task has fields by name, found {question!r:.80}")
+        fields = dict(question)
+        form = fields.pop("answer", None)
+        escalate = [from_plain(each, Escalation) for each in fields.pop("escalate", None) or ()]
+        quorum = from_plain(fields.pop("quorum", None), Quorum | None)
+        answer = None if form is None else msgspec.json.decode(form)
+        return {"answer": answer, "escalate": escalate, "quorum": quorum, **fields}
+
+
+class PersonAsked(Effect, name=OLD_TASK, outside="person"):
+    """A question to a person, of older worlds: whoever holds the intent answers it. New ones ask with `Task`."""
 
     title: str
     details: str = ""

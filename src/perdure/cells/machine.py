@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from perdure.codec import decode, digest, encode
+from perdure.codec.schema import parse_name
 from perdure.codec.strict import decode_strict
 from perdure.errors import BadDecision, LimitExceeded, NotCanonical, PerdureError
 from perdure.kernel.decision import Decision, Fact, Outcome
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
 from perdure.kernel.events import CancelAsked, Event, Message, Received, Requested, Started, Streamed
 from perdure.kernel.location import escape
-from perdure.kernel.moment import TIME_MAX, Moment
+from perdure.kernel.moment import TIME_MAX, Moment, at_of, when
 from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.routing import key_objection
 from perdure.kernel.rows import RESPONSE
 from perdure.kernel.status import Status
+from perdure.kernel.task import TASK
+from perdure.tasks.model import WORKFLOW, key_of, question
 
 from . import effects as system
 from .author import CellContext, Datum, FrameOf, Next, ReceiptOf, Rejected, Request, named
@@ -155,6 +158,8 @@ class CellMachine:
         payload = receipt.value or NOTHING
         if asked.effect == system.CHILD:  # the kernel's answer is the result itself
             payload = encode({"result": payload})
+        elif asked.effect == system.TASK:
+            receipt, payload = _of_task(receipt)
         value = None
         try:
             if receipt.status == "ok":
@@ -381,6 +386,8 @@ class Emission:
             if objection:
                 raise BadDecision(self._definition.cell.name, f"it asked for {plain['workflow']}: {objection}")
             return Child(location, plain["workflow"], plain["key"], plain["input"], plain["detached"])
+        if name == system.TASK:
+            return self._task(location, plain)
         if effect.definition.outside:
             asked = Outside(name, effect.definition.outside, plain, request.key, request.issuer, self._moment.number)
             return Wait(location, (name,), None if timeout is None else _after(at, timeout), asked.encode())
@@ -390,9 +397,33 @@ class Emission:
         frames = name in self._definition.cell.frames
         return Call(location, 1, EXECUTOR, timeout, deliveries, params, frames=frames)
 
+    def _task(self, location: str, plain: Any) -> Child:
+        """A task is a child, too. Its question is fixed now: durations become times."""
+        cell, key, name = self._definition.cell.name, self._machine._key, plain["name"]
+        workflow = parse_name(cell).workflow
+        try:
+            fields = system.Task.asked(name, decode(plain["question"]))
+            now = when(self._moment.at)
+            asked = question(name, workflow=workflow, key=key, location=location, now=now, **fields)
+        except PerdureError as error:
+            raise BadDecision(cell, f"it asked for {system.TASK}: {error}") from None
+        return Child(location, WORKFLOW, key_of(key, 1, workflow, location), asked.encode())
+
+
+def _of_task(receipt: Receipt) -> tuple[Receipt, bytes]:
+    """The end of a task as its effect has it."""
+    if receipt.status == "ok" and receipt.value is not None:
+        end = decode(receipt.value)
+        answer = encode(end["answer"])
+        found = {"outcome": end["outcome"], "answer": answer, "by": end["by"], "at": at_of(end["at"])}
+        return receipt, encode(found)
+    if receipt.error is not None and receipt.error.type == "TaskExpired":
+        receipt = Receipt("timeout", error=receipt.error)
+    return receipt, NOTHING
+
 
 def _is_taken(published: str) -> bool:
-    return not published or published == ANNOTATIONS or published.startswith(RESPONSE)
+    return not published or published in (ANNOTATIONS, TASK) or published.startswith(RESPONSE)
 
 
 def _after(at: int, delay: int) -> int:

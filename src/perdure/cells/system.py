@@ -16,6 +16,7 @@ _EFFECTS: Final[tuple[type[Effect], ...]] = (
     effects.BlobGet,
     effects.BlobPut,
     effects.Http,
+    effects.PersonAsked,
     effects.Publish,
     effects.Spawn,
     effects.Step,
@@ -24,7 +25,7 @@ _EFFECTS: Final[tuple[type[Effect], ...]] = (
 
 CLASSES: Final[dict[str, type[Effect]]] = {effect_name(effect): effect for effect in _EFFECTS}
 EFFECTS: Final[dict[str, EffectDef]] = {name: effect_def(effect) for name, effect in CLASSES.items()}
-OF_THE_KERNEL: Final = frozenset({effects.TIMER, effects.CHILD, effects.PUBLISH})
+OF_THE_KERNEL: Final = frozenset({effects.TIMER, effects.CHILD, effects.PUBLISH, effects.TASK})
 """What needs no handler."""
 
 REJECTED: Final = Rejected.__perdure_name__

@@ -47,6 +47,10 @@ class EffectsExecutor:
         self._secrets = secrets or EnvironmentSecrets()
         self._redactions: dict[bytes, Redaction] = {}  # of the calls that run and know a secret
 
+    def use(self, handlers: Iterable[Handler]) -> None:
+        """Perform with these handlers from now on."""
+        self._handlers = {handler.effect: handler for handler in handlers}
+
     def listen(self, framed: Framed) -> None:
         """Frames come from the executors that perform. Whoever listens to those hears them through this one."""
 
@@ -79,12 +83,13 @@ class EffectsExecutor:
         except PerdureError as error:
             answered(publication.intent, info.error(error))
             return
+        on_loop = handler.is_async or inspect.iscoroutinefunction(work.function)
         if redaction:
             self._redactions[publication.intent] = redaction
             work = Work(_hiding(work.function, redaction), args, kwargs, work.returns, work.frame)
         if work.frame is not None and publication.effect.frames:
             work = msgspec.structs.replace(work, function=_recording(work.function, work.frame))
-        executor = self._inline if handler.is_async else self._thread
+        executor = self._inline if on_loop else self._thread
         started = msgspec.structs.replace(publication, work=work)
         executor.start(started, lambda intent, receipt: self._answered(intent, receipt, redaction, answered))
 

@@ -160,7 +160,8 @@ NO_WORK: Final = Receipt("error", error=Failure("NoWork", "the flow's code no lo
 
 
 def error(exception: BaseException) -> Receipt:
-    retry = not isinstance(exception, Fatal | RollBack) and not _is_of_the_call(exception)
+    final = isinstance(exception, Fatal | RollBack) or getattr(exception, "retry", None) is False
+    retry = not final and not _is_of_the_call(exception)
     recorded = failure_of(exception, retry=retry)
     if isinstance(exception, RollBack):  # also a subclass: the flow gets it as what it is for perdure
         recorded = msgspec.structs.replace(recorded, type="RollBack")

@@ -11,6 +11,7 @@ from .events import Event, Received
 from .instance import Instance
 from .limits import refuse_excess
 from .status import TERMINAL
+from .task import TASK, columns
 
 
 def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, ...]:
@@ -22,6 +23,8 @@ def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, 
             raise ValueError(f"an outcome is terminal; {decision.outcome.status} is not")
         if decision.stuck is not None:
             raise ValueError("a decision ends the instance or is stuck, not both")
+    if decision.publish:
+        _check_task(instance, decision)
     opened = decision.open
     workflow = instance.workflow
     if workflow is not None and (len(opened) > workflow.limits.effects or decision.send or decision.announce):
@@ -39,6 +42,13 @@ def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, 
             raise ValueError(f"two effects cannot be open at {opened[0].location!r}")
         return (id,)
     return _several(instance, event, decision)
+
+
+def _check_task(instance: Instance, decision: Decision) -> None:
+    """The row of a task is read when the entry is applied: what is none must not get there."""
+    for name, value in decision.publish:
+        if name == TASK and any(type(column) is not kind for column, kind in columns(value)):
+            raise ValueError(f"{instance.address} published a row of a task that is none")
 
 
 def _several(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, ...]:

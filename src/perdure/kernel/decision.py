@@ -26,6 +26,7 @@ class Stuck(msgspec.Struct, frozen=True, gc=False, array_like=True):
     location: str = ""
     kept: bool = False
     version: str = ""  # of a divergence: which version of the workflow decided otherwise
+    open: bool = False  # only this location stopped: events are delivered; each decision repeats it until it goes on
 
 
 class Send(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -82,6 +83,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """Of an instance that goes on under another definition: the snapshot that its machine begins with there."""
     tags: tuple[tuple[str, str | None], ...] = ()
     """Tags that the instance gives itself; None removes one."""
+    undo: bool = False
+    """Children that this decision cancels undo what they did."""
 
 
 NOTHING = Decision()

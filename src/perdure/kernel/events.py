@@ -30,6 +30,7 @@ class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     intent: bytes
     detached: bool = False
     generation: int = 1  # the highest among its ancestors; a later one may use the keys of children again
+    depth: int = 0  # how many instances wait above the child, this one included
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):

@@ -82,7 +82,7 @@ applied. One by one would do, but the code of all four does not fit into the cac
 a third."""
 
 FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated, Tagged})
-"""What a stuck instance takes; everything else waits."""
+"""What an instance takes that is stuck as a whole; everything else waits."""
 
 
 class Taken(msgspec.Struct, frozen=True, eq=False):
@@ -179,7 +179,7 @@ class Kernel:
         """Give it a turn, if there is an event for it. One that has its turn already is looked at again after it."""
         if instance.queued:
             return
-        if instance.shelf and instance.status is not Status.STUCK:
+        if instance.shelf and not instance.halted:
             instance.mailbox.extendleft(reversed(instance.shelf))
             instance.shelf.clear()
         if not instance.mailbox:
@@ -307,7 +307,7 @@ class Kernel:
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
-            if instance.stuck is not None and type(event) not in FOR_STUCK:
+            if instance.halted and type(event) not in FOR_STUCK:
                 self._shelve(instance, offer, batch)
                 return None
         elif type(answer) is Refused and answer.code in NOT_HERE and self._leave(offer, answer, batch):
@@ -339,7 +339,7 @@ class Kernel:
         and became durable before the deadline goes before both. The order of the entries keeps what was chosen here.
         """
         event = offer.event
-        if instance.stuck is not None or (
+        if instance.halted or (
             type(event) is not Message and (type(event) is not Received or not (offer.caused or offer.inbox))
         ):
             return offer
@@ -561,7 +561,7 @@ class Kernel:
     def _maybe_snapshot(self, instance: Instance, batch: Batch) -> None:
         if not snapshot.due(instance):
             return
-        if instance.ended or instance.stuck is not None or instance.machine is None:
+        if instance.ended or instance.halted or instance.machine is None:
             return  # a snapshot has no room for what a stuck instance waits for
         try:
             row = snapshot.take(instance)

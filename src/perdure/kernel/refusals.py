@@ -175,6 +175,8 @@ def _refused(policy: Policy, event: Event) -> str:
     if type(event) is Rewound:
         return policy.refuses("rewind" if event.to else "retry")
     verb = VERBS.get(type(event))
+    if type(event) is Rewound and not event.to:  # what failed is done again
+        verb = "retry"
     return "" if verb is None else policy.refuses(verb)
 
 

@@ -4,7 +4,8 @@ A machine publishes its row under the name `&task`, as canonical bytes. The kern
 not among the published values.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 from perdure.codec import decode, encode
 
@@ -70,6 +71,13 @@ class TaskRows(NamedTuple):
 def publication(row: TaskRow, who: tuple[str, ...]) -> tuple[str, bytes]:
     """What a machine publishes: the columns after the owner, and who is a candidate. The kernel adds the ids."""
     return TASK, encode([*row[2:], list(who)])
+
+
+def columns(value: bytes) -> Iterator[tuple[Any, type]]:
+    """What a machine has published, with the types that it must have."""
+    given = decode(value)
+    kinds = [*list(TaskRow.__annotations__.values())[2:], list]
+    return zip(given, kinds, strict=True)
 
 
 def task_rows(instance: Instance, value: bytes) -> TaskRows:

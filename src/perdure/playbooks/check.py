@@ -1,7 +1,7 @@
 """A text in, a definition and its warnings out, or all of its problems.
 
-What one place can say is reported by `keys.py`. Here stands what needs the whole: names of steps and labels, expressions,
-the final step, dead arcs, and the warnings.
+What one place can say is reported by `read.py`. Here stands what needs the whole: names of steps and labels,
+expressions, the final step, dead arcs, and the warnings.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import msgspec
 from perdure.errors import BadExpression
 from perdure.expressions import Expression
 
-from .keys import V10, VERSIONS, Reader
+from .keys import V10, VERSIONS
 from .kinds import Kind, all_kinds
 from .load import Node, Place, read_yaml
 from .model import Action, Definition, Playbook, Step, define
 from .net import JoinRule, Net
 from .problem import BadPlaybook, Problem, Report, meant
+from .read import Reader
 from .scope import ROOT_NAMES, ActionCode, Code, Compiler, StepCode, has_template
 from .v10 import rewrite
 
@@ -102,7 +103,7 @@ class _Check:
         self.playbook = definition.playbook
         self.kinds = kinds
         self.report = report
-        self.compiler = Compiler(definition, kinds, self.bad_expression)
+        self.compiler = Compiler(definition, self.bad_expression)
 
     def at(self, path: str) -> Place:
         """The place of a path, or of what it stands in."""
@@ -248,9 +249,9 @@ class _Check:
             name: {str(action.fields.get("use")) for action in actions if action.kind == "workbook"}
             for name, actions in self.playbook.workbook.items()
         }
-        for name in uses:
+        for name, direct in uses.items():
             seen: set[str] = set()
-            ahead = list(uses[name])
+            ahead = list(direct)
             while ahead:
                 at = ahead.pop()
                 if at not in seen:

@@ -1,7 +1,8 @@
 """YAML text in, nodes with line and column out. Nothing here knows what a playbook is.
 
 One pass over the events of the parser makes the nodes, so a bomb is refused while it is read: the document has at most
-1 MiB, 10,000 nodes with aliases expanded, and 64 levels. Scalars are read by the core schema of YAML 1.2: `no` is a text.
+1 MiB, 10,000 nodes with aliases expanded, and 64 levels. Scalars are read by the core schema of YAML 1.2: `no` is a
+text.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Loops:
         value = None if receipt.value is None else decode(receipt.value)
         if receipt.status != "ok" or not isinstance(value, dict) or not value.get("result"):
             said = error("ref_missing", "the stored list of the loop cannot be read")
-            self.machine.finish(turn, run, "failed", None, said)
+            self.machine.runs.finish(turn, run, "failed", None, said)
             return
         turns.slice, turns.slice_at = value["result"], owner.detail
         self.go_on(turn, run)
@@ -92,7 +92,7 @@ class Loops:
             "parent": None,
         }
         pipe = Pipe(index, [Frame()], run.args, iter)
-        roots = {**self.machine.roots(run.token, run.args, run), "iter": iter}
+        roots = {**self.machine.roots(run.token, run.args), "iter": iter}
         location = f"{run_location(run)}/~{index}"
         try:
             made = {
@@ -141,17 +141,17 @@ class Loops:
             turn.withdraw_of(run.token, index)
         turns.cancelled = turns.total - turns.ended
         run.pipes.clear()
-        self.machine.finish(turn, run, "failed", self.result(run), error)
+        self.machine.runs.finish(turn, run, "failed", self.result(run), error)
 
     def _done(self, turn: Turn, run: Run, turns: Turns) -> None:
         try:
             folded = self._fold(turns)
         except Fault as fault:
-            self.machine.finish(turn, run, "failed", self.result(run), fault.error)
+            self.machine.runs.finish(turn, run, "failed", self.result(run), fault.error)
             return
         if folded:
             self.machine.write_ctx(turn, folded)
-        self.machine.finish(turn, run, "partial" if turns.failed else "done", self.result(run), None)
+        self.machine.runs.finish(turn, run, "partial" if turns.failed else "done", self.result(run), None)
 
     def result(self, run: Run) -> Any:
         loop = self.machine.compiler.step(run.step).step.loop

@@ -7,34 +7,33 @@ and loops have files of their own; `net.py` is the token game below all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, Literal
 
 from perdure.codec import decode, encode
 from perdure.errors import BadCall
 from perdure.expressions import NeedsRead
 from perdure.expressions.jinja import Scope, compile_value
-from perdure.kernel.decision import Decision, Reply
-from perdure.kernel.effects import Timer, Wait
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started, Woken
+from perdure.kernel.decision import Decision
+from perdure.kernel.effects import Effect, Timer
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started, Woken
 from perdure.kernel.identity import Identity
-from perdure.kernel.moment import TIME_MAX, Moment, when
+from perdure.kernel.moment import Moment, when
 from perdure.kernel.receipt import Receipt
+from perdure.kernel.reliving import relive
 
+from .gates import Gates
 from .keys import seconds
 from .loops import Loops
-from .net import Group, Net, Token
-from .patch import patch
-from .pipeline import Pipelines, put, run_location
-from .scope import Code, Compiler, StepCode, has_template
-from .state import Failed, Frame, Open, Pipe, Run, State, dump, restore
-from .turn import SECOND, Turn
-from .v10 import shape
+from .net import Net, Token
+from .patch import refusal
+from .pipeline import Pipelines
+from .runs import Runs
+from .scope import Compiler, has_template
+from .state import Failed, Open, Pipe, Run, State, dump, restore
+from .turn import Turn, due, effect_of
 from .values import Fault, NeedsPut, Stored, error, kept_of, shown
 from .verdict import leaf_result, outcome, summary, verdict_of
 
-FAILURES_MAX: Final = 1000
 MAIL_MAX: Final = 1000
 
 
@@ -49,16 +48,18 @@ class PlaybookMachine:
         self.state = State() if snapshot is None else restore(snapshot, self.cache)
         self.pipelines = Pipelines(self)
         self.loops = Loops(self)
+        self.gates = Gates(self)
+        self.runs = Runs(self)
         self._identity: Identity | None = None
-        self._changed: set[tuple[str, str]] = set()
-        self._watch: dict[tuple[str, str], set[int]] | None = None  # gates by what they read; None: not made yet
-        for reads in self.state.reads.values():
-            for digest, path, value, found in reads:
-                self._remember(digest, path, value, found=found)
+        self._about: dict[str, Any] | None = None
+        self.changed: set[tuple[str, str]] = set()
+        self._read_again()
 
     # ---- the contract --------------------------------------------------------------------------------------------
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
+        if isinstance(event, Rewound):
+            return relive(self, event, moment)
         if isinstance(event, Started):
             self._name(event, moment)
         turn = Turn(self.state, self.identity, moment, self.compiler)
@@ -95,6 +96,22 @@ class PlaybookMachine:
             self._identity = Identity(address, state.generation, state.seed, state.life)
         return self._identity
 
+    def begin_again(self, snapshot: bytes | None, life: int) -> None:
+        """For a retry: the state before its past, with the ids of another life."""
+        self.cache.clear()
+        self.state = State() if snapshot is None else restore(snapshot, self.cache)
+        self.state.life = life
+        self._identity = self._about = None
+        self.changed = set()
+        self.gates = Gates(self)
+        if snapshot is not None:
+            opened = list(self.state.open.values())
+            self.state.open = {self.identity.intent(each.location, each.attempt): each for each in opened}
+            self._read_again()
+
+    def open_effects(self) -> dict[bytes, Effect]:
+        return {id: effect_of(each) for id, each in self.state.open.items()}
+
     # ---- what comes ----------------------------------------------------------------------------------------------
 
     def _name(self, event: Started, moment: Moment) -> None:
@@ -103,7 +120,7 @@ class PlaybookMachine:
         state.started_at, state.id = moment.at, moment.seq
         state.steps = {step.name: None for step in self.compiler.playbook.steps}
         state.results = dict(state.steps)
-        self._identity = None
+        self._identity = self._about = None
 
     def _started(self, turn: Turn, event: Started) -> None:
         state, settings = self.state, self.compiler.playbook.settings
@@ -114,7 +131,7 @@ class PlaybookMachine:
         state.ctx = {key: each.init for key, each in settings.ctx.items()}
         limit = seconds(settings.timeout) if settings.timeout is not None else None
         if limit is not None:
-            turn.open(Timer("&timer", _due(turn, limit)), Open("limit", ""))
+            turn.open(Timer("&timer", due(turn, limit)), Open("limit", ""))
         if event.due > turn.at:
             turn.open(Timer("&start", event.due), Open("start", ""))
         else:
@@ -127,7 +144,7 @@ class PlaybookMachine:
         return turn.value(code, {"workload": workload}, "workload", "workload")
 
     def _enter(self, turn: Turn) -> None:
-        self._token(turn, self.compiler.playbook.entry, (), {}, {"from": None, "join": None})
+        self.token(turn, self.compiler.playbook.entry, (), {}, {"from": None, "join": None})
 
     def _received(self, turn: Turn, intent: bytes, receipt: Receipt) -> None:
         state = self.state
@@ -139,13 +156,13 @@ class PlaybookMachine:
             case "go":
                 pass  # what is to be done is in hand
             case "limit":
-                self._stop(turn, error("timeout", "the instance took too long"))
+                self.stop(turn, error("timeout", "the instance took too long"))
             case "gate":
-                self._gate_timeout(turn, owner)
+                self.gates.timed_out(turn, owner)
             case "join":
-                self._join_timeout(turn, owner)
+                self.runs.join_timed_out(turn, owner)
             case "timeout" | "deadline":
-                self._overdue(turn, owner)
+                self.runs.overdue(turn, owner)
             case "read" | "put":
                 self._answered(owner, receipt)
             case "slice":
@@ -154,16 +171,12 @@ class PlaybookMachine:
             case _:
                 assert run is not None
                 pipe = run.pipes[owner.pipe]
-                self._proceed(turn, run, pipe, owner, receipt)
+                self.proceed(turn, run, pipe, owner, receipt)
 
     def _message(self, turn: Turn, event: Message) -> None:
         body = decode(event.body)
         if event.name == "ctx":
-            writes, turn.reply = patch(self.state, self.compiler, body)
-            if writes:
-                self.write_ctx(turn, writes)
-                turn.reply = Reply(value=encode({"ctx_version": self.state.ctx_version}))
-                turn.note("patch", ", ".join(sorted(writes)))
+            self._patch(turn, event.id, body)
             return
         waiting = [
             (each.token, each.pipe, id, each)
@@ -171,23 +184,30 @@ class PlaybookMachine:
             if each.kind == "message" and each.detail[0] == event.name
         ]
         if not waiting:
-            if len(self.state.mail) >= MAIL_MAX:
-                turn.reply = Reply(refused=f"{MAIL_MAX:,} messages wait already that no step has taken")
-                return
-            self.state.mail.append([event.name, body])
+            self.state.mail = [*self.state.mail[1 - MAIL_MAX :], [event.name, body]]
             return
         token, index, id, _ = min(waiting, key=lambda found: found[:2])
         turn.withdraw(id)
         run = self.state.runs[token]
         pipe = run.pipes[index]
         self.pipelines.outcome(turn, pipe.frames[-1], {"status": "ok", "result": body, "error": None})
-        self._proceed(turn, run, pipe)
+        self.proceed(turn, run, pipe)
+
+    def _patch(self, turn: Turn, id: str, body: Any) -> None:
+        """The message `ctx`: keys of ctx are changed by a person or another system."""
+        refused = refusal(self.state, self.compiler, body)
+        if not refused:
+            self.write_ctx(turn, body["set"])
+            turn.note("patch", ", ".join(sorted(body["set"])))
+        answer = {"refused": refused} if refused else {"ctx_version": self.state.ctx_version}
+        if id:
+            turn.responded.append((id, encode(answer)))
 
     def _cancel(self, turn: Turn, reason: str) -> None:
         self.state.cancelled, self.state.reason = True, reason
         if self.state.final == "running":
             self.state.final = "done"
-        self._drop_all(turn)
+        self.drop_all(turn)
 
     def _wake(self, turn: Turn, location: str) -> None:
         """End sleeps: of one location, or all of them."""
@@ -199,7 +219,7 @@ class PlaybookMachine:
         for _, id, owner in sorted(asleep, key=lambda found: found[0]):
             turn.withdraw(id)
             run = self.state.runs[owner.token]
-            self._proceed(turn, run, run.pipes[owner.pipe], owner, Receipt("ok"))
+            self.proceed(turn, run, run.pipes[owner.pipe], owner, Receipt("ok"))
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 
@@ -219,11 +239,11 @@ class PlaybookMachine:
             if state.todo:
                 self._do(turn, state.todo.pop(0))
             elif state.queue:
-                self._admit(turn, state.queue.pop(0))
-            elif self._changed:
-                self._test_again(turn)
+                self.gates.admit(turn, state.queue.pop(0))
+            elif self.changed:
+                self.gates.test_again(turn)
             elif groups := self.net.ready_groups(state.marking):
-                self._fire(turn, groups[0])
+                self.runs.fire(turn, groups[0])
             elif not self._quiet(turn):
                 return
 
@@ -232,19 +252,19 @@ class PlaybookMachine:
         run = self.state.runs.get(token)
         if what == "admit":
             if token in self.state.marking.tokens:
-                self._admit(turn, token)
+                self.gates.admit(turn, token)
         elif run is None:
             return
         elif what == "begin":
-            self._begin(turn, run)
+            self.runs.begin(turn, run)
         elif what == "loop" and run.turns is not None and not run.status:
             self.loops.go_on(turn, run)
         elif what == "pipe" and index in run.pipes:
-            self._proceed(turn, run, run.pipes[index])
+            self.proceed(turn, run, run.pipes[index])
         elif what == "end":
-            self._end(turn, run)
+            self.runs.end(turn, run)
 
-    def _proceed(
+    def proceed(
         self, turn: Turn, run: Run, pipe: Pipe, owner: Open | None = None, receipt: Receipt | None = None
     ) -> None:
         try:
@@ -259,12 +279,14 @@ class PlaybookMachine:
         """Read or store a value first; then do the item again."""
         self.state.asked += 1
         if isinstance(need, NeedsPut):
-            what, asked = "put", {"call": "values/put", "params": {"data": need.data}}
+            what = "put"
+            asked: dict[str, Any] = {"call": "values/put", "params": {"data": need.data}}
             detail: Any = [item, need.digest, "put"]
         else:
             assert isinstance(need.ref, Stored)
             digest, path = need.ref.kept.digest, list(need.path)
-            what, asked = "read", {"call": "values/read", "params": {"digest": digest, "path": path}}
+            what = "read"
+            asked = {"call": "values/read", "params": {"digest": digest, "path": path}}
             asked["inline_max"] = self.compiler.playbook.settings.limits.max_result_bytes
             detail = [item, digest, path]
         turn.call(f"{location}/&{what}#{self.state.asked}", asked, Open(what, "", item[1], item[2], detail=detail))
@@ -280,13 +302,18 @@ class PlaybookMachine:
         self._remember(digest, path, value, found=found)
         self.later(item)
 
+    def _read_again(self) -> None:
+        for reads in self.state.reads.values():
+            for digest, path, value, found in reads:
+                self._remember(digest, path, value, found=found)
+
     def _remember(self, digest: str, path: Any, value: Any, *, found: bool) -> None:
         """A part of a stored value that was read. Reading one that is gone is a failure of what reads it."""
         if path != "put":
             gone = Fault("ref_missing", f"the stored value {digest[:12]} is gone")
             self.cache[digest, tuple(path)] = value if found else gone
 
-    def _token(self, turn: Turn, step: str, generations: Any, args: Any, source: Any) -> None:
+    def token(self, turn: Turn, step: str, generations: Any, args: Any, source: Any) -> None:
         """A new token: ready, or waiting at its join."""
         state = self.state
         state.counts.branches += 1
@@ -296,28 +323,30 @@ class PlaybookMachine:
             return
         limits = self.compiler.playbook.settings.limits
         if len(state.marking.tokens) > limits.max_tokens:
-            self._stop(turn, error("limit_exceeded", f"more than {limits.max_tokens:,} tokens are alive"))
+            self.stop(turn, error("limit_exceeded", f"more than {limits.max_tokens:,} tokens are alive"))
             return
-        code = self.compiler.step(step)
-        self._timer(turn, code.deadline_s, f"deadline/{step}#{token.id}/&timer", "deadline", token, code)
+        self.timer(turn, "deadline", f"deadline/{step}#{token.id}/&timer", token)
         if token.state == "ready":
             state.queue.append(token.id)
         else:
-            self._timer(turn, code.join_timeout, f"join/{step}#{token.id}/&timer", "join", token, code)
+            self.timer(turn, "join", f"join/{step}#{token.id}/&timer", token)
 
-    def _timer(self, turn: Turn, code: Code | None, location: str, kind: str, token: Token, step: StepCode) -> None:
+    def timer(self, turn: Turn, kind: Literal["timeout", "deadline", "join"], location: str, token: Token) -> None:
+        """The timer of a run, a token or a join, if its step has one."""
+        step = self.compiler.step(token.step)
+        code = {"timeout": step.timeout_s, "deadline": step.deadline_s, "join": step.join_timeout}[kind]
         if code is None:
             return
         try:
-            within = seconds(turn.value(code, self.roots(token.id, token.args, None), f"{step.path}/{kind}", location))
+            within = seconds(turn.value(code, self.roots(token.id, token.args), f"{step.path}/{kind}", location))
         except (Fault, NeedsRead):
             within = None
         if within is not None:
-            turn.open(Timer(location, _due(turn, within)), Open(kind, "", token.id))
+            turn.open(Timer(location, due(turn, within)), Open(kind, "", token.id))
 
-    # ---- admission -----------------------------------------------------------------------------------------------
+    # ---- what expressions see ------------------------------------------------------------------------------------
 
-    def roots(self, token: int, args: Any, run: Run | None) -> dict[str, Any]:
+    def roots(self, token: int, args: Any) -> dict[str, Any]:
         """What every expression can see."""
         state, playbook = self.state, self.compiler.playbook
         found = state.marking.tokens.get(token)
@@ -339,397 +368,33 @@ class PlaybookMachine:
         return roots
 
     def _instance(self) -> dict[str, Any]:
-        state = self.state
-        return {
-            "id": state.id,
-            "key": state.key,
-            "playbook": self.compiler.playbook.name,
-            "version": self.compiler.definition.version,
-            "started_at": when(state.started_at).isoformat().replace("+00:00", "Z"),
-        }
-
-    def _allowed(self, turn: Turn, token: Token, code: StepCode) -> bool:
-        if code.step.admit is None:
-            return True
-        roots = self.roots(token.id, token.args, None)
-        for index, (guard, allow) in enumerate(code.admit):
-            if turn.guard(guard, roots, f"{code.path}/admit/rules/{index}/when", f"gate/{token.step}#{token.id}"):
-                return allow
-        return False
-
-    def _admit(self, turn: Turn, id: int) -> None:
-        token = self.state.marking.tokens[id]
-        code = self.compiler.step(token.step)
-        try:
-            if self._allowed(turn, token, code):
-                self._run(turn, token)
-                return
-        except (NeedsRead, NeedsPut) as need:
-            self.need(turn, need, ["admit", id, -1], f"gate/{token.step}#{id}")
-            return
-        except Fault as fault:
-            self._refuse(turn, token, fault.error)
-            return
-        admit = code.step.admit
-        assert admit is not None
-        if admit.on_deny == "pending":
-            self._hold(turn, token, code)
-        elif admit.on_deny == "fail":
-            self._refuse(turn, token, error("not_admitted", f"the gate of {token.step} denied the token"))
-        else:
-            self._discard(turn, token)
-
-    def _hold(self, turn: Turn, token: Token, code: StepCode) -> None:
-        if token.state == "pending":
-            return
-        token.state = "pending"
-        location = f"gate/{token.step}#{token.id}"
-        due = None
-        if code.admit_timeout is not None:
-            roots = self.roots(token.id, token.args, None)
-            within = seconds(turn.value(code.admit_timeout, roots, f"{code.path}/admit/timeout", location))
-            due = None if within is None else _due(turn, within)
-        turn.open(Wait(location, ("ctx",), due), Open("gate", "", token.id))
-        self._watched(token, code)
-
-    def _watched(self, token: Token, code: StepCode) -> None:
-        if self._watch is not None:
-            for read in _gate_reads(code):
-                self._watch.setdefault(read, set()).add(token.id)
-
-    def _watchers(self) -> dict[tuple[str, str], set[int]]:
-        if self._watch is None:
-            self._watch = {}
-            for token in self.state.marking.of("pending"):
-                self._watched(token, self.compiler.step(token.step))
-        return self._watch
-
-    def _test_again(self, turn: Turn) -> None:
-        """Test the gates that read something that has changed, the oldest first."""
-        watch, changed = self._watchers(), self._changed
-        self._changed = set()
-        found = set(watch.get(("", ""), ()))
-        for root, key in changed:
-            found |= watch.get((root, key), set()) | watch.get((root, "*"), set())
-        for id in sorted(found):
-            token = self.state.marking.tokens.get(id)
-            if token is None or token.state != "pending":
-                for ids in watch.values():
-                    ids.discard(id)
-                continue
-            self._test(turn, token)
-
-    def _test(self, turn: Turn, token: Token) -> None:
-        code = self.compiler.step(token.step)
-        try:
-            allowed = self._allowed(turn, token, code)
-        except (NeedsRead, NeedsPut) as need:
-            self.need(turn, need, ["admit", token.id, -1], f"gate/{token.step}#{token.id}")
-            return
-        except Fault as fault:
-            turn.withdraw_at(f"gate/{token.step}#{token.id}")
-            self._refuse(turn, token, fault.error)
-            return
-        if allowed:
-            turn.withdraw_at(f"gate/{token.step}#{token.id}")
-            self._run(turn, token)
-
-    def _gate_timeout(self, turn: Turn, owner: Open) -> None:
-        token = self.state.marking.tokens[owner.token]
-        admit = self.compiler.step(token.step).step.admit
-        assert admit is not None
-        if admit.on_timeout == "admit":
-            self._run(turn, token)
-        elif admit.on_timeout == "fail":
-            self._refuse(turn, token, error("timeout", f"the gate of {token.step} did not open in time"))
-        else:
-            self._discard(turn, token)
-
-    def _discard(self, turn: Turn, token: Token) -> None:
-        self.state.counts.denied += 1
-        turn.note("discard", f"{token.step}#{token.id}")
-        self._forget(turn, token)
-        self.net.end(self.state.marking, token)
-
-    def _refuse(self, turn: Turn, token: Token, error: dict[str, Any]) -> None:
-        """The step fails without having begun; its arcs are looked at."""
-        run = self._new_run(turn, token)
-        self.finish(turn, run, "failed", None, error)
-
-    def _overdue(self, turn: Turn, owner: Open) -> None:
-        token = self.state.marking.tokens[owner.token]
-        run = self.state.runs.get(token.id)
-        said = error("timeout", f"{token.step} took too long", retryable=True)
-        turn.withdraw_of(token.id)
-        if run is None:
-            if token.id in self.state.queue:
-                self.state.queue.remove(token.id)
-            self.state.marking.joining.pop(token.id, None)
-            self._refuse(turn, token, said)
-        else:
-            run.pipes.clear()
-            self.finish(turn, run, "failed", None, said)
-
-    # ---- runs ----------------------------------------------------------------------------------------------------
-
-    def _new_run(self, turn: Turn, token: Token) -> Run:
-        state = self.state
-        token.state = "running"
-        number = state.fired.get(token.step, 0) + 1
-        state.fired[token.step] = number
-        state.firings += 1
-        turn.fired += 1
-        state.counts.runs += 1
-        run = Run(token.id, token.step, number, token.args, turn.at)
-        state.runs[token.id] = run
-        state.recent = [*state.recent[-19:], token.step]
-        return run
-
-    def _run(self, turn: Turn, token: Token) -> None:
-        """Fire a step: one run for one token."""
-        limit = self.compiler.playbook.settings.limits.max_firings
-        if self.state.firings >= limit and token.step != self.compiler.playbook.settings.final_step:
-            cycle = " -> ".join(self.state.recent[-6:])
-            self._stop(turn, error("livelock", f"{limit:,} runs, the last of them {cycle}"))
-            return
-        run = self._new_run(turn, token)
-        code = self.compiler.step(token.step)
-        self._timer(turn, code.timeout_s, f"{run_location(run)}/&timer", "timeout", token, code)
-        self._begin(turn, run)
-
-    def _begin(self, turn: Turn, run: Run) -> None:
-        code = self.compiler.step(run.step)
-        roots, location = self.roots(run.token, run.args, run), run_location(run)
-        try:
-            if code.step.loop is not None:
-                run.turns = self.loops.begin(turn, code, roots, location)
-                made: dict[str, Any] = {}
-            else:
-                made = {
-                    key: turn.sized(turn.value(each, roots, f"{code.path}/args/{key}", location), run.token)
-                    for key, each in code.args.items()
-                }
-        except (NeedsRead, NeedsPut) as need:
-            self.need(turn, need, ["begin", run.token, -1], location)
-            return
-        except Fault as fault:
-            self.finish(turn, run, "failed", None, fault.error)
-            return
-        run.phase = "running"
-        if made:
-            run.args = {**run.args, **made}
-        if run.turns is not None:
-            self.loops.go_on(turn, run)
-        elif code.actions:
-            run.pipes[-1] = Pipe(-1, [Frame()], run.args)
-            self._proceed(turn, run, run.pipes[-1])
-        else:
-            self.finish(turn, run, "done", None, None)
-
-    def pipe_ended(self, turn: Turn, run: Run, pipe: Pipe, *, ok: bool, result: Any, error: Any) -> None:
-        run.extra = pipe.extra
-        if run.turns is not None:
-            self.loops.ended(turn, run, pipe, ok=ok, result=result, error=error)
-        else:
-            run.pipes.pop(pipe.index, None)
-            self.finish(turn, run, "done" if ok else "failed", result, error)
-
-    def finish(self, turn: Turn, run: Run, status: str, result: Any, error: Any) -> None:
-        """A run has come to its end. Its sets and arcs are next."""
-        run.phase, run.status, run.result, run.error = "end", status, result, error
-        turn.withdraw_at(f"{run_location(run)}/&timer")
-        self.later(["end", run.token, -1])
-
-    def _end(self, turn: Turn, run: Run) -> None:
-        code, location = self.compiler.step(run.step), run_location(run)
-        try:
-            writes, chosen = self._route(turn, run, code, location)
-        except (NeedsRead, NeedsPut) as need:
-            self.need(turn, need, ["end", run.token, -1], location)
-            return
-        except Fault as fault:
-            run.status, run.error = "failed", fault.error
-            writes, chosen = {}, []
-        self._ended(turn, run, code, writes, chosen)
-
-    def _route(
-        self, turn: Turn, run: Run, code: StepCode, location: str
-    ) -> tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]:
-        """The writes of a run and the arcs that it follows with their args; nothing is changed yet."""
-        failed, is_final = run.status == "failed", run.step == self.compiler.playbook.settings.final_step
-        roots = self.roots(run.token, run.args, run)
-        loop = self.loops.shown(run)
-        name = "step.failed" if failed else "loop.done" if loop is not None else "step.done"
-        status, result, found = run.status, run.result, run.error
-        roots["event"] = {
-            **{"name": name, "step": run.step, "run": run.number, "status": status},
-            **{"result": result, "error": found, "loop": loop},
-        }
-        roots["outcome"] = {"status": "error" if failed else "ok", "result": result, "error": found, **run.extra}
-        if self.compiler.playbook.v10:
-            roots["outcome"]["data"] = result
-        if loop is not None:
-            roots["loop"] = loop
-        roots["steps"] = {**roots["steps"], run.step: _ended(run)}
-        roots["_steps"] = {**roots["_steps"], run.step: self._shape(run)}
-        writes: dict[str, Any] = {}
-        if not failed:
-            self._sets(turn, run, code.sets, roots, writes, f"{code.path}/set", location)
-        chosen = []
-        for arc in () if is_final else code.arcs:
-            if arc.on not in ("any", "failed" if failed else "done"):
-                continue
-            if turn.guard(arc.when, roots, f"{arc.path}/when", location):
-                chosen.append(arc)
-                if code.step.next is not None and code.step.next.mode == "exclusive":
-                    break
-        made = []
-        for arc in chosen:
-            args = {
-                key: turn.sized(turn.value(each, roots, f"{arc.path}/args/{key}", location), run.token)
-                for key, each in arc.args.items()
+        if self._about is None:
+            state = self.state
+            self._about = {
+                "id": state.id,
+                "key": state.key,
+                "playbook": self.compiler.playbook.name,
+                "version": self.compiler.definition.version,
+                "started_at": when(state.started_at).isoformat().replace("+00:00", "Z"),
             }
-            made.append((arc, {**run.args, **args} if arc.arc.inherit else args))
-            self._sets(turn, run, arc.sets, roots, writes, f"{arc.path}/set", location)
-        return writes, made
-
-    def _sets(
-        self, turn: Turn, run: Run, sets: Any, roots: dict[str, Any], writes: dict[str, Any], path: str, location: str
-    ) -> None:
-        made = [
-            (key, turn.sized(turn.value(value, roots, f"{path}/{root}.{key}", location), run.token))
-            for root, key, value in sets
-        ]
-        for key, value in made:
-            roots["ctx"] = put(roots["ctx"], key, value)
-            top = key.partition(".")[0]
-            writes[top] = roots["ctx"][top]
-
-    def _shape(self, run: Run) -> Any:
-        if not self.compiler.playbook.v10:
-            return run.result
-        return shape(run.result, run.status, run.error, run.kind, run.extra)
-
-    def _ended(self, turn: Turn, run: Run, code: StepCode, writes: dict[str, Any], chosen: list[Any]) -> None:
-        """Sets, new tokens and the end of a run are one entry."""
-        state, location = self.state, run_location(run)
-        token = state.marking.tokens[run.token]
-        settings = self.compiler.playbook.settings
-        is_final = run.step == settings.final_step and state.final == "running"
-        if writes:
-            self.write_ctx(turn, writes)
-        state.steps[run.step] = _ended(run)
-        state.results[run.step] = self._shape(run)
-        self._changed.add(("steps", run.step))
-        failed = run.status == "failed"
-        handled = failed and any(arc.handles for arc, _ in chosen)
-        if failed:
-            self._failed(run, run.error, handled=handled)
-        strict = settings.no_next_is_error or (code.step.next is not None and code.step.next.on_no_match == "fail")
-        if not chosen and code.step.next is not None and not failed and strict and not is_final:
-            self._failed(run, error("no_match", f"no arc of {run.step} matches"), handled=False)
-            failed = True
-        names = ", ".join(arc.arc.step for arc, _ in chosen)
-        turn.note("route", f"{location}: {names}" if names else location)
-        source = {"from": {"step": run.step, **_ended(run)}, "join": None}
-        generations = token.generations
-        if run.step in self.net.splits and chosen:
-            generations = self.net.open_generation(state.marking, token, run.args)
-        for arc, args in chosen:
-            self._token(turn, arc.arc.step, generations, args, source)
-        self._leave(turn, token, run, routed=bool(chosen))
-        if is_final:
-            state.final = "done"
-        elif not chosen:
-            state.leaves[run.step] = run.result
-            state.leaf_runs += 1
-            state.leaf_ok = state.leaf_ok or not failed
-        if failed and not handled and settings.status == "fail_fast" and not is_final:
-            self._drop_all(turn)
-
-    def _leave(self, turn: Turn, token: Token, run: Run, *, routed: bool) -> None:
-        """A run is over, and its token with it."""
-        self.state.runs.pop(run.token, None)
-        self._forget(turn, token)
-        if token.id in self.state.marking.tokens:
-            self.net.end(self.state.marking, token, routed=routed)
-
-    def _forget(self, turn: Turn, token: Token) -> None:
-        """What a token still has open, and what was read for it."""
-        if any(each.token == token.id for each in self.state.open.values()):
-            turn.withdraw_of(token.id)
-        for digest, path, *_ in self.state.reads.pop(token.id, ()):
-            if path != "put":
-                self.cache.pop((digest, tuple(path)), None)
-
-    def _failed(self, run: Run, error: dict[str, Any], *, handled: bool) -> None:
-        failures = self.state.failures
-        location = run.failed_at or run_location(run)
-        if len(failures) < FAILURES_MAX:
-            again = [run.failed_at] if run.failed_at else []
-            failures.append(Failed(location, str(error["kind"]), str(error["message"]), handled, again))
-
-    # ---- joins ---------------------------------------------------------------------------------------------------
-
-    def _fire(self, turn: Turn, group: Group) -> None:
-        state, step = self.state, self.compiler.step(group.step).step
-        assert step.join is not None
-        generation = state.marking.generations.get(group.generations[-1]) if group.generations else None
-        ours = generation is not None and generation.split == self.net.split_of(group.step)
-        args = generation.args if ours and generation is not None else group.arrived[0].args
-        arrived = [
-            {
-                "step": each.source["from"]["step"],
-                "run": each.source["from"]["run"],
-                "status": each.source["from"]["status"],
-                "args": each.args,
-                "result": each.source["from"]["result"],
-            }
-            for each in group.arrived
-        ]
-        skipped = generation.ended if ours and generation is not None else 0
-        joined = {"arrived": arrived, "skipped": skipped, "late": []}
-        source = {"from": group.arrived[-1].source["from"], "join": joined}
-        token, withdrawn = self.net.fire(state.marking, group, args=args, source=source, made=turn.at)
-        for each in (*group.arrived, *withdrawn):
-            self._forget(turn, each)
-            state.runs.pop(each.id, None)
-            if each.id in state.queue:
-                state.queue.remove(each.id)
-        turn.note("join", f"{group.step}#{token.id}")
-        if group.short and step.join.on_short == "fail":
-            needs = self.net.joins[group.step].needs
-            self._refuse(turn, token, error("join_short", f"{len(arrived)} of {needs} tokens came to {group.step}"))
-        else:
-            state.queue.append(token.id)
-
-    def _join_timeout(self, turn: Turn, owner: Open) -> None:
-        for group in self.net.groups(self.state.marking):
-            if any(token.id == owner.token for token in group.arrived):
-                needs = self.net.joins[group.step].needs
-                self._fire(
-                    turn, msgspec.structs.replace(group, short=len(group.arrived) < (needs or len(group.arrived) + 1))
-                )
-                return
-
-    # ---- ctx -----------------------------------------------------------------------------------------------------
+        return self._about
 
     def write_ctx(self, turn: Turn, writes: Mapping[str, Any]) -> None:
         state = self.state
         state.ctx = {**state.ctx, **writes}
         state.ctx_version += 1
-        self._changed.update(("ctx", key) for key in writes)
+        self.changed.update(("ctx", key) for key in writes)
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
-    def _stop(self, turn: Turn, error: dict[str, Any]) -> None:
+    def stop(self, turn: Turn, error: dict[str, Any]) -> None:
         """The instance itself fails: nothing goes on but the final step."""
-        self._drop_all(turn)
+        self.drop_all(turn)
         self.state.failures.append(Failed("", error["kind"], error["message"], handled=False))
         if self.state.final == "running":
             self.state.final = "done"
 
-    def _drop_all(self, turn: Turn) -> None:
+    def drop_all(self, turn: Turn) -> None:
         state = self.state
         turn.withdraw_of()
         for id in sorted(state.marking.tokens):
@@ -747,7 +412,7 @@ class PlaybookMachine:
         if state.runs or any(each.kind in ("start", "go", "read", "put") for each in state.open.values()):
             return False
         if (group := self.net.blocked_group(marking)) is not None:
-            self._fire(turn, group)
+            self.runs.fire(turn, group)
             return True
         pending = marking.of("pending")
         if pending:
@@ -755,11 +420,11 @@ class PlaybookMachine:
                 return False
             for token in pending:
                 if settings.pending_at_end == "discard":
-                    self._discard(turn, token)
+                    self.gates.discard(turn, token)
                 else:
                     turn.withdraw_at(f"gate/{token.step}#{token.id}")
                     said = f"the gate of {token.step} was closed when all else was over"
-                    self._refuse(turn, token, error("not_admitted", said))
+                    self.runs.refuse(turn, token, error("not_admitted", said))
             return True
         if marking.tokens:
             return False
@@ -773,7 +438,7 @@ class PlaybookMachine:
             if settings.final_step and not state.fired.get(settings.final_step) and state.verdict in settings.final_on:
                 state.final = "running"
                 told = summary(state, state.verdict)
-                self._token(turn, settings.final_step, (), {"summary": told}, {"from": None, "join": None})
+                self.token(turn, settings.final_step, (), {"summary": told}, {"from": None, "join": None})
                 return
         elif state.final == "done" and not state.cancelled:
             self._judge_final()
@@ -798,7 +463,7 @@ class PlaybookMachine:
         state, settings = self.state, self.compiler.playbook.settings
         code = self.compiler.result()
         if code is not None:
-            roots = {**self.roots(0, {}, None), "summary": told}
+            roots = {**self.roots(0, {}), "summary": told}
             try:
                 return turn.value(code, roots, "settings/result", "result")
             except (Fault, NeedsRead) as fault:
@@ -811,23 +476,6 @@ class PlaybookMachine:
         if state.final == "done":
             return state.steps[settings.final_step]["result"]
         return leaf_result(state)
-
-
-def _ended(run: Run) -> dict[str, Any]:
-    return {"status": run.status, "result": run.result, "error": run.error, "run": run.number}
-
-
-def _gate_reads(code: StepCode) -> set[tuple[str, str]]:
-    found = {("", "")} if code.volatile else set()
-    for read in code.reads:
-        root = {"_steps": "steps"}.get(str(read[0]), str(read[0]))
-        if root in ("ctx", "steps"):
-            found.add((root, str(read[1]) if len(read) > 1 else "*"))
-    return found
-
-
-def _due(turn: Turn, within: float) -> int:
-    return min(turn.at + int(within * SECOND), TIME_MAX)
 
 
 def merged(base: Any, over: Any) -> Any:

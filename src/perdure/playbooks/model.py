@@ -48,6 +48,9 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True):
     once: bool = False
     select: dict[str, str] = {}
     inline_max_bytes: int = 65536
+    raw: tuple[str, ...] = ()  # fields whose text is code and is not rendered
+    takes_args: bool = False  # the tool has a parameter args
+    unknown: bool = False  # v10: no tool has this name
 
 
 class AdmitRule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -185,14 +188,10 @@ def define(playbook: Playbook, source: str = "", places: dict[str, tuple[int, in
     return Definition(playbook, version_of(playbook), source, places or {})
 
 
-def to_bytes(definition: Definition) -> bytes:
-    """Canonical bytes: equal definitions have equal bytes."""
-    places = {path: list(at) for path, at in definition.places.items()}
-    return encode({"playbook": plain(definition.playbook), "source": definition.source, "places": places})
+def to_bytes(playbook: Playbook) -> bytes:
+    """Canonical bytes: equal playbooks have equal bytes, whatever file they come from. Places are no part of them."""
+    return encode(plain(playbook))
 
 
 def from_bytes(data: bytes) -> Definition:
-    found = decode(data)
-    playbook = msgspec.convert(found["playbook"], Playbook)
-    places = {path: (at[0], at[1]) for path, at in found["places"].items()}
-    return Definition(playbook, version_of(playbook), found["source"], places)
+    return define(msgspec.convert(decode(data), Playbook))

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.kernel.decision import Reply
-
 from .kinds import wrong_type
 from .problem import meant
 from .scope import Compiler
 from .state import State
 
 
-def patch(state: State, compiler: Compiler, body: Any) -> tuple[dict[str, Any], Reply]:
-    """The writes of a patch, or a refusal that says why."""
-    refused = _refusal(state, compiler, body)
-    if refused:
-        return {}, Reply(refused=refused)
-    return dict(body["set"]), Reply()
-
-
-def _refusal(state: State, compiler: Compiler, body: Any) -> str:
+def refusal(state: State, compiler: Compiler, body: Any) -> str:
+    """Why a patch is refused; empty: it is not."""
     if not isinstance(body, dict) or not isinstance(body.get("set"), dict) or not body["set"]:
         return 'a patch is {"set": {key: value}}, with if_ctx_version if you want'
     if unknown := sorted(body.keys() - {"set", "if_ctx_version"}):

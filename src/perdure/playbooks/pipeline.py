@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from perdure.codec import decode, encode
 from perdure.kernel.effects import Child, Timer, Wait
 from perdure.kernel.location import escape
@@ -42,6 +44,17 @@ class Verdict:
         self.told: Any = None  # the error of a fail
 
 
+class Here(msgspec.Struct):
+    """An action that is in hand, and all that it stands in."""
+
+    turn: Turn
+    run: Run
+    pipe: Pipe
+    frame: Frame
+    code: ActionCode
+    location: str
+
+
 class Pipelines:
     def __init__(self, machine: PlaybookMachine) -> None:
         self.machine = machine
@@ -52,15 +65,17 @@ class Pipelines:
         """Go on until something is open, or the pipeline has ended."""
         while pipe.frames:
             frame = pipe.frames[-1]
-            actions = self.actions(run, frame)
-            if frame.phase == "after":
-                self._after(turn, run, pipe, frame, actions[frame.at])
-            elif frame.phase != "begin":
+            if frame.phase not in ("begin", "after"):
                 return
-            elif frame.at >= len(actions):
+            actions = self.actions(run, frame)
+            if frame.at >= len(actions):
                 self._end(turn, run, pipe, ok=True, result=frame.result)
+                continue
+            here = Here(turn, run, pipe, frame, actions[frame.at], self.location(run, pipe))
+            if frame.phase == "after":
+                self._after(here)
             else:
-                self._begin(turn, run, pipe, frame, actions[frame.at])
+                self._begin(here)
 
     def actions(self, run: Run, frame: Frame) -> tuple[ActionCode, ...]:
         compiler = self.machine.compiler
@@ -78,7 +93,7 @@ class Pipelines:
         return "/".join(where)
 
     def roots(self, run: Run, pipe: Pipe, frame: Frame) -> dict[str, Any]:
-        roots = self.machine.roots(run.token, frame.args if frame.entry else pipe.args, run)
+        roots = self.machine.roots(run.token, frame.args if frame.entry else pipe.args)
         if pipe.writes:
             roots["ctx"] = {**roots["ctx"], **pipe.writes}
         roots["iter"] = pipe.iter
@@ -89,44 +104,43 @@ class Pipelines:
 
     # ---- an attempt begins ---------------------------------------------------------------------------------------
 
-    def _begin(self, turn: Turn, run: Run, pipe: Pipe, frame: Frame, code: ActionCode) -> None:
-        action, state = code.action, self.machine.state
-        location = self.location(run, pipe)
+    def _begin(self, here: Here) -> None:
+        turn, frame, code, state = here.turn, here.frame, here.code, self.machine.state
         first = frame.attempt == 0
         frame.attempt += 1
         try:
-            roots = self.roots(run, pipe, frame)
-            if first and not turn.guard(code.when, roots, f"{code.path}/when", location):
+            roots = self.roots(here.run, here.pipe, frame)
+            if first and not turn.guard(code.when, roots, f"{code.path}/when", here.location):
                 frame.attempt = 0
-                turn.note("skip", location)
+                turn.note("skip", here.location)
                 state.counts.skipped += 1
-                frame.results[action.label] = None
+                frame.results[code.action.label] = None
                 frame.at += 1
                 return
-            opened = self._prepare(turn, run, code, roots, location)
+            opened = self._prepare(here, roots)
         except Fault as fault:
             opened = ("outcome", {"status": "error", "result": None, "error": fault.error})
         except BaseException:
             frame.attempt -= 1
             raise
         if first:
-            visit = frame.visits.get(action.label, 0) + 1
-            frame.visits[action.label] = frame.visit = visit
+            label = code.action.label
+            frame.visits[label] = frame.visit = frame.visits.get(label, 0) + 1
             state.counts.actions += 1
         state.counts.attempts += 1
         frame.began = turn.at
-        run.kind = action.kind
-        self._start(turn, run, pipe, frame, code, location, opened)
+        here.run.kind = code.action.kind
+        self._start(here, *opened)
 
-    def _prepare(self, turn: Turn, run: Run, code: ActionCode, roots: dict[str, Any], location: str) -> tuple[str, Any]:
+    def _prepare(self, here: Here, roots: dict[str, Any]) -> tuple[str, Any]:
         """All that an attempt needs, evaluated."""
-        kind = code.action.kind
+        turn, code, location = here.turn, here.code, here.location
         fields = {
-            key: turn.sized(turn.value(field, roots, f"{code.path}/fields/{key}", location), run.token)
+            key: turn.sized(turn.value(field, roots, f"{code.path}/fields/{key}", location), here.run.token)
             for key, field in code.fields.items()
         }
         args = None if code.args is None else turn.value(code.args, roots, f"{code.path}/args", location)
-        match kind:
+        match code.action.kind:
             case "noop":
                 return "outcome", {"status": "ok", "result": fields.get("result"), "error": None}
             case "fail":
@@ -145,21 +159,13 @@ class Pipelines:
             case "task":
                 return "task", (fields, args)
             case _:
-                return self._prepare_tool(turn, run, code, roots, location, fields, args)
+                return self._prepare_tool(here, roots, fields, args)
 
-    def _prepare_tool(
-        self,
-        turn: Turn,
-        run: Run,
-        code: ActionCode,
-        roots: dict[str, Any],
-        location: str,
-        fields: dict[str, Any],
-        args: Any,
-    ) -> tuple[str, Any]:
-        if code.kind is None:
+    def _prepare_tool(self, here: Here, roots: dict[str, Any], fields: dict[str, Any], args: Any) -> tuple[str, Any]:
+        turn, code, location = here.turn, here.code, here.location
+        if code.action.unknown:
             raise Fault("unknown_kind", f"there is no kind {code.action.kind}")
-        if args is not None and "args" in code.kind.fields:
+        if args is not None and code.action.takes_args:
             fields["args"] = args
         if code.auth is not None:
             auth = turn.value(code.auth, roots, f"{code.path}/auth", location)
@@ -205,27 +211,25 @@ class Pipelines:
             raise Fault("template_error", f"{str(value)[:60]!r} is no duration")
         return found
 
-    def _start(
-        self, turn: Turn, run: Run, pipe: Pipe, frame: Frame, code: ActionCode, location: str, opened: tuple[str, Any]
-    ) -> None:
+    def _start(self, here: Here, what: str, given: Any) -> None:
         """Open what was prepared; or take the outcome at once."""
-        what, given = opened
+        turn, frame, location, action = here.turn, here.frame, here.location, here.code.action
         frame.phase = "open"
-        owner = Open(what, location, run.token, pipe.index)
+        owner = Open(what, location, here.run.token, here.pipe.index)
         match what:
             case "outcome":
-                turn.note(code.action.kind if code.action.kind in ("noop", "fail") else "refused", location)
+                turn.note(action.kind if action.kind in ("noop", "fail") else "refused", location)
                 self.outcome(turn, frame, given)
             case "workbook":
                 entry, args = given
                 turn.note("workbook", location)
-                pipe.frames.append(Frame(entry=entry, args={} if args is None else args))
+                here.pipe.frames.append(Frame(entry=entry, args={} if args is None else args))
             case "sleep":
                 turn.open(Timer(location, min(given, TIME_MAX)), owner)
             case "message":
-                self._listen(turn, frame, owner, *given)
+                self._listen(here, owner, *given)
             case "child" | "task":
-                self._child(turn, run, frame, owner, *given)
+                self._child(here, owner, *given)
             case _:
                 asked, timeout, queue = given
                 turn.call(
@@ -235,10 +239,11 @@ class Pipelines:
                     attempt=frame.attempt,
                     executor=queue or EXECUTOR,
                     timeout=int((TIMEOUT if timeout is None else timeout) * SECOND),
-                    deliveries_max=1 if code.action.once else 4,
+                    deliveries_max=1 if action.once else 4,
                 )
 
-    def _listen(self, turn: Turn, frame: Frame, owner: Open, name: str, within: float | None, on_timeout: str) -> None:
+    def _listen(self, here: Here, owner: Open, name: str, within: float | None, on_timeout: str) -> None:
+        turn, frame = here.turn, here.frame
         mail = self.machine.state.mail
         for index, (kept, body) in enumerate(mail):
             if kept == name:
@@ -250,7 +255,8 @@ class Pipelines:
         due = None if within is None else min(turn.at + int(within * SECOND), TIME_MAX)
         turn.open(Wait(owner.location, (name,), due), owner)
 
-    def _child(self, turn: Turn, run: Run, frame: Frame, owner: Open, fields: dict[str, Any], args: Any) -> None:
+    def _child(self, here: Here, owner: Open, fields: dict[str, Any], args: Any) -> None:
+        turn, frame = here.turn, here.frame
         state, is_task = self.machine.state, owner.kind == "task"
         if is_task:
             workflow, given = "perdure.task", {key: item for key, item in fields.items() if item is not None}
@@ -337,53 +343,45 @@ class Pipelines:
 
     # ---- rules ---------------------------------------------------------------------------------------------------
 
-    def _after(self, turn: Turn, run: Run, pipe: Pipe, frame: Frame, code: ActionCode) -> None:
-        outcome, location = frame.outcome, self.location(run, pipe)
+    def _after(self, here: Here) -> None:
+        frame = here.frame
         try:
-            verdict = self._judge(turn, run, pipe, frame, code, location)
+            verdict = self._judge(here)
         except Fault as fault:
-            if outcome["status"] == "ok":  # the sets of the action failed: its rules see that error
-                frame.outcome = {**outcome, "status": "error", "result": None, "error": fault.error}
-                try:
-                    verdict = self._judge(turn, run, pipe, frame, code, location)
-                except Fault as again:
-                    self._end(turn, run, pipe, ok=False, error=again.error)
-                    return
-                outcome = frame.outcome
+            if frame.outcome["status"] == "ok":  # the sets of the action failed: its rules see that error
+                frame.outcome = {**frame.outcome, "status": "error", "result": None, "error": fault.error}
             else:
-                self._end(turn, run, pipe, ok=False, error=fault.error)
-                return
-        self._write(turn, run, pipe, verdict)
-        pipe.extra = {key: outcome[key] for key in ("http", "sql", "py") if key in outcome}
-        self._direct(turn, run, pipe, frame, code, verdict, location)
-
-    def _judge(self, turn: Turn, run: Run, pipe: Pipe, frame: Frame, code: ActionCode, location: str) -> Verdict:
-        """Sets and rules, evaluated; nothing is changed yet."""
+                self._end(here.turn, here.run, here.pipe, ok=False, error=fault.error)
+            return
         outcome = frame.outcome
-        roots = self.roots(run, pipe, frame)
+        self._write(here, verdict)
+        here.pipe.extra = {key: outcome[key] for key in ("http", "sql", "py") if key in outcome}
+        self._direct(here, verdict)
+
+    def _judge(self, here: Here) -> Verdict:
+        """Sets and rules, evaluated; nothing is changed yet."""
+        turn, code, outcome = here.turn, here.code, here.frame.outcome
+        roots = self.roots(here.run, here.pipe, here.frame)
         roots["outcome"] = outcome
-        verdict = Verdict(roots["ctx"], pipe.iter)
+        verdict = Verdict(roots["ctx"], here.pipe.iter)
         if outcome["status"] == "ok":
-            self._set(turn, run, code.sets, roots, verdict, f"{code.path}/set", location)
+            self._set(here, code.sets, roots, verdict, f"{code.path}/set")
         for rule in code.rules:
-            if turn.guard(rule.when, roots, f"{rule.path}/when", location):
+            if turn.guard(rule.when, roots, f"{rule.path}/when", here.location):
                 verdict.rule = rule
-                self._set(turn, run, rule.sets, roots, verdict, f"{rule.path}/set", location)
+                self._set(here, rule.sets, roots, verdict, f"{rule.path}/set")
                 for key, number in rule.numbers.items():
-                    verdict.numbers[key] = _number(turn.value(number, roots, f"{rule.path}/{key}", location), key)
+                    verdict.numbers[key] = _number(turn.value(number, roots, f"{rule.path}/{key}", here.location), key)
                 if rule.error is not None:
-                    verdict.told = turn.value(rule.error, roots, f"{rule.path}/error", location)
+                    verdict.told = turn.value(rule.error, roots, f"{rule.path}/error", here.location)
                 break
         return verdict
 
-    def _set(
-        self, turn: Turn, run: Run, sets: Any, roots: dict[str, Any], verdict: Verdict, path: str, location: str
-    ) -> None:
+    def _set(self, here: Here, sets: Any, roots: dict[str, Any], verdict: Verdict, path: str) -> None:
         """Values are made from what was before this set; later rules see what it made."""
-        if not sets:
-            return
+        turn, location = here.turn, here.location
         made = [
-            (root, key, turn.sized(turn.value(value, roots, f"{path}/{root}.{key}", location), run.token))
+            (root, key, turn.sized(turn.value(value, roots, f"{path}/{root}.{key}", location), here.run.token))
             for root, key, value in sets
         ]
         for root, key, value in made:
@@ -394,19 +392,17 @@ class Pipelines:
                 verdict.ctx = roots["ctx"] = put(verdict.ctx, key, value)
                 verdict.writes[top] = verdict.ctx[top]
 
-    def _write(self, turn: Turn, run: Run, pipe: Pipe, verdict: Verdict) -> None:
+    def _write(self, here: Here, verdict: Verdict) -> None:
+        pipe, turns = here.pipe, here.run.turns
         pipe.iter = verdict.iter
-        if not verdict.writes:
-            return
-        if run.turns is not None and run.turns.parallel:
+        if verdict.writes and turns is not None and turns.parallel:
             pipe.writes = {**pipe.writes, **verdict.writes}
-        else:
-            self.machine.write_ctx(turn, verdict.writes)
+        elif verdict.writes:
+            self.machine.write_ctx(here.turn, verdict.writes)
 
-    def _direct(
-        self, turn: Turn, run: Run, pipe: Pipe, frame: Frame, code: ActionCode, verdict: Verdict, location: str
-    ) -> None:
-        outcome, rule = frame.outcome, verdict.rule
+    def _direct(self, here: Here, verdict: Verdict) -> None:
+        frame, code, rule = here.frame, here.code, verdict.rule
+        outcome = frame.outcome
         ok, result = outcome["status"] == "ok", outcome["result"]
         if rule is not None:
             do = rule.rule.do
@@ -421,14 +417,13 @@ class Pipelines:
                 self._next(frame, code, None)
             case "break":
                 frame.results[code.action.label] = result
-                self._end(turn, run, pipe, ok=True, result=result)
+                self._end(here.turn, here.run, here.pipe, ok=True, result=result)
             case "fail":
-                told = None if rule is None else verdict.told
-                self._end(turn, run, pipe, ok=False, error=_told(told, outcome))
+                self._end(here.turn, here.run, here.pipe, ok=False, error=_told(verdict.told, outcome))
             case "jump" if rule is not None:
-                self._jump(turn, run, pipe, frame, code, rule.rule.to, result if ok else None)
+                self._jump(here, rule.rule.to, result if ok else None)
             case _:
-                self._retry(turn, run, pipe, frame, verdict, location)
+                self._retry(here, verdict)
 
     def _next(self, frame: Frame, code: ActionCode, result: Any) -> None:
         frame.results[code.action.label] = result
@@ -438,7 +433,8 @@ class Pipelines:
         frame.visit = frame.attempt = 0
         frame.phase = "begin"
 
-    def _jump(self, turn: Turn, run: Run, pipe: Pipe, frame: Frame, code: ActionCode, to: str, result: Any) -> None:
+    def _jump(self, here: Here, to: str, result: Any) -> None:
+        turn, run, pipe, frame, code = here.turn, here.run, here.pipe, here.frame, here.code
         frame.jumps += 1
         limit = self.machine.compiler.playbook.settings.limits.max_jumps
         if frame.jumps > limit:
@@ -447,12 +443,13 @@ class Pipelines:
             )
             return
         labels = [each.action.label for each in self.actions(run, frame)]
-        here = frame.at
+        at = frame.at
         self._next(frame, code, result)
         frame.prev = result if result is not None else frame.prev
-        frame.at = max(here - 1, 0) if to == "previous" else labels.index(to)
+        frame.at = max(at - 1, 0) if to == "previous" else labels.index(to)
 
-    def _retry(self, turn: Turn, run: Run, pipe: Pipe, frame: Frame, verdict: Verdict, location: str) -> None:
+    def _retry(self, here: Here, verdict: Verdict) -> None:
+        turn, run, pipe, frame = here.turn, here.run, here.pipe, here.frame
         assert verdict.rule is not None
         rule, numbers, outcome = verdict.rule.rule, verdict.numbers, frame.outcome
         if frame.attempt >= numbers["attempts"]:
@@ -478,7 +475,7 @@ class Pipelines:
         frame.phase = "backoff"
         due = min(turn.at + int(delay * SECOND), TIME_MAX)
         owner = Open("backoff", "", run.token, pipe.index)
-        turn.open(Timer(f"{location}/backoff#{frame.attempt}", due), owner)
+        turn.open(Timer(f"{here.location}/backoff#{frame.attempt}", due), owner)
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
@@ -493,7 +490,7 @@ class Pipelines:
             status = "ok" if ok else "error"
             self.outcome(turn, pipe.frames[-1], {"status": status, "result": result, "error": error})
             return
-        self.machine.pipe_ended(turn, run, pipe, ok=ok, result=result, error=error)
+        self.machine.runs.pipe_ended(turn, run, pipe, ok=ok, result=result, error=error)
 
 
 def run_location(run: Run) -> str:

@@ -6,8 +6,6 @@ Every expression of a step is compiled when the step is first used, and all of t
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -17,7 +15,6 @@ from perdure.errors import BadExpression
 from perdure.expressions import Expression
 from perdure.expressions.jinja import Scope, compile_guard, compile_value
 
-from .kinds import Kind
 from .model import Action, Admit, Arc, Definition, Loop, Next, Playbook, Rule, Step
 
 BASE: Final = frozenset({"workload", "ctx", "args", "steps", "instance", "token"})
@@ -64,7 +61,6 @@ class RuleCode(msgspec.Struct, frozen=True):
 
 class ActionCode(msgspec.Struct, frozen=True):
     action: Action
-    kind: Kind | None
     when: Code | None
     fields: dict[str, Code]
     args: Code | None
@@ -107,15 +103,9 @@ class StepCode(msgspec.Struct, frozen=True):
 class Compiler:
     """Compiles the expressions of one definition. `refused` hears of a bad expression; without it that is raised."""
 
-    def __init__(
-        self,
-        definition: Definition,
-        kinds: Mapping[str, Kind],
-        refused: Callable[[str, BadExpression], None] | None = None,
-    ) -> None:
+    def __init__(self, definition: Definition, refused: Callable[[str, BadExpression], None] | None = None) -> None:
         self.definition = definition
         self.playbook = definition.playbook
-        self.kinds = kinds
         self.names = Names(self.playbook)
         self._refused = refused
         self._steps: dict[str, StepCode] = {}
@@ -143,10 +133,12 @@ class Compiler:
             return None
         return self.value("settings/result", settings.result, _Scopes(self.names, None, ()).of("result"))
 
-    def where(self, path: str) -> str:
-        """`file:line:column` of a path of the model."""
-        line, column = self.definition.places.get(path, (0, 0))
-        return f"{self.definition.source or self.playbook.name}:{line}:{column}"
+    def spelled(self, path: str) -> str:
+        """A path of the model for people: `order.next.arcs.0.when`. It is the same in every file of one version."""
+        parts = path.split("/")
+        if parts[0] == "steps" and len(parts) > 1:
+            parts[:2] = [self.playbook.steps[int(parts[1])].name]
+        return ".".join(part for part in parts if part != "actions")
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 
@@ -233,20 +225,16 @@ class Compiler:
         return tuple(self._action(action, scopes, f"{path}/{index}") for index, action in enumerate(actions))
 
     def _action(self, action: Action, scopes: _Scopes, path: str) -> ActionCode:
-        kind, scope = self.kinds.get(action.kind), scopes.of("action")
-        fields = {}
-        for key, raw in sorted(action.fields.items()):
-            field = None if kind is None else kind.fields.get(key)
-            if field is not None and field.split and isinstance(raw, str):
-                raw = words(raw)
-            is_code = field is not None and (field.raw or (field.sql and not self.playbook.v10))
-            fields[key] = Fixed(raw) if is_code else self.value(f"{path}/fields/{key}", raw, scope)
+        scope = scopes.of("action")
+        fields = {
+            key: Fixed(raw) if key in action.raw else self.value(f"{path}/fields/{key}", raw, scope)
+            for key, raw in sorted(action.fields.items())
+        }
         step = scopes.step
         timeout = action.timeout if action.timeout is not None else None if step is None else step.timeout
         queue = action.queue or (None if step is None else step.queue) or self.playbook.settings.queue
         return ActionCode(
             action=action,
-            kind=kind,
             when=self.guard(f"{path}/when", action.when, scopes.of("guard")),
             fields=fields,
             args=self.optional(f"{path}/args", action.args, scope),
@@ -273,25 +261,6 @@ class Compiler:
             self.optional(f"{path}/error", rule.error, scope),
             path,
         )
-
-
-_TEMPLATE: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-
-
-def words(text: str) -> list[str]:
-    """A command as its words. A template stays in one word, whatever it renders to: no data can add an argument."""
-    templates: list[str] = []
-
-    def hold(found: re.Match[str]) -> str:
-        templates.append(found[0])
-        return f"\x00{len(templates) - 1}\x00"
-
-    held = _TEMPLATE.sub(hold, text)
-    try:
-        split = shlex.split(held)
-    except ValueError:
-        split = [held]
-    return [re.sub(r"\x00(\d+)\x00", lambda found: templates[int(found[1])], word) for word in split]
 
 
 def has_template(raw: Any) -> bool:

@@ -23,6 +23,7 @@ class Open(msgspec.Struct):
     pipe: int = -1
     attempt: int = 1
     detail: Any = None
+    effect: list[Any] = []  # the number of its kind, and its fields: a retry opens it again
 
 
 class Frame(msgspec.Struct):
@@ -130,6 +131,7 @@ class State(msgspec.Struct):
     reads: dict[int, list[list[Any]]] = {}  # parts of stored values, by the token that read them: digest, path, value
     todo: list[list[Any]] = []  # work in hand: what, token, iteration
     asked: int = 0  # reads and puts so far: each has a location of its own
+    finals: list[str] = []  # where the final step opened something: a retry does that again
     leaves: dict[str, Any] = {}  # results of runs that ended a branch, by step
     leaf_runs: int = 0
     leaf_ok: bool = False
@@ -176,7 +178,7 @@ def _named(tree: Any, kind: Any) -> Any:
     if struct is not None and isinstance(tree, list):
         hints = _hints(struct)
         return {name: _named(item, hints[name]) for name, item in zip(struct.__struct_fields__, tree, strict=False)}
-    inner = getattr(kind, "__args__", ())
+    inner: tuple[Any, ...] = getattr(kind, "__args__", ())
     if isinstance(tree, dict) and len(inner) == 2 and _struct(inner[1]) is not None:
         return {key: _named(item, inner[1]) for key, item in tree.items()}
     if isinstance(tree, list) and len(inner) == 1 and _struct(inner[0]) is not None:

@@ -8,10 +8,10 @@ from hashlib import sha256
 from typing import Any, Final
 
 from perdure.errors import ExpressionError
-from perdure.kernel.decision import Decision, Outcome, Reply
-from perdure.kernel.effects import Call, Effect, attempt_of
+from perdure.kernel.decision import Decision, Outcome
+from perdure.kernel.effects import KINDS, NUMBERS, Call, Effect, attempt_of
 from perdure.kernel.identity import Identity
-from perdure.kernel.moment import Moment, when
+from perdure.kernel.moment import TIME_MAX, Moment, when
 
 from .scope import Code, Compiler, Fixed
 from .state import Open, State
@@ -33,7 +33,7 @@ class Turn:
         self.withdrawn: list[bytes] = []
         self.noted: list[str] = []
         self.published: list[tuple[str, bytes]] = []
-        self.reply: Reply | None = None
+        self.responded: list[tuple[str, bytes]] = []
         self.outcome: Outcome | None = None
         self.fired = 0
 
@@ -52,6 +52,9 @@ class Turn:
     def open(self, effect: Effect, opened: Open) -> None:
         id = self._identity.intent(effect.location, attempt_of(effect))
         opened.location, opened.attempt = effect.location, attempt_of(effect)
+        opened.effect = [NUMBERS[type(effect)], [getattr(effect, name) for name in effect.__struct_fields__]]
+        if self.state.final == "running":
+            self.state.finals.append(effect.location)
         self.state.open[id] = opened
         self.opened.append((id, effect))
 
@@ -92,7 +95,7 @@ class Turn:
             withdraw=tuple(self.withdrawn),
             noted=tuple(self.noted),
             publish=tuple(self.published),
-            reply=self.reply,
+            respond=tuple(self.responded),
             outcome=self.outcome,
         )
 
@@ -121,15 +124,10 @@ class Turn:
 
     def fault(self, error: ExpressionError, path: str) -> Fault:
         kind = error.code if error.code in ("guard_type", "not_iterable") else "template_error"
-        places = self.compiler.definition.places
-        line, column = places.get(path + error.path, places.get(path, (0, 0)))
-        if error.line > 1:
-            line, column = line + error.line - 1, error.column
-        elif error.line == 1:
-            column += error.column - 1
-        source = self.compiler.definition.source or self.compiler.playbook.name
         found = f" (found {', '.join(error.operands)})" if error.operands else ""
-        return Fault(kind, f"{source}:{line}:{column}: {error.text.strip()}: {error.reason}{found}")
+        at = path + error.path
+        text = f"{self.compiler.spelled(at)}: {error.text.strip()}: {error.reason}{found}"
+        return Fault(kind, text, details={"at": at, "line": error.line, "column": error.column})
 
     def sized(self, value: Any, token: int) -> Any:
         """The value, or a reference to it if it is large. Raises `NeedsPut` until it is stored."""
@@ -150,3 +148,12 @@ def _holds_ref(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_holds_ref, value.values()))
     return any(map(_holds_ref, value)) if isinstance(value, list) else isinstance(value, Stored)
+
+
+def effect_of(opened: Open) -> Effect:
+    kind, fields = opened.effect
+    return KINDS[kind](*[tuple(each) if isinstance(each, list) else each for each in fields])
+
+
+def due(turn: Turn, within: float) -> int:
+    return min(turn.at + int(within * SECOND), TIME_MAX)

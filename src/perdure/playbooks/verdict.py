@@ -58,7 +58,8 @@ def outcome(state: State, result: Any) -> Outcome:
         kind, message = (failed.kind, failed.message) if failed is not None else ("failed", "the playbook failed")
         where = f"{failed.location}: " if failed is not None and failed.location else ""
         data = encode({"kind": kind, "location": "" if failed is None else failed.location, "verdict": "failed"})
-        again = tuple(sorted({at for each in state.failures if not each.handled for at in each.again}))
+        unhandled = {at for each in state.failures if not each.handled for at in each.again}
+        again = tuple(sorted({*unhandled, *state.finals}))
         return Outcome(Status.FAILED, error=Failure(kind, where + message, encoded=data), again=again)
     return Outcome(Status.COMPLETED, value=encode(shown(result)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from perdure.codec import decode, encode, to_plain
+from perdure.codec import decode, digest, encode, to_plain
 from perdure.errors import CallerError, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
@@ -13,9 +13,10 @@ from perdure.kernel.limits import MEBIBYTE, VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.policy import Policy
 from perdure.kernel.routing import Subscription
+from perdure.ports.dialect import Stored
 
 from .check import load, net_of
-from .kinds import Kind, all_kinds
+from .kinds import Kind
 from .machine import PlaybookMachine
 from .model import Definition, to_bytes
 from .problem import Problem
@@ -43,21 +44,32 @@ class PlaybookWorkflow:
     limits = LIMITS
     policy = POLICY
 
-    def __init__(self, definition: Definition, tools: Mapping[str, Kind], warnings: tuple[Problem, ...] = ()) -> None:
+    def __init__(self, definition: Definition, warnings: tuple[Problem, ...] = ()) -> None:
         self.definition = definition
         self.name = definition.playbook.name
         self.version = definition.version
         self.warnings = warnings
-        self.compiler = Compiler(definition, all_kinds(tools))
+        self.compiler = Compiler(definition)
         self.net = net_of(definition.playbook)
 
     def __repr__(self) -> str:
         return f"<playbook {self.name} {self.version}>"
 
     @property
-    def body(self) -> bytes:
-        """The definition as it is kept."""
-        return to_bytes(self.definition)
+    def stored(self) -> Stored:
+        """The definition as it is kept. The active version is the one that was registered last."""
+        return Stored(self.name, self.version, NOUN, body := to_bytes(self.definition.playbook), digest(body), "last")
+
+    def where(self, details: Any) -> str:
+        """`file:line:column` of an error of an expression; empty if the file is not known here."""
+        if not isinstance(details, dict) or "at" not in details or not self.definition.places:
+            return ""
+        line, column = self.definition.places.get(details["at"], (0, 0))
+        if details["line"] > 1:
+            line, column = line + details["line"] - 1, details["column"]
+        elif details["line"] == 1:
+            column += details["column"] - 1
+        return f"{self.definition.source}:{line}:{column}"
 
     def machine(self, address: str, snapshot: bytes | None) -> PlaybookMachine:
         return PlaybookMachine(self.compiler, self.net, snapshot)
@@ -68,7 +80,7 @@ class PlaybookWorkflow:
             or recorded.withdraw != current.withdraw
             or recorded.noted != current.noted
             or recorded.outcome != current.outcome
-            or recorded.reply != current.reply
+            or recorded.respond != current.respond
         )
 
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
@@ -98,4 +110,4 @@ class PlaybookWorkflow:
 
 def from_text(text: str, source: str = "", tools: Mapping[str, Kind] | None = None) -> PlaybookWorkflow:
     loaded = load(text, source, tools)
-    return PlaybookWorkflow(loaded.definition, tools or {}, loaded.warnings)
+    return PlaybookWorkflow(loaded.definition, loaded.warnings)

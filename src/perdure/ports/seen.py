@@ -20,6 +20,7 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.policy import ANY, Policy
 from perdure.kernel.receipt import Failure
 from perdure.kernel.rules import NO_RULES, Rules
+from perdure.kernel.task import TaskRow
 
 from .frame import Frame
 from .store import JobState
@@ -112,6 +113,7 @@ class Seen(msgspec.Struct, frozen=True):
     undelivered: Sequence[Line] = ()  # on the way to it
     jobs: Mapping[str, JobState] = {}  # by location: what lies in a queue
     children: Mapping[str, str] = {}  # by location: the status of a child that has started
+    tasks: Mapping[str, TaskRow] = {}  # by location: of those children, the tasks
     engine: str | None = None  # the engine that runs; None: no engine does
     workflows: frozenset[str] = frozenset()  # the names that this engine knows
     versions: frozenset[str] = frozenset()  # of this instance's workflow, those that this engine has

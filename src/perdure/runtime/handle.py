@@ -38,7 +38,7 @@ from perdure.kernel.location import is_sleep
 from perdure.kernel.past import Behind, Point, still_running
 from perdure.kernel.policy import Verb
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.kernel.rows import response_name
+from perdure.kernel.rows import Record, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
@@ -184,6 +184,8 @@ class Handle(Speaker, Generic[R]):
             if known is not None:
                 return decode(known)
         await self.send(name, body, **said)
+        if seconds is None:
+            return await self._response(name, id)
         try:
             async with asyncio.timeout(seconds):
                 return await self._response(name, id)
@@ -381,11 +383,22 @@ class Handle(Speaker, Generic[R]):
         return read_state(self._workflows, await self._door.queries.record(await self._id()))
 
     async def draw(
-        self, format: Literal["svg", "mermaid", "json"] = "svg", direction: Literal["LR", "TB"] = "LR"
+        self,
+        format: Literal["svg", "mermaid", "json"] = "svg",
+        direction: Literal["LR", "TB"] = "LR",
+        *,
+        at: int | None = None,
     ) -> str:
-        """The instance as a picture, with what became of each part. The code of its workflow is needed."""
-        rows = await self._door.queries.history(await self._id())
-        return draw_instance(self._workflows, self.address, rows, format, direction)
+        """The instance as a picture, with what became of each part. The code of its workflow is needed.
+
+        `at` is an entry of the journal: the picture is that of then, and nothing in it stands elsewhere.
+        """
+        id = await self._id()
+        rows = [row for row in await self._door.queries.history(id) if at is None or row.seq <= at]
+        head = await self._door.queries.head(id)
+        assert head is not None, "it has a history"
+        record = Record(head, None, tuple(rows)) if rows else None
+        return draw_instance(self._workflows, record, format, direction)
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""

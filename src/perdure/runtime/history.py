@@ -42,6 +42,7 @@ from perdure.kernel.status import Status
 from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import ListPlace, Queries, place_of
+from perdure.tasks.model import WORKFLOW as TASK
 
 Opened = Mapping[bytes, tuple[str, int]]
 
@@ -203,6 +204,8 @@ def value_of(data: bytes) -> Any:
 
 
 def word_of(effect: Effect) -> str:
+    if type(effect) is Child and effect.workflow == TASK:
+        return "task"
     return {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
 
 

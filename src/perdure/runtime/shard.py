@@ -34,6 +34,7 @@ from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import Loaded, fired, offer_of
 from perdure.kernel.rules import RULER, decode_rules
+from perdure.kernel.workflows import Workflows
 from perdure.ports.clock import Alarm, Clock
 from perdure.ports.executor import CUT, Askable, Executor
 from perdure.ports.frame import Frame
@@ -168,7 +169,7 @@ class Shard:
         self._store = store
         self._clock = clock
         self._executors: Mapping[str, Executor] = {executor.name: executor for executor in executors}
-        self._workflows = list(workflows)
+        self._workflows = Workflows(workflows)
         self._owner = owner
         self._cache = cache
         self._memory = memory
@@ -230,8 +231,15 @@ class Shard:
 
     # ---- opening and starting over -------------------------------------------------------------------------------
 
-    def open(self, opened: Callable[[Exception | None], None]) -> None:
-        """Take the lease, then load. `opened` hears the error, if there is one: then nothing runs."""
+    def open(
+        self,
+        opened: Callable[[Exception | None], None],
+        prepare: Callable[[Callable[[Exception | None], None]], None] | None = None,
+    ) -> None:
+        """Take the lease, then load. `opened` hears the error, if there is one: then nothing runs.
+
+        `prepare` is called when the database can be read, and before anything runs; it calls back when it is done.
+        """
 
         def acquired(lease: Lease | Exception) -> None:
             if isinstance(lease, Exception):
@@ -240,6 +248,15 @@ class Shard:
                 self._store.release()
             else:
                 self.epoch = lease.epoch
+                if prepare is None:
+                    prepared(None)
+                else:
+                    prepare(prepared)
+
+        def prepared(error: Exception | None) -> None:
+            if error is not None:
+                opened(error)
+            elif not self._closed:
                 self._note_workflows(noted)
 
         def noted(error: Exception | None) -> None:
@@ -270,11 +287,23 @@ class Shard:
 
     def register(self, *workflows: Workflow) -> None:
         """Run more workflows from now on, or newer code of those that run: memory is dropped and loaded again."""
-        fresh = {(found.name, found.version) for found in workflows}
-        kept = [found for found in self._workflows if (found.name, found.version) not in fresh]
-        self._workflows = [*kept, *workflows]
+        for found in workflows:
+            self._workflows.replace(found)
         self._takes_counts = any(workflow.policy.counted for workflow in self._workflows)
         self._note_workflows(lambda error: self._load(self._reload_failed) if error is None else self._crash(error))
+
+    def use(self, workflows: Workflows[Workflow]) -> None:
+        """Run these workflows, once it is open."""
+        self._workflows = Workflows(workflows)
+        self._takes_counts = any(workflow.policy.counted for workflow in self._workflows)
+
+    def add(self, workflow: Workflow, active: str = "") -> None:
+        """Run one more version from now on. Loaded instances stay. `active`: the version that new instances run on."""
+        for workflows in (self._workflows, self.kernel.workflows):
+            workflows.replace(workflow)
+            if active:
+                workflows.activate(workflow.name, active)
+        self._note_workflows(lambda error: self.look() if error is None else self._crash(error))
 
     def _note_workflows(self, noted: Callable[[Exception | None], None]) -> None:
         rows = [

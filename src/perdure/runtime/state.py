@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from perdure.errors import CallerError, UnknownVersion
-from perdure.kernel.batch import HeadRow, JournalRow
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.policy import Policy
@@ -71,14 +70,17 @@ class Drawable(Workflow, Protocol):
     def draw_instance(self, machine: Machine, format: str, direction: str) -> str: ...
 
 
-def draw_instance(
-    workflows: Workflows[Startable[Any]], address: Address, rows: Sequence[JournalRow], format: str, direction: str
-) -> str:
-    """An instance as a picture, by its whole history."""
-    instance = fold(address, None, rows)
-    workflow = workflows.of(address.workflow, instance.definition)
+def draw_instance(workflows: Workflows[Startable[Any]], record: Record | None, format: str, direction: str) -> str:
+    """An instance as a picture, by its record."""
+    if record is None:
+        raise CallerError("there is nothing to draw: no engine has taken it up yet")
+    head = record.head
+    instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
+    workflow = workflows.of(head.workflow, instance.definition)
+    if workflow is not None and hasattr(workflow, "draw_entries"):
+        return str(workflow.draw_entries(instance.address, instance.tail or (), format, direction))
     if workflow is None or not isinstance(workflow, Drawable):
-        raise CallerError(f"{address} cannot be drawn here: register its workflow, if that can be drawn")
+        raise CallerError(f"{instance.address} cannot be drawn here: register its workflow, if that can be drawn")
     machine = rebuild(instance, workflow)
     try:
         return workflow.draw_instance(machine, format, direction)
@@ -92,9 +94,9 @@ def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> A
         return None
     head = record.head
     instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
-    if instance.ended:
-        return None
     workflow = workflows.exactly(head.workflow, instance.definition)
+    if instance.ended and not getattr(workflow, "keeps_state", False):
+        return None
     if workflow is None:
         known = ", ".join(workflows.versions(head.workflow)) or "none"
         raise UnknownVersion(

@@ -35,6 +35,7 @@ from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClo
 
 from .executor import FakeExecutor, Site
 from .faults import Surroundings
+from .tools import tool_answer
 
 PATIENCE_SECONDS: Final = 10.0
 """How long, in real time, a step may wait for real input or output."""
@@ -312,7 +313,7 @@ class StepExecutor(FakeExecutor):
 class OpenEffects(EffectsExecutor):
     """Performs the effects of cells that have a handler. The others wait until a test answers them.
 
-    `handlers` may still grow. `began` hears of what begins to wait.
+    `handlers` may still grow. `began` hears of what begins to wait. `find` makes the handlers of tools.
     """
 
     def __init__(
@@ -321,10 +322,12 @@ class OpenEffects(EffectsExecutor):
         inline: FakeExecutor,
         thread: FakeExecutor,
         began: Callable[[Publication], None],
+        find: Callable[[str], Handler | None],
     ) -> None:
         super().__init__((), inline, thread)
         self._steps = inline
         self._handlers = handlers
+        self._find = find
         self._began = began
         self.waiting: dict[bytes, tuple[info.StepInfo, Answered]] = {}
         self._framed: Framed | None = None
@@ -334,7 +337,11 @@ class OpenEffects(EffectsExecutor):
         self._framed = framed
 
     def start(self, publication: Publication, answered: Answered) -> None:
-        if decode(publication.effect.params or b"")["effect"] in self._handlers:
+        asked = decode(publication.effect.params or b"")
+        if "call" in asked:
+            answered = tool_answer(answered) if asked["call"].startswith("tools/") else answered
+            super().start(publication, answered)
+        elif asked["effect"] in self._handlers:
             super().start(publication, answered)
         else:
             self._began(publication)

@@ -1,7 +1,7 @@
 """How the executor of effects performs tools: parameters put together, secrets in, large results out.
 
-What a call has recorded is plain data, with secrets and stored values beside it. Here the stored values are read, the tool
-runs, and a large result is stored before its receipt is made.
+What a call has recorded is plain data, with secrets and stored values beside it. Here the stored values are read, the
+tool runs, and a large result is stored before its receipt is made.
 """
 
 from __future__ import annotations

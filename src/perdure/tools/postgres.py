@@ -88,7 +88,7 @@ def _adapted(value: Any) -> Any:
     from psycopg.types.json import Jsonb
 
     nested = isinstance(value, list) and any(isinstance(item, list | dict) for item in value)
-    return Jsonb(value, dumps=lambda data: msgspec.json.encode(data)) if nested or isinstance(value, dict) else value
+    return Jsonb(value, dumps=msgspec.json.encode) if nested or isinstance(value, dict) else value
 
 
 def _line(error: Exception) -> str:

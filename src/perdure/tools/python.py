@@ -47,7 +47,7 @@ async def run(params: PythonParams, call: ToolCall) -> Told:
         told_in = Path(directory, "told")
         argv = [sys.executable, RUNNER, str(told_in)]
         ended = await run_process(argv, stdin=json.dumps(asked, default=str).encode(), env=env)
-        told = told_in.read_bytes() if told_in.exists() else b""
+        told = _told(told_in)
     if len(told) > OUTPUT_MAX:
         raise ToolError("too_large", f"the result has more than {OUTPUT_MAX:,} bytes")
     if not told:
@@ -61,6 +61,13 @@ async def run(params: PythonParams, call: ToolCall) -> Told:
         told_py = {"exception": error["exception"], "traceback": error["traceback"]}
         raise ToolError(error["exception"], error["message"], retryable=True, more={"py": told_py})
     return Told(found["result"])
+
+
+def _told(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def _code(params: PythonParams) -> tuple[str | None, str]:

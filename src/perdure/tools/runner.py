@@ -1,7 +1,7 @@
 """Runs in the child process of the tool `python`, and imports nothing of perdure.
 
-It reads one JSON document (what to run, and the args) from its input and writes one (the result, or the error) to the file
-that it is told. What the code prints goes to the output, which nobody reads.
+It reads one JSON document (what to run, and the args) from its input and writes one (the result, or the error) to the
+file that it is told. What the code prints goes to the output, which nobody reads.
 """
 
 import ast
@@ -9,12 +9,14 @@ import importlib
 import json
 import sys
 import traceback
+from collections.abc import Iterator
+from typing import Any
 
 
 def main() -> None:
     asked = json.load(sys.stdin)
     try:
-        told = {"result": perform(asked)}
+        told: dict[str, Any] = {"result": perform(asked)}
         text = json.dumps(told, default=plain)
     except BaseException as error:
         told = {
@@ -25,15 +27,15 @@ def main() -> None:
         out.write(text)
 
 
-def perform(asked):  # type: ignore[no-untyped-def]
+def perform(asked: Any) -> Any:
     args = asked["args"]
     if asked["call"]:
         module, _, name = asked["call"].partition(":")
-        found = importlib.import_module(module)
+        found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-        return finished(found(**args))  # type: ignore[operator]
-    names = {**args, "args": args, "input_data": args, "__name__": "__playbook__"}
+        return finished(found(**args))
+    names: dict[str, Any] = {**args, "args": args, "input_data": args, "__name__": "__playbook__"}
     names["libs"] = {alias: importlib.import_module(module) for alias, module in asked["libs"].items()}
     names.update(names["libs"])
     tree = ast.parse(asked["code"], asked["file"])
@@ -50,9 +52,9 @@ def perform(asked):  # type: ignore[no-untyped-def]
     return names.get("result")
 
 
-def outer(tree):  # type: ignore[no-untyped-def]
+def outer(tree: ast.Module) -> Iterator[ast.AST]:
     """The nodes of a module that are in no function or class of it."""
-    ahead = list(tree.body)
+    ahead: list[ast.AST] = list(tree.body)
     while ahead:
         node = ahead.pop()
         yield node
@@ -60,18 +62,18 @@ def outer(tree):  # type: ignore[no-untyped-def]
             ahead.extend(ast.iter_child_nodes(node))
 
 
-def finished(value):  # type: ignore[no-untyped-def]
+def finished(value: Any) -> Any:
     if hasattr(value, "__await__"):
         import asyncio
 
-        async def wait():  # type: ignore[no-untyped-def]
+        async def wait() -> Any:
             return await value
 
         return asyncio.run(wait())
     return value
 
 
-def plain(value):  # type: ignore[no-untyped-def]
+def plain(value: Any) -> Any:
     if isinstance(value, set | frozenset | tuple):
         return list(value)
     for method in ("to_dict", "tolist", "isoformat"):

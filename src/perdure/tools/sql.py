@@ -67,13 +67,14 @@ def statements(params: SqlParams) -> list[str]:
 
 
 _PART: Final = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | :: | :(?P<name>[A-Za-z_]\w*) | %""",
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$
+    | :: | :(?P<name>[A-Za-z_]\w*) | %""",
     re.VERBOSE | re.DOTALL,
 )
 
 
 def bound(text: str, write: Callable[[str], str], percent: str = "%") -> tuple[str, list[str]]:
-    """The text with each `:name` as the database writes it, and the names. Quotes, comments and casts are left alone."""
+    """The text with each `:name` as the database writes it, and the names. Quotes, comments and casts stay."""
     names: list[str] = []
 
     def replace(found: re.Match[str]) -> str:

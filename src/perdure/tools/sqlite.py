@@ -60,7 +60,7 @@ def _transaction(connection: apsw.Connection, params: SqliteParams, call: ToolCa
             ).fetchall()
             if kept:
                 connection.execute("rollback")
-                return json.loads(kept[0][0])
+                return json.loads(str(kept[0][0]))
         found = result(_statements(connection, params), params)
         if params.exactly_once:
             told = msgspec.json.encode(found).decode()

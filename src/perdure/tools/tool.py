@@ -33,7 +33,7 @@ class Told(msgspec.Struct):
 
 
 class ToolError(Exception):
-    """A call failed. `kind` is what rules of playbooks compare; `retryable` says whether another attempt makes sense."""
+    """A call failed. `kind` is what rules of playbooks compare; `retryable`: another attempt may make sense."""
 
     def __init__(
         self,
