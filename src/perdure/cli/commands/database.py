@@ -20,7 +20,7 @@ from perdure.errors import StoreError
 from perdure.kernel.moment import when
 from perdure.kernel.workflows import OWN
 from perdure.runtime.client import Client
-from perdure.runtime.shard import AHEAD_MAX
+from perdure.runtime.inbox import AHEAD_MAX
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
@@ -207,8 +207,8 @@ async def _database(console: Console, client: Client) -> tuple[dict[str, Any], l
     if owner is not None:
         since = datetime.fromtimestamp(owner.since, UTC)
         engine = {"name": owner.name, "pid": owner.pid, "host": owner.host, "since": since}
-    rows = await client.queries.workflows()
-    workflows = [{"name": row.name, "version": row.version} for row in rows if not row.name.startswith(OWN)]
+    rows = [row for row in await client.queries.workflows() if not row.name.startswith(OWN)]
+    workflows = [{"name": row.name, "version": row.version} for row in rows]
     return {**numbers, "engine": engine, "workflows": workflows}, problems
 
 
