@@ -172,7 +172,7 @@ async def test_a_run_at_rest_is_rows_only_when_an_engine_opens(tmp_path):
     made = []
     again = resting()
     machine = again.machine
-    again.machine = lambda *args: made.append(1) or machine(*args)  # type: ignore[method-assign,func-returns-value]
+    again.machine = lambda *args: made.append(1) or machine(*args)  # type: ignore[method-assign,func-returns-value,redundant-expr]
     async with perdure.open(tmp_path / "a.db", workflows=[again]) as engine:
         assert len(await engine.tasks.list()) == 20
         assert made == []
