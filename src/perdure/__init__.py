@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from perdure.executors.secrets import EnvironmentSecrets, FileSecrets
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
-    from perdure.flows.context import Context, Received
+    from perdure.flows.context import Context
+    from perdure.flows.receiving import Received
     from perdure.flows.tasks import Answered
     from perdure.kernel.asked import Actor
     from perdure.kernel.backoff import Backoff
@@ -67,7 +68,8 @@ _HOME = {
     "perdure.executors.secrets": ("EnvironmentSecrets", "FileSecrets"),
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
-    "perdure.flows.context": ("Context", "Received"),
+    "perdure.flows.context": ("Context",),
+    "perdure.flows.receiving": ("Received",),
     "perdure.flows.tasks": ("Answered",),
     "perdure.kernel.asked": ("Actor",),
     "perdure.runtime.tasks": ("TaskDetail",),

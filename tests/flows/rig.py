@@ -19,6 +19,7 @@ import perdure
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import Fatal
 from perdure.executors.info import NO_WORK
+from perdure.flows import rewind
 from perdure.kernel.apply import apply
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision, Outcome
@@ -288,7 +289,7 @@ def seen_of(machine: Any, log: bool) -> tuple[object, ...]:
     """All that one can see of a machine, besides where its code stands."""
     kept = machine.log.items if log else []
     items = [(i.number, i.at, i.event, i.decision.open, i.decision.noted, i.location, i.ghost) for i in kept]
-    operations, mail, undos, paths, losers, barriers = machine._shape()
+    operations, mail, undos, paths, losers, barriers = rewind.shape(machine)
     shape = operations, mail, undos, sorted(paths), losers, barriers  # `as_completed` makes tasks in any order
     return shape, machine.moment.at, machine.moment.number, machine.loop.now, items
 

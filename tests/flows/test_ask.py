@@ -444,7 +444,7 @@ def test_a_loop_that_completes_its_messages_does_not_keep_them() -> None:
     for n in range(40):
         rig.send("m", n)
 
-    callbacks = rig.machine._main._callbacks or []
+    callbacks = rig.machine.main._callbacks or []
     assert len(callbacks) <= 2
 
 

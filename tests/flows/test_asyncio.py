@@ -585,7 +585,7 @@ async def test_waiting_for_nothing_is_reported_as_a_deadlock(stage: Stage) -> No
 
 async def test_a_flow_that_spins_is_stopped(memory: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.flows.loop.TURNS_MAX", 1000)
-    monkeypatch.setattr("perdure.flows.context.TURNS_MAX", 1000)
+    monkeypatch.setattr("perdure.flows.iterations.TURNS_MAX", 1000)
 
     @perdure.flow
     async def spin(ctx: Context) -> None:

@@ -124,7 +124,7 @@ def test_what_is_signed_is_judged_by_what_the_intent_says():
         heard.append((address, intent, outside))
         return "no good" if len(heard) == 1 else ""
 
-    world.kernel._verify = verify
+    world.kernel.verify = verify
     first = world.offer(world.id("a"), Received(world.intent("a", "pay"), receipt()))
     world.run()
     second = world.offer(world.id("a"), Received(world.intent("a", "pay"), receipt()))

@@ -155,7 +155,7 @@ class Place:
     async def lose(self) -> None:
         """Let so much time pass that every claim runs out, and the owner look for that."""
         self.passed += CLAIM
-        self.shard._look_for_lost(self.shard._life)
+        self.shard._lost_jobs.look(self.shard._core.life)
 
 
 @pytest.fixture(autouse=True)
