@@ -66,6 +66,7 @@ def apply(instance: Instance, entry: Entry) -> Changed:
         _close(instance, event.intent, changed)
     elif type(event) is Tagged:
         _tag(instance, event.tags.items())
+        _seen(instance, event)
         return changed
     else:
         _happened(instance, entry, changed)

@@ -240,6 +240,7 @@ def _waiting(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], 
         what=name or _what(effect),
         once=type(effect) is Call and effect.deliveries_max == 1,
         progress=progress.get((effect.location, attempt_of(effect))),
+        intent=intent.id.hex(),
     )
 
 
