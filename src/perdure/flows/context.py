@@ -29,7 +29,7 @@ from perdure.kernel.rows import RESPONSE
 from perdure.kernel.tags import objection
 from perdure.kernel.task import TASK
 
-from . import iterations, parallel
+from . import iterations, messages, parallel
 from . import scope as scopes
 from .author import (
     Break,
@@ -270,7 +270,7 @@ class Context:
         if not (workflow and slash and key):
             raise BadCall(f"ctx.send(instance, name): an instance is named workflow/key, found {instance!r}")
         value = limited(encode(to_plain(body)), f"message {name!r}")
-        self._machine.send(Address(workflow, key), text(name, "a message's name"), value)
+        messages.send(self._machine, Address(workflow, key), text(name, "a message's name"), value)
 
     def publish(self, name: str, value: object) -> None:
         """Make a value readable from outside: `await handle.read(name)`, `handle.watch(name)`."""
