@@ -23,7 +23,7 @@ from perdure.cells.effects import Alarm, BlobGet, BlobPut, Publish, Spawn
 from perdure.codec import encode
 from perdure.errors import NotStuck, ReceiptRefused, UnknownIntent
 from perdure.executors.builtin import Blobs
-from perdure.kernel.events import Message, Received
+from perdure.kernel.events import Message, ReceiptArrived
 from perdure.kernel.rules import RULER, RULING
 from perdure.testing import World
 from perdure.testing.crashes import CALM, Ending, Schedule, Search, WorldTrial, points_of, take_overs_of
@@ -164,7 +164,7 @@ def duplicates(world: World) -> None:
     world.run()
     for id, rows in list(world._stage.database.histories.items()):
         for entry in entries_of(rows):
-            if type(entry.event) is Received:
+            if type(entry.event) is ReceiptArrived:
                 world._stage.request(id, entry.event, "the same receipt")
     world.send(Placed("o", 6), id="twice")
     world.send(Placed("o", 5), id="once")

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.kernel.batch import Publication
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.job import publication
 from perdure.kernel.receipt import Answerer, Receipt
 from perdure.kernel.rows import inbox_row
@@ -128,7 +128,7 @@ class SimulatedWorker:
             world.clock.after(20 * MILLISECOND, lambda: self._answered(id, receipt), self._life)
             return
         signed = msgspec.structs.replace(receipt, by=Answerer(QUEUE))
-        row = inbox_row(id, claim.job.instance, Received(claim.job.intent, signed), world.clock.now())
+        row = inbox_row(id, claim.job.instance, ReceiptArrived(claim.job.intent, signed), world.clock.now())
         fenced = self._jobs.answer_now([(claim, row)])
         world.counts["answers of workers"] += 1
         world.counts["answers fenced"] += len(fenced)

@@ -20,7 +20,7 @@ from perdure.kernel.events import (
     CancelAsked,
     Event,
     Message,
-    Received,
+    ReceiptArrived,
     Requested,
     Retried,
     Rewound,
@@ -99,7 +99,7 @@ class FlowMachine:
     # ---- the contract (perdure.kernel.machine.Machine) -----------------------------------------------------
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
-        if type(event) is not Received and (rewound := _rewound_by(event)) is not None:
+        if type(event) is not ReceiptArrived and (rewound := _rewound_by(event)) is not None:
             return rewind.go_back(self, rewound, moment, fork=type(event) is Started)
         location = self.happened(event, moment)
         if self.log is not None:
@@ -165,7 +165,7 @@ class FlowMachine:
         self.opened.clear()
         self.withdrawn.clear()
         location = ""
-        if type(event) is Received:  # first, because most events are receipts
+        if type(event) is ReceiptArrived:  # first, because most events are receipts
             location = self._received(event)
             if self.log is not None and self.log.barriers:
                 self.log.release(moment.number)
@@ -216,7 +216,7 @@ class FlowMachine:
                 operation.future.set_result(DONE)
         return woken[0].effect.location if len(woken) == 1 else ""
 
-    def _received(self, event: Received) -> str:
+    def _received(self, event: ReceiptArrived) -> str:
         operation = self.operations.pop(event.intent)
         effect, future = operation.effect, operation.future
         if operation.settle and event.receipt.status == "unknown":

@@ -36,7 +36,7 @@ from .events import (
     Event,
     Message,
     Migrated,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Ref,
     Released,
@@ -279,7 +279,7 @@ class Kernel:
             offer = order.migration_first(self, instance, offer)
         event = offer.event
         if (
-            type(event) is Received
+            type(event) is ReceiptArrived
             and offer.inbox is None
             and instance.machine is not None
             and instance.stuck is None
@@ -298,10 +298,10 @@ class Kernel:
         answer = refusal(instance, event, self.workflows, rules, heard=offer.ticket is not None)
         if answer is not None:
             unrecorded.note(self, instance, event, answer)
-        elif type(event) is Received and (offer.inbox is not None or event.receipt.by is not None):
+        elif type(event) is ReceiptArrived and (offer.inbox is not None or event.receipt.by is not None):
             answer = unrecorded.not_admitted(self, instance, event, batch)
         if answer is None:
-            if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
+            if type(event) is ReceiptArrived:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
             if instance.halted and type(event) not in FOR_STUCK:
                 unrecorded.shelve(self, instance, offer, batch)
@@ -333,7 +333,7 @@ class Kernel:
     def _decide(self, taken: Taken, seq: int) -> Decision:
         """The machine's decision, or the kernel's own where the machine is not asked."""
         instance, event, heard = taken.instance, taken.event, taken.heard
-        if type(event) is Received and instance.machine is not None:  # nearly always
+        if type(event) is ReceiptArrived and instance.machine is not None:  # nearly always
             try:
                 moment = Moment(self.clock, instance.seed, instance.version + 1, None, None, seq, self.at)
                 return instance.machine.deliver(event, moment)
@@ -419,7 +419,7 @@ class Kernel:
         instance, entry, body = taken.instance, written.entry, written.body
         status = instance.status
         # A receipt of one that runs, and goes on running, leaves its head as it is: most entries are of that kind.
-        runs = status is Status.RUNNING and type(entry.event) is Received and not entry.decision.tags
+        runs = status is Status.RUNNING and type(entry.event) is ReceiptArrived and not entry.decision.tags
         had = (status, instance.definition, instance.tags, "") if runs else before(instance, entry)
         changed = apply(instance, entry)
         size = len(body)
@@ -449,13 +449,13 @@ class Kernel:
     def _tell_denied(self, instance: Instance, denied: Sequence[tuple[bytes, str]]) -> None:
         for intent, reason in denied:
             failure = Failure("Denied", reason, retry=False)
-            self.cause(instance.id, Received(intent, Receipt("error", error=failure)))
+            self.cause(instance.id, ReceiptArrived(intent, Receipt("error", error=failure)))
 
     def _release_held(self) -> None:
         for instance, id, verdict in self.slots.let_go():
             if type(verdict) is Deny:
                 failure = Failure("Denied", verdict.reason, retry=False)
-                self.offer(Offer(instance, Received(id, Receipt("error", error=failure))))
+                self.offer(Offer(instance, ReceiptArrived(id, Receipt("error", error=failure))))
             else:
                 self.offer(Offer(instance, Released(id)))
 

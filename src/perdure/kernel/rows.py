@@ -12,7 +12,7 @@ from .batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, TagRow, Wo
 from .decision import Outcome
 from .effects import Call, Child, Effect, Timer, Wait, due_of
 from .entry import Entry
-from .events import Address, Event, Migrated, Received, Ref, Rewound, Started, Tagged
+from .events import Address, Event, Migrated, ReceiptArrived, Ref, Rewound, Started, Tagged
 from .instance import Instance, Intent
 from .location import unnumbered
 from .mailbox import Offer
@@ -221,8 +221,8 @@ def offer_of(row: InboxRow) -> Offer:
     return Offer(to, _event_decoder.decode(unseal(row.body)), inbox=row.id, at=row.at)
 
 
-def fired(row: WorkRow) -> Received:
+def fired(row: WorkRow) -> ReceiptArrived:
     """The receipt of a timer or a deadline that is due."""
     if row.kind == "timer":
-        return Received(row.intent, DONE)
-    return Received(row.intent, Receipt("timeout", error=Failure("Timeout", "the deadline has passed")))
+        return ReceiptArrived(row.intent, DONE)
+    return ReceiptArrived(row.intent, Receipt("timeout", error=Failure("Timeout", "the deadline has passed")))

@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.kernel.batch import Batch, Publication
 from perdure.kernel.effects import Call
-from perdure.kernel.events import Address, Event, Parked, Received, Redelivered, Requested
+from perdure.kernel.events import Address, Event, Parked, ReceiptArrived, Redelivered, Requested
 from perdure.kernel.mailbox import Answer, Offer, Stale
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.ports.clock import Alarm
@@ -92,7 +92,7 @@ class Calls:
             running.alarm.cancel()
         if self.redelivery.current is not None:
             self.redelivery.cleared(intent)
-        self.keep(intent, Offer(running.instance, Received(intent, receipt), intent))
+        self.keep(intent, Offer(running.instance, ReceiptArrived(intent, receipt), intent))
 
     def keep(self, ticket: bytes, offer: Offer) -> None:
         """Offer what an executor says, and keep it until it is durable."""
@@ -188,5 +188,5 @@ class Calls:
         event: Event = Parked(intent)
         if running.started and running.effect.deliveries_max == 1:
             failure = Failure("Cut", "the engine was stopped while it ran", retry=False)
-            event = Received(intent, Receipt("unknown", error=failure))
+            event = ReceiptArrived(intent, Receipt("unknown", error=failure))
         self._core.offer(Offer(running.instance, event))

@@ -15,7 +15,7 @@ import msgspec
 from perdure.errors import AmbiguousReference, AskTimeout, CallerError, UnknownInstance, UnknownIntent, UnknownWorkflow
 from perdure.kernel.asked import Actor
 from perdure.kernel.batch import HeadRow
-from perdure.kernel.events import Address, Message, Parent, Received, Started
+from perdure.kernel.events import Address, Message, Parent, ReceiptArrived, Started
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import Signature
 from perdure.kernel.rules import DEFINITIONS, RULER
@@ -430,7 +430,7 @@ class Client(Speaker):
             raise UnknownIntent(id.hex())
         seconds = seconds_of(wait)
         since = 0 if seconds is None else await self._door.queries.height()
-        if await self._door.put(row.instance, Received(id, receipt)) == 0:  # answered since, by somebody else
+        if await self._door.put(row.instance, ReceiptArrived(id, receipt)) == 0:  # answered since, by somebody else
             raise UnknownIntent(id.hex())
         if seconds is not None:
             try:

@@ -20,7 +20,7 @@ from perdure.kernel.events import (
     Message,
     Migrated,
     Parked,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Released,
     Requested,
@@ -158,7 +158,7 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "made", name, "", value_of(body), None
         case Started(input=given):
             return "started", "", "", value_of(given), None
-        case Received(intent=id, receipt=receipt):
+        case ReceiptArrived(intent=id, receipt=receipt):
             value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
         case Requested(intent=id, name=name, body=body):

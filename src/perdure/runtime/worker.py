@@ -21,7 +21,7 @@ import msgspec
 
 from perdure.errors import PerdureError
 from perdure.kernel.batch import InboxRow, Publication
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.job import publication
 from perdure.kernel.receipt import Answerer, Failure, Receipt, failure_of
 from perdure.kernel.rows import inbox_row
@@ -196,7 +196,7 @@ class Worker:
             return
         signed = msgspec.structs.replace(receipt, by=self._sign(running.job, receipt))
         claim = running.claim
-        event = Received(claim.job.intent, signed)
+        event = ReceiptArrived(claim.job.intent, signed)
         row = inbox_row(id, claim.job.instance, event, time.time_ns())
         self._answers[id] = claim, row
         self._outgoing.set()

@@ -29,7 +29,7 @@ from perdure.executors.effects import EffectsExecutor
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.past import Behind
@@ -461,7 +461,7 @@ class Simulation:
             self._offer(request)
 
     def _offer(self, request: Request) -> None:
-        if isinstance(request.event, Received):
+        if isinstance(request.event, ReceiptArrived):
             self.auditor.offered[request.event.intent] += 1
         if self.faults.remote and self.dice.random() < self.faults.remote:
             self._post(request)
@@ -526,7 +526,7 @@ class Simulation:
         self.auditor.executed(execution)
 
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
-        row = inbox_row(self.clock.entropy(16), instance, Received(intent, receipt), self.clock.now())
+        row = inbox_row(self.clock.entropy(16), instance, ReceiptArrived(intent, receipt), self.clock.now())
         self.auditor.offered[intent] += 1
         self.disk.post(row)
 
