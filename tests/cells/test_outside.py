@@ -16,7 +16,7 @@ from perdure.cells.effects import Alarm, PersonAsked, Publish
 from perdure.codec import digest, encode
 from perdure.errors import ReceiptRefused, UnknownIntent
 from perdure.kernel.events import ReceiptArrived
-from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
+from perdure.kernel.receipt import Answerer, Failure, Receipt, ReceiptSignature
 from perdure.kernel.rules import AUDIT, RULER
 from perdure.ports.outside import answer as receipt_from
 from tests.cells.desk import Done, Go, answer, say, settled
@@ -345,12 +345,12 @@ FORGED = {
     "another issuer": (lambda effect: signed(effect, issuer="inv-8"), "mismatch"),
     "no issuer": (lambda effect: signed(effect, issuer=""), "mismatch"),
     "another effect": (lambda effect: signed(effect, effect="test/refund@1"), "mismatch"),
-    "an unknown key": (lambda effect: Signature("hmac-sha256", "psp-9", bytes(32)), "unknown key"),
-    "another algorithm": (lambda effect: Signature("ed25519", "psp-1", bytes(64)), "wrong algorithm"),
+    "an unknown key": (lambda effect: ReceiptSignature("hmac-sha256", "psp-9", bytes(32)), "unknown key"),
+    "another algorithm": (lambda effect: ReceiptSignature("ed25519", "psp-1", bytes(64)), "wrong algorithm"),
 }
 
 
-def signed(open: perdure.OpenEffect, **changed: Any) -> Signature:
+def signed(open: perdure.OpenEffect, **changed: Any) -> ReceiptSignature:
     return perdure.sign(msgspec.structs.replace(open, **changed), KEY, ok={"auth": "A1"})
 
 
@@ -416,13 +416,13 @@ async def test_whose_last_key_is_gone_nobody_answers_for():
 NO_SIGNATURES = {
     "a text": "abc",
     "bytes": b"abc",
-    "a value that is text": Signature("hmac-sha256", "psp-1", "abc"),  # type: ignore[arg-type]
-    "no value": Signature("hmac-sha256", "psp-1", None),  # type: ignore[arg-type]
-    "a key that is a number": Signature("hmac-sha256", 1, b"abc"),  # type: ignore[arg-type]
-    "no algorithm": Signature(None, "psp-1", b"abc"),  # type: ignore[arg-type]
-    "half a character": Signature("hmac-sha256", "\ud800", b"abc"),
-    "too long": Signature("hmac-sha256", "psp-1", bytes(1025)),
-    "a name too long": Signature("hmac-sha256", "x" * 1025, b"abc"),
+    "a value that is text": ReceiptSignature("hmac-sha256", "psp-1", "abc"),  # type: ignore[arg-type]
+    "no value": ReceiptSignature("hmac-sha256", "psp-1", None),  # type: ignore[arg-type]
+    "a key that is a number": ReceiptSignature("hmac-sha256", 1, b"abc"),  # type: ignore[arg-type]
+    "no algorithm": ReceiptSignature(None, "psp-1", b"abc"),  # type: ignore[arg-type]
+    "half a character": ReceiptSignature("hmac-sha256", "\ud800", b"abc"),
+    "too long": ReceiptSignature("hmac-sha256", "psp-1", bytes(1025)),
+    "a name too long": ReceiptSignature("hmac-sha256", "x" * 1025, b"abc"),
 }
 
 
@@ -453,7 +453,7 @@ async def with_a_bad_cost(engine: perdure.Engine, file: Any, workflow: str) -> N
     """Past the client's own checks: whoever can write to the database posts any bytes."""
     (head,) = await engine.instances(workflow=workflow)
     effect = await asked(engine)
-    by = Answerer("psp", b"no cost", Signature("hmac-sha256", "psp-1", bytes(32)))
+    by = Answerer("psp", b"no cost", ReceiptSignature("hmac-sha256", "psp-1", bytes(32)))
     receipt = Receipt("ok", encode({"auth": "A1", "note": None}), None, by)
     async with perdure.connect(file) as client:
         await client._door.put(head.id, ReceiptArrived(bytes.fromhex(effect.intent), receipt))

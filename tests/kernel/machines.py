@@ -46,7 +46,7 @@ from perdure.kernel.policy import ANY, Policy
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Subscription
-from perdure.kernel.rows import Record, offer_of
+from perdure.kernel.rows import StoredInstance, offer_of
 from perdure.kernel.rules import IN_FORCE, RULER, Route, Rules, decode_rules
 from perdure.kernel.status import FINAL, Status
 
@@ -311,15 +311,15 @@ class World:
         for ref in list(self.kernel.memory.wanted):
             self.kernel.adopt(ref, self.record(ref))
 
-    def record(self, ref: Ref) -> Record | None:
+    def record(self, ref: Ref) -> StoredInstance | None:
         head = self._head(ref)
         if head is None:
             return None
         if head.status in FINAL:
-            return Record(head)
+            return StoredInstance(head)
         taken = self.snapshots.get(head.id)
         rows = [row for row in self.histories[head.id] if taken is None or row.seq > taken.seq]
-        return Record(head, taken, tuple(rows))
+        return StoredInstance(head, taken, tuple(rows))
 
     def _head(self, ref: Ref) -> HeadRow | None:
         if isinstance(ref, int):

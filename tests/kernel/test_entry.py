@@ -27,7 +27,7 @@ from perdure.kernel.events import (
     Started,
 )
 from perdure.kernel.location import Patterns, escape
-from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
+from perdure.kernel.receipt import Answerer, Failure, Receipt, ReceiptSignature
 from perdure.kernel.rows import inbox_row, offer_of
 from perdure.kernel.status import TERMINAL
 
@@ -42,7 +42,7 @@ FAILURES: st.SearchStrategy[Failure] = st.recursive(
     max_leaves=3,
 )
 STATUSES: Any = st.sampled_from(["ok", "error", "timeout", "cancelled", "unknown"])
-ANSWERERS = st.builds(Answerer, TEXT, st.none() | BYTES, st.none() | st.builds(Signature, TEXT, TEXT, BYTES))
+ANSWERERS = st.builds(Answerer, TEXT, st.none() | BYTES, st.none() | st.builds(ReceiptSignature, TEXT, TEXT, BYTES))
 RECEIPTS = st.builds(Receipt, STATUSES, st.none() | BYTES, st.none() | FAILURES, st.none() | ANSWERERS)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(
@@ -176,7 +176,7 @@ def test_the_row_of_a_signed_receipt_reads_the_same_for_ever():
             " ", ""
         )
     )
-    by = Answerer("psp", b"\x03", Signature("hmac", "k1", b"\xab\xcd"))
+    by = Answerer("psp", b"\x03", ReceiptSignature("hmac", "k1", b"\xab\xcd"))
 
     found = decode(7, 3, 99, seal(was), Patterns(["add#"]))
 

@@ -46,7 +46,7 @@ from perdure.kernel.spread import Spread, publication_of
 from perdure.ports.jobs import Claim
 from perdure.ports.store import Position
 from perdure.runtime import shard
-from perdure.runtime.calls import Calls, Running
+from perdure.runtime.calls import Calls, RunningCall
 from perdure.runtime.loading import Loading
 from perdure.runtime.loop import Loop
 from perdure.runtime.lost_jobs import LostJobs
@@ -156,7 +156,7 @@ def _forget_receipts() -> list[tuple[Any, str, Any]]:
         calls = self._calls
         for intent, offer in calls.receipts.items():
             assert isinstance(offer.to, int)
-            calls.running[intent] = Running(offer.to, Address("", ""), executor, Call(""), started=True)
+            calls.running[intent] = RunningCall(offer.to, Address("", ""), executor, Call(""), started=True)
         calls.receipts.clear()
         begin(self, position)
 

@@ -21,7 +21,7 @@ from perdure.runtime.virtual_clock import Life
 from perdure.stores.memory import MemoryJobs
 from perdure.testing.disks import Disk
 from perdure.testing.executor import Execution, FakeExecutor
-from perdure.testing.faults import MILLISECOND, Surroundings
+from perdure.testing.faults import MILLISECOND, SimulatedProcess
 from perdure.testing.simulation import Simulation
 
 QUEUE: Final = "work"
@@ -57,7 +57,7 @@ class SimulatedWorker:
         self._jobs = MemoryJobs(world.database)
         self._claims: dict[bytes, Claim] = {}
         self._asleep = False
-        around = Surroundings(
+        around = SimulatedProcess(
             -number, world.clock, self._life, world.dice, world.faults, world.counts, self._die, self._tell
         )
         self._executor = FakeExecutor(QUEUE, PLACES, around, self)

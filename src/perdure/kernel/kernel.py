@@ -81,7 +81,7 @@ FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated, 
 """What an instance takes that is stuck as a whole; everything else waits."""
 
 
-class Taken(msgspec.Struct, frozen=True, eq=False):
+class TakenEvent(msgspec.Struct, frozen=True, eq=False):
     """An event on its way through a round."""
 
     instance: Instance
@@ -221,9 +221,9 @@ class Kernel:
             self._release_held()
         self.slots.judge_again = False
 
-    def _take_round(self, batch: Batch) -> list[Taken]:
+    def _take_round(self, batch: Batch) -> list[TakenEvent]:
         """One event each of so many instances."""
-        round: list[Taken] = []
+        round: list[TakenEvent] = []
         room = BYTES_MAX - batch.size
         for _ in range(min(ROUND, len(self._ready), ENTRIES_MAX - len(batch.journal))):
             instance = self._ready.popleft()
@@ -270,7 +270,7 @@ class Kernel:
 
     # ---- take: what is to be recorded of an event ---------------------------------------------------------------
 
-    def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
+    def _take(self, instance: Instance, offer: Offer, batch: Batch) -> TakenEvent | None:
         """An event that is to be recorded; None: there is nothing to record."""
         rules = self.router.rules
         if instance.next_due <= self.clock:
@@ -290,7 +290,7 @@ class Kernel:
                 self.slots.stop(event.intent, intent.effect)
                 if offer.caused:
                     offer.taken = True
-                return Taken(instance, offer, event, event)
+                return TakenEvent(instance, offer, event, event)
         if type(event) is Message and (instance.id == 0 or instance.ended):
             event = creation.made_by(self, instance, event)
         elif type(event) is Retried and type(instance.kept) is Migrated:
@@ -326,11 +326,11 @@ class Kernel:
         if type(heard) is Rewound or (heard is not event and type(heard) is Started and heard.forked is not None):
             # Known before `apply`, because a decision is checked before it is applied.
             instance.identity = instance.identity.in_life(instance.version + 1)
-        return Taken(instance, offer, event, heard)
+        return TakenEvent(instance, offer, event, heard)
 
     # ---- decide: what the machine answers -----------------------------------------------------------------------
 
-    def _decide(self, taken: Taken, seq: int) -> Decision:
+    def _decide(self, taken: TakenEvent, seq: int) -> Decision:
         """The machine's decision, or the kernel's own where the machine is not asked."""
         instance, event, heard = taken.instance, taken.event, taken.heard
         if type(event) is ReceiptArrived and instance.machine is not None:  # nearly always
@@ -363,7 +363,7 @@ class Kernel:
 
     # ---- write: the entry ---------------------------------------------------------------------------------------
 
-    def _write(self, taken: Taken, decision: Decision) -> Written:
+    def _write(self, taken: TakenEvent, decision: Decision) -> Written:
         """Build the entry. A decision that cannot be recorded counts as raising."""
         instance = taken.instance
         self.seq += 1
@@ -414,7 +414,7 @@ class Kernel:
 
     # ---- apply: the change, and whom it concerns ----------------------------------------------------------------
 
-    def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
+    def _apply(self, taken: TakenEvent, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
         instance, entry, body = taken.instance, written.entry, written.body
         status = instance.status
@@ -493,6 +493,6 @@ def full(batch: Batch) -> bool:
     return len(batch.journal) >= ENTRIES_MAX or batch.size >= BYTES_MAX
 
 
-def _may_rule(taken: Taken) -> bool:
+def _may_rule(taken: TakenEvent) -> bool:
     """Whether an event may change what is in force."""
     return taken.instance.address == RULER and taken.event.name.startswith(RULING)  # type: ignore[union-attr]

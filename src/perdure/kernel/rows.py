@@ -40,7 +40,7 @@ _outcome_decoder = msgspec.msgpack.Decoder(Outcome)
 _tags_decoder = msgspec.json.Decoder(dict[str, str])
 
 
-class Record(msgspec.Struct, frozen=True):
+class StoredInstance(msgspec.Struct, frozen=True):
     """What a store knows of an instance: its head, its last snapshot and the rows after that."""
 
     head: HeadRow
@@ -53,7 +53,7 @@ class Record(msgspec.Struct, frozen=True):
         return self.snapshot if self.snapshot is not None and not self.rows else self
 
 
-Loaded = Record | SnapshotRow
+Loaded = StoredInstance | SnapshotRow
 """What an engine needs to go on with an instance. A snapshot of its last entry says all that head and rows say."""
 
 

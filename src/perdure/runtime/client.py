@@ -17,7 +17,7 @@ from perdure.kernel.asked import Actor
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address, Message, Parent, ReceiptArrived, Started
 from perdure.kernel.outside import KIND
-from perdure.kernel.receipt import Signature
+from perdure.kernel.receipt import ReceiptSignature
 from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import OWN, Workflows
@@ -406,7 +406,7 @@ class Client(Speaker):
         error: str | None = None,
         status: Ending | None = None,
         cost: Any = None,
-        signature: Signature | None = None,
+        signature: ReceiptSignature | None = None,
         wait: float | timedelta | None = None,
     ) -> None:
         """Answer an effect that waits for an executor outside: ok=value, error=text, or another status.

@@ -51,7 +51,7 @@ def unsigned(job: Publication, receipt: Receipt) -> Answerer:
     return Answerer(job.effect.executor)
 
 
-class Running(msgspec.Struct, eq=False):
+class RunningJob(msgspec.Struct, eq=False):
     claim: Claim
     job: Publication
     executor: Executor
@@ -78,7 +78,7 @@ class Worker:
         self._concurrency = concurrency
         self._sign = sign
         self.counts: Counter[str] = Counter()
-        self.running: dict[bytes, Running] = {}  # by the id of the claim, which is what executors know a job by
+        self.running: dict[bytes, RunningJob] = {}  # by the id of the claim, which is what executors know a job by
         self._answers: dict[bytes, tuple[Claim, InboxRow]] = {}  # not yet taken by the database; by the same
         self._interrupted: list[Claim] = []  # their steps were ended by Ctrl-C
         self._frames: list[tuple[Claim, Frame]] = []
@@ -170,7 +170,7 @@ class Worker:
             self.counts["unreadable"] += 1
             return
         id = claim.id
-        running = self.running[id] = Running(claim, job, self._executors[claim.job.queue])
+        running = self.running[id] = RunningJob(claim, job, self._executors[claim.job.queue])
         timeout = job.effect.timeout
         if timeout is not None:
             running.timeout = self._loop.call_later(timeout / 1e9, self._time_out, id, timeout)
@@ -201,7 +201,7 @@ class Worker:
         self._answers[id] = claim, row
         self._outgoing.set()
 
-    def _take(self, id: bytes) -> Running | None:
+    def _take(self, id: bytes) -> RunningJob | None:
         """It runs no more: its place is free."""
         running = self.running.pop(id, None)
         if running is not None:
