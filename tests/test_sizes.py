@@ -62,42 +62,6 @@ REPEATED = {
 }
 """By name: in which vocabulary it is repeated, and why it may be."""
 
-FILES = {
-    "cells/author.py": "all that an author of cells writes, with the checks that speak of it",
-    "codec/canonical.py": "one format: its writer and its readers change together",
-    "codec/record.py": "one class of authors, and what its fields may be",
-    "codec/schema.py": "one type for each word of a schema",
-    "errors.py": "one list of all errors; its docstrings are the messages",
-    "expressions/compile.py": "one case for each node",
-    "expressions/functions.py": "one short function for each function of expressions",
-    "expressions/jinja.py": "one reader of one syntax",
-    "playbooks/pipeline.py": "one pass over the actions of a step",
-    "playbooks/read.py": "one method for each part of a playbook",
-    "runtime/handle.py": "what callers may do with an instance: a docstring for each",
-    "stores/memory.py": "one store: the smallest that does what a store must do",
-    "testing/crashes.py": "one search for schedules, and what it tells",
-    "testing/simulation.py": "one world: processes, requests and faults on one clock",
-    "testing/world.py": "the tests' world for users: a docstring for each method",
-}
-
-LARGE_CLASSES = {
-    "playbooks/machine.py PlaybookMachine": "one method for each event and each kind of token",
-    "playbooks/read.py Reader": "one method for each part of a playbook",
-    "runtime/handle.py Handle": "one method for each thing that callers may do with an instance",
-    "stores/memory.py MemoryStore": "one method for each question of the contract of stores",
-    "stores/postgres/queries.py PostgresQueries": "one method for each question of the contract of queries",
-    "stores/sqlite/queries.py SqliteQueries": "one method for each question of the contract of queries",
-    "testing/simulation.py Simulation": "one method for each thing that a world can do",
-}
-
-LONG_FUNCTIONS = {
-    "app/engine.py open": "a signature with many options, and a sentence for each of them",
-}
-
-REPEATED = {
-    "Alarm": "a timer of the clock; the one of cells is what its author writes",
-}
-
 FILES = {str(path.relative_to(SOURCE)): path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
 TREES = {name: ast.parse(text) for name, text in FILES.items()}
 
