@@ -33,7 +33,7 @@ from perdure.graphs import Limits as GraphLimits
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Stuck
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Call, Timer, Wait
-from perdure.kernel.events import Address, Event, Message, Received, Retried, Settled, Started, Woken
+from perdure.kernel.events import Address, Event, Message, ReceiptArrived, Retried, Settled, Started, Woken
 from perdure.kernel.instance import Instance
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
@@ -543,7 +543,7 @@ class _LedgerMachine:
             case Started(input=value):
                 (state.goal,) = decode(value)
                 return Decision(open=(Wait("mail"),))
-            case Received(receipt=receipt):
+            case ReceiptArrived(receipt=receipt):
                 assert receipt.status in ("ok", "unknown"), receipt
                 gained = decode(receipt.value) if receipt.value is not None else 100
                 return self._item(gained)
@@ -1293,7 +1293,7 @@ def _people(world: Simulation, asked: dict[bytes, tuple[int, OpenEffect]]) -> No
                 if answer.by is None:
                     world.post_receipt(asker, id, answer)  # no client of ours does that
                 else:
-                    world.request(asker, Received(id, answer), "answer")
+                    world.request(asker, ReceiptArrived(id, answer), "answer")
     heads = [head for head in world.database.heads.values() if head.workflow == "sim/claim"]
     coming = world.clock.steady < SECOND or len({head.key for head in heads}) < 3 or world.database.inbox
     world.watched = bool(coming) or any(head.status not in TERMINAL for head in heads)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.errors import BadCall
-from perdure.executors.queue import Find, Found, QueueExecutor
+from perdure.executors.queue import Find, FoundFunction, QueueExecutor
 from perdure.flows.author import Flow, StepFunction
 from perdure.flows.returns import importable, is_async, returns_of
 from perdure.kernel.batch import Publication
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Keyring
 
 
-class Serving:
+class ServedQueues:
     """The queues that an engine serves itself: names, and how many calls of each run at once."""
 
     def __init__(self, queues: Mapping[str, int] | None, workflows: Iterable[Any], keys: Keyring | None) -> None:
@@ -63,7 +63,7 @@ def checked(name: str, slots: int) -> tuple[str, int]:
     return name, slots
 
 
-def imported(name: str) -> Found:
+def imported(name: str) -> FoundFunction:
     """A function of this very process: what a flow names, its engine can import."""
     module_name, _, path = name.partition(":")
     main = sys.modules.get("__main__")
@@ -81,9 +81,9 @@ def imported(name: str) -> Found:
     return _found(found)
 
 
-def known(modules: Iterable[ModuleType]) -> dict[str, Found]:
+def known(modules: Iterable[ModuleType]) -> dict[str, FoundFunction]:
     """What the worker of these modules runs, by name: their own functions, and every `@perdure.step` in them."""
-    functions: dict[str, Found] = {}
+    functions: dict[str, FoundFunction] = {}
     for module in modules:
         for value in vars(module).values():
             for function in _functions(value, module):
@@ -109,8 +109,8 @@ def _plain(value: Any) -> Any:
     return value.__func__ if isinstance(value, staticmethod) else value
 
 
-def finding(functions: Mapping[str, Found]) -> Find:
-    def find(name: str) -> Found:
+def finding(functions: Mapping[str, FoundFunction]) -> Find:
+    def find(name: str) -> FoundFunction:
         if name not in functions:
             raise BadCall(f"this worker has no function {name}")
         return functions[name]
@@ -118,9 +118,9 @@ def finding(functions: Mapping[str, Found]) -> Find:
     return find
 
 
-def _found(value: Any) -> Found:
+def _found(value: Any) -> FoundFunction:
     function = value.function if isinstance(value, StepFunction) else getattr(value, "brought", value)
-    return Found(function, returns_of(function), is_async(function))
+    return FoundFunction(function, returns_of(function), is_async(function))
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from .inline import InlineExecutor
 from .thread import ThreadExecutor
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundFunction(msgspec.Struct, frozen=True):
     """A function that a queue may call. `returns` is the annotation of its result."""
 
     function: Callable[..., Any]
@@ -31,7 +31,7 @@ class Found(msgspec.Struct, frozen=True):
     is_async: bool
 
 
-Find = Callable[[str], Found]
+Find = Callable[[str], FoundFunction]
 """The function of a name, `module:name`. Raises when there is none."""
 
 

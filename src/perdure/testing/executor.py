@@ -23,7 +23,7 @@ from perdure.kernel.receipt import Receipt, is_interrupt
 from perdure.ports import asking
 from perdure.ports.executor import Answered, Framed, Requests, Work
 
-from .faults import MILLISECOND, Surroundings
+from .faults import MILLISECOND, SimulatedProcess
 
 
 class Execution(NamedTuple):
@@ -70,7 +70,7 @@ class _Live:
 class FakeExecutor:
     """See the module. `slots`: how many calls it takes at once, which the gate must respect."""
 
-    def __init__(self, name: str, slots: int | None, around: Surroundings, site: Site) -> None:
+    def __init__(self, name: str, slots: int | None, around: SimulatedProcess, site: Site) -> None:
         self.name = name
         self.slots = slots
         self._site = site

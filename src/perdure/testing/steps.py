@@ -34,7 +34,7 @@ from perdure.ports.executor import Answered, Framed, Handler, Requests, Work
 from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClock
 
 from .executor import FakeExecutor, Site
-from .faults import Surroundings
+from .faults import SimulatedProcess
 from .tools import tool_answer
 
 PATIENCE_SECONDS: Final = 10.0
@@ -175,7 +175,7 @@ class StepExecutor(FakeExecutor):
     def __init__(
         self,
         name: str,
-        around: Surroundings,
+        around: SimulatedProcess,
         site: Site,
         *,
         loop: Callable[[], StepLoop],

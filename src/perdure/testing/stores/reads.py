@@ -1,7 +1,7 @@
 """What callers read: histories, the journal, published values, workflows; bodies of any size."""
 
 from perdure.kernel.batch import PublishedRow, WorkflowRow
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import StoredInstance
 
 from .harness import BIG, Harness, OneStore, Waiting, ask, commit, load
 from .rows import batch, entry, head
@@ -49,5 +49,5 @@ class Reads(OneStore):
 
         assert ask(store.journal(0, 10)) == rows
         assert ask(store.history(2)) == [rows[2]]
-        assert isinstance(record, Record)
+        assert isinstance(record, StoredInstance)
         assert record.rows == (rows[0], rows[1], rows[3])
