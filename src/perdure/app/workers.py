@@ -44,6 +44,7 @@ class Serving:
     def workers(self, jobs: Jobs) -> list[Worker]:
         """They have the functions of the modules that the workflows are in."""
         names = {found.function.__module__ for found in self._workflows if isinstance(found, Flow)}
+        names |= {name for found in self._workflows for name in getattr(found, "modules", ()) if name in sys.modules}
         modules = [sys.modules[name] for name in sorted(names)]
         return [
             worker(jobs, modules, [name], concurrency=slots, keys=self._keys) for name, slots in self._queues.items()
