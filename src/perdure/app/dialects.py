@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib import import_module
 from typing import Any, Final, cast
@@ -82,7 +82,7 @@ def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gather
 
 
 def _is_workflow(given: Any) -> bool:
-    return hasattr(given, "machine") and hasattr(given, "encode_input")
+    return hasattr(type(given), "machine") and hasattr(type(given), "encode_input")
 
 
 def _of_ours() -> list[Dialect]:
@@ -150,7 +150,8 @@ def words_of(noun: str | None, made: bool) -> Words:
         return ruling.words[ruling.name]
     wanted = ANY.noun if noun is None else noun
     for package in OURS:
-        if wanted in (words := _dialect(package).words):
+        words: Mapping[str, Words] = getattr(_dialect(package), "words", {})
+        if wanted in words:
             return words[wanted]
     return next((each.words[wanted] for each in _of_others() if wanted in each.words), Words())
 

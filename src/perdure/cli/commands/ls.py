@@ -25,6 +25,7 @@ from ..text import ago, style, styled, table
 @click.option(
     "--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only those with this tag, and each given one."
 )
+@click.option("--reference", default="", metavar="TEXT", help="Only those with this reference.")
 @click.option("--parent", metavar="ID", help="Only those that this instance started.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
 @click.option("--before", type=click.IntRange(1), default=None, metavar="N", help="Go on from a page before.")
@@ -33,6 +34,7 @@ def command(  # noqa: PLR0917
     workflow: str,
     status: str | None,
     tags: tuple[str, ...],
+    reference: str,
     parent: str | None,
     limit: int,
     before: int | None,
@@ -42,7 +44,13 @@ def command(  # noqa: PLR0917
     async def read(client: Client) -> list[Summary]:
         origin = 0 if parent is None else (await find_started(client, parent))[1].id
         found = await client.instances(
-            workflow=workflow, status=status or "", tags=wanted, parent=origin, before=before or 0, limit=limit + 1
+            workflow=workflow,
+            status=status or "",
+            tags=wanted,
+            reference=reference,
+            parent=origin,
+            before=before or 0,
+            limit=limit + 1,
         )
         if not found and workflow:
             names = {name for name, *_ in await client.queries.workflows()}

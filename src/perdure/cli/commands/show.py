@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from msgspec import UNSET
 
 from perdure.runtime.client import Client
 from perdure.views.find import find_started
@@ -44,6 +45,8 @@ def _text(shown: ShownInstance, now: datetime) -> str:
     rows += [["tag", f"{name}={value}"] for name, value in shown.tags.items()]
     rows += [["open", open_line(each, now)] for each in shown.waiting]
     rows += [["published", f"{name} = {short(value)}"] for name, value in shown.published.items()]
+    if shown.state is not UNSET:
+        rows.append(["state", to_json(shown.state)])
     if shown.stuck_at:
         rows.append(["stuck at", shown.stuck_at])
     if shown.error is not None:
