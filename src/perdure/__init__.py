@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perdure import tools
     from perdure.app import Engine, connect, open, run
     from perdure.app.definitions import load_process
+    from perdure.app.graphs import load_graph
     from perdure.app.playbooks import load_playbook
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.app.graphs": ("load_graph",),
     "perdure.app.playbooks": ("load_playbook",),
     "perdure.cells.author": (
         "Cell",
@@ -138,6 +140,7 @@ __all__ = [  # noqa: PLE0604
     "emit",
     "flow",
     "load_manifest",
+    "load_graph",
     "load_process",
     "load_playbook",
     "manifest",

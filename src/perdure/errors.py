@@ -105,7 +105,7 @@ __all__ = [
     "TaskRefused",
     "TooLarge",
     "TooManyFrames",
-    "UnclearId",
+    "UnclearRequest",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -929,8 +929,11 @@ class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
 
 
-class UnclearId(CallerError):
-    """An ID names no instance, or more than one. Write workflow/key."""
+class UnclearRequest(CallerError):
+    """What was asked for has no clear meaning: an ID that stands for several instances, two that cannot be compared.
+
+    Write IDs as workflow/key.
+    """
 
 
 class KeyInUse(CallerError):

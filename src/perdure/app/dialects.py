@@ -150,10 +150,14 @@ def words_of(noun: str | None, made: bool) -> Words:
         return ruling.words[ruling.name]
     wanted = ANY.noun if noun is None else noun
     for package in OURS:
-        words: Mapping[str, Words] = getattr(_dialect(package), "words", {})
-        if wanted in words:
+        if wanted in (words := _own_words(_dialect(package))):
             return words[wanted]
-    return next((each.words[wanted] for each in _of_others() if wanted in each.words), Words())
+    return next((words[wanted] for words in map(_own_words, _of_others()) if wanted in words), Words())
+
+
+def _own_words(dialect: Dialect) -> Mapping[str, Words]:
+    """A dialect that says nothing of its instances may leave them out."""
+    return getattr(dialect, "words", {})
 
 
 def read_catalog(definitions: bytes) -> Catalog:

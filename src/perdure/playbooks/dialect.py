@@ -1,9 +1,10 @@
 """What `app` knows of playbooks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from perdure.ports.dialect import Gathered, Stored
+from perdure.ports.seen import Words
 
 from .model import from_bytes
 from .workflow import NOUN, PlaybookWorkflow
@@ -12,6 +13,7 @@ from .workflow import NOUN, PlaybookWorkflow
 class PlaybookDialect:
     name = NOUN
     catalog = None
+    words: Final[Mapping[str, Words]] = {}
 
     def gather(self, given: Sequence[Any]) -> Gathered:
         playbooks = [each for each in given if isinstance(each, PlaybookWorkflow)]
