@@ -82,7 +82,7 @@ def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gather
 
 
 def _is_workflow(given: Any) -> bool:
-    return hasattr(given, "machine") and hasattr(given, "encode_input")
+    return hasattr(type(given), "machine") and hasattr(type(given), "encode_input")
 
 
 def workflows_in(values: Iterable[Any]) -> list[Workflow]:

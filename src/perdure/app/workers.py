@@ -44,7 +44,7 @@ class ServedQueues:
     def workers(self, jobs: Jobs) -> list[Worker]:
         """They have the functions of the modules that the workflows are in."""
         names = {name for found in self._workflows for name in _modules(found)}
-        modules = [sys.modules[name] for name in sorted(names)]
+        modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
         return [
             worker(jobs, modules, [name], concurrency=slots, keys=self._keys) for name, slots in self._queues.items()
         ]

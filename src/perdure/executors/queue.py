@@ -35,7 +35,7 @@ Find = Callable[[str], FoundFunction]
 """The function of a name, `module:name`. Raises when there is none."""
 
 
-def work_of(found: Found, asked: Mapping[str, Any]) -> Work:
+def work_of(found: FoundFunction, asked: Mapping[str, Any]) -> Work:
     """The work of a recorded call. With `through` a function of perdure calls the author's, and takes plain data."""
     through = asked.get("through")
     if through is None:

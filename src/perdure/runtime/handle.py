@@ -157,7 +157,10 @@ class Handle(Speaker, Generic[R]):
         `intent` binds the message to one open wait (`handle.waiting()`): if that is over, the message does nothing.
         """
         await self._refuse("send")
-        value = limited(encode(to_plain(body)), f"message {name!r}")
+        plain = to_plain(body)
+        value = limited(encode(plain), f"message {name!r}")
+        if hasattr(self._workflow, "refuse_message"):
+            await self._judge(name, plain)
         id = said.pop("id", None)
         if id is not None:
             checked_text(id, "the id of a message")
@@ -165,6 +168,15 @@ class Handle(Speaker, Generic[R]):
         bound = intent_id(intent) if intent else b""
         message = Message(name, value, id or os.urandom(16).hex(), asked=asked(said), intent=bound)
         await self._door.put(self._to(), message)
+
+    async def _judge(self, name: str, body: Any) -> None:
+        """Refuse a message before it is recorded, where the definition that its instance runs on is at hand."""
+        head = await self._door.queries.head(self._to())
+        version = "" if head is None else head.version
+        for known in (self._workflows.exactly(self.address.workflow, version), self._workflow):
+            if known is not None and known.version == version:
+                known.refuse_message(name, body)  # type: ignore[attr-defined]
+                return
 
     async def ask(
         self, name: str, body: object = None, timeout: float | timedelta | None = None, **said: Unpack[Said]

@@ -217,7 +217,7 @@ def _near(workflow: Any) -> Iterator[Any]:
     cells = getattr(function, "__closure__", None) or ()
     around = [cell.cell_contents for cell in cells if _filled(cell)]
     for found in [*around, *getattr(function, "__globals__", {}).values()]:
-        if not isinstance(found, type) and hasattr(found, "machine") and hasattr(found, "encode_input"):
+        if hasattr(type(found), "machine") and hasattr(type(found), "encode_input"):
             yield found
 
 

@@ -24,7 +24,7 @@ from perdure.executors import info
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.frames import frame_of
 from perdure.executors.inline import InlineExecutor
-from perdure.executors.queue import Found, work_of
+from perdure.executors.queue import FoundFunction, work_of
 from perdure.flows.loop import first_nanosecond
 from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
@@ -384,4 +384,4 @@ def _work_of(params: bytes) -> Work:
     for part in qualified.split("."):
         function = getattr(function, part)
     function = getattr(function, "brought", function)
-    return work_of(Found(function, returns_of(function), inspect.iscoroutinefunction(function)), asked)
+    return work_of(FoundFunction(function, returns_of(function), inspect.iscoroutinefunction(function)), asked)
