@@ -54,9 +54,10 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
 
 def built_in() -> list[Workflow]:
     """The workflows that every engine has."""
+    from perdure.access.machine import ACCESS
     from perdure.tasks.machine import TASKS
 
-    return [TASKS]
+    return [TASKS, ACCESS]
 
 
 def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gathered: list[Gathered]) -> Sequence[Any]:
