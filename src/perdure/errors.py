@@ -98,6 +98,7 @@ __all__ = [
     "TaskRefused",
     "TooLarge",
     "TooManyFrames",
+    "UnclearId",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -840,6 +841,10 @@ class UnknownVersion(UnknownWorkflow):
 
 class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
+
+
+class UnclearId(CallerError):
+    """An ID names no instance, or more than one. Write workflow/key."""
 
 
 class KeyInUse(CallerError):

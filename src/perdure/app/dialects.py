@@ -11,8 +11,10 @@ from typing import Any, Final, cast
 from perdure.errors import CallerError
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
+from perdure.kernel.policy import ANY
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered
+from perdure.ports.seen import Words
 from perdure.runtime.door import Door
 
 OURS: Final = ("flows", "cells")
@@ -119,6 +121,21 @@ async def begin(door: Door, beginnings: Iterable[Beginning], known: Workflows[An
         elif beginning.check is not None:
             published = {name: await door.queries.published(head.id, name) for name in beginning.names}
             beginning.check(published, known)
+
+
+def words_of(noun: str | None, made: bool) -> Words:
+    """What is said of instances of a workflow, by its `Policy.noun`; where no dialect knows that, the common words.
+
+    None: no engine has registered the workflow lately. Then what a message `made` is of the dialect that has a ruler.
+    """
+    if noun is None and made:
+        ruling = next(dialect for package in OURS if (dialect := _dialect(package)).catalog is not None)
+        return ruling.words[ruling.name]
+    wanted = ANY.noun if noun is None else noun
+    for package in OURS:
+        if wanted in (words := _dialect(package).words):
+            return words[wanted]
+    return next((each.words[wanted] for each in _of_others() if wanted in each.words), Words())
 
 
 def read_catalog(definitions: bytes) -> Catalog:

@@ -57,6 +57,11 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
 )
 
 
+def kind_of(error: errors.PerdureError) -> str:
+    """The name of an error, for programs."""
+    return "Usage" if isinstance(error, errors.UnclearId) else type(error).__name__
+
+
 def exit_of(error: errors.PerdureError) -> Exit:
     return next(code for kind, code in _EXITS if isinstance(error, kind))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.runtime.history import Summary
+from perdure.ports.seen import Summary
+from perdure.views.look import listed_instance
 
 from .console import Console
-from .look import head_document
 
 
 def tell_page(
@@ -16,7 +16,7 @@ def tell_page(
     """`found` has one more than `limit` if there are more."""
     shown, more = found[:limit], len(found) > limit
     after = shown[-1].id if more else None
-    document = {what: [head_document(each) for each in shown], "next_before": after}
+    document = {what: [listed_instance(each) for each in shown], "next_before": after}
     console.answer(document, table(shown) if shown else "")
     if console.json:
         return

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.codec import decode
 from perdure.errors import UnknownWorkflow
-from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, Rules, decode_rules
+from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.arguments import unknown
+from perdure.views.reasons import rules_in_force
 
 from .exits import Exit, Stopped
 from .load import flows_of, load_all, module_of
@@ -63,15 +64,9 @@ async def in_force(queries: Queries) -> Manifest:
     return read(decode(data))
 
 
-async def kernel_manifest(queries: Queries) -> Rules:
-    """What the kernel knows of the manifest in force."""
-    head = await queries.head(RULER)
-    return decode_rules(None if head is None else await queries.published(head.id, IN_FORCE))
-
-
 async def cell_names(queries: Queries) -> list[str]:
     """The workflows that are cells by the manifest in force."""
-    return list((await kernel_manifest(queries)).versions)
+    return list((await rules_in_force(queries)).versions)
 
 
 async def refuse_unknown_cell(queries: Queries, name: str) -> None:

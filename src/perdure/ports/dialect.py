@@ -19,6 +19,7 @@ from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
 
 from .executor import Handler
+from .seen import Words
 
 Published = Mapping[str, bytes | None]
 
@@ -84,6 +85,11 @@ class Dialect(Protocol):
     @property
     def catalog(self) -> Callable[[bytes], Catalog] | None:
         """Reads what the ruler has published of what it takes from outside; None: no ruler is of this dialect."""
+        ...
+
+    @property
+    def words(self) -> Mapping[str, Words]:
+        """What is said of its instances, by `Policy.noun` of the workflow."""
         ...
 
     def gather(self, given: Sequence[Any]) -> Gathered:

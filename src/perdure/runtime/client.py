@@ -20,6 +20,7 @@ from perdure.kernel.status import Status
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Catalog
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
+from perdure.ports.seen import Summary
 from perdure.ports.store import Filter, Queries
 
 from .arguments import (
@@ -38,7 +39,7 @@ from .arguments import (
 )
 from .door import Door, Speaker
 from .handle import Handle
-from .history import Summary, list_place, summary
+from .history import list_place, summary
 from .judged import judged
 from .outside import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key

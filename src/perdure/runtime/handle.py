@@ -42,10 +42,11 @@ from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
+from perdure.ports.seen import Line, Summary, Waiting
 
 from .arguments import Asking, Said, asked, checked_key, checked_tag, checked_text, limited, seconds_of, unknown
 from .door import AFTER_THE_END, Door, Speaker, refusal
-from .history import Line, Reader, Summary, Waiting, read_history, summary
+from .history import Reader, read_history, summary
 from .outside import intent_id
 from .policies import refuse_by_policy
 from .startable import Startable

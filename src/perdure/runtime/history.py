@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +39,7 @@ from perdure.kernel.rows import Record, decode_outcome, offer_of
 from perdure.kernel.snapshot import restore
 from perdure.kernel.status import Status
 from perdure.ports.frame import Frame
+from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import ListPlace, Queries, place_of
 
 Opened = Mapping[bytes, tuple[str, int]]
@@ -47,58 +47,6 @@ Opened = Mapping[bytes, tuple[str, int]]
 
 EFFECTS: Final = "effects"
 """The executor of effects that are known by a name."""
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
-
-    `announced` has the names of the domain events that it led to; `seq` is its place in the journal.
-    """
-
-    number: int
-    at: datetime
-    event: str
-    location: str = ""
-    status: str = ""
-    value: Any = None
-    error: Failure | None = None
-    opened: tuple[str, ...] = ()
-    outcome: str = ""
-    announced: tuple[str, ...] = ()
-    seq: int = 0
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """An instance in a list."""
-
-    id: int
-    workflow: str
-    key: str
-    generation: int
-    version: str
-    status: str
-    started_at: datetime
-    changed_at: datetime
-    parent: int
-    tags: dict[str, str]
-    root: int = 0
-    ended_at: datetime | None = None
-    reason: str = ""  # what it waits for, or its error and where
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """What an instance has open, since when, and what would move it."""
-
-    kind: str
-    location: str
-    since: datetime
-    due: datetime | None
-    attempt: int
-    delivery: int
-    held: bool
-    what: str
-    once: bool  # a step that a crash makes unknown
-    progress: Frame | None = None  # live, where it is seen: no part of the history
 
 
 class Reader:

@@ -35,13 +35,14 @@ from perdure.kernel.rules import AUDIT, RULING
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.history import Reader
+from perdure.views.export import words
 from perdure.worlds.snapshots.verify import Check
 
 from .auditor import Violation
 from .cells import state_of_instance
 from .disks import Disk, at_once
 from .faults import TAKE_OVER, Faults
-from .histories import changed_mind, without_advice, without_places, words
+from .histories import changed_mind, without_advice, without_places
 from .simulation import Request, quiet_log
 from .stage import Stage
 from .steps import Run, Script

@@ -36,23 +36,24 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
+from perdure.ports.seen import Line, Waiting
 from perdure.ports.store import Queries
 from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.door import refusal
 from perdure.runtime.doors import look
 from perdure.runtime.handle import Handle
-from perdure.runtime.history import Line, Reader, Waiting
+from perdure.runtime.history import Reader
 from perdure.runtime.policies import Policies
 from perdure.runtime.startable import Startable
 from perdure.runtime.streams import Streams
 from perdure.runtime.virtual_clock import SECOND
 from perdure.stores.memory import MemoryStore
+from perdure.views.export import write
 
 from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, send_frame, state_of
 from .disks import at_once
 from .faults import Faults
-from .histories import write
 from .stage import Stage
 from .steps import Run, Script
 

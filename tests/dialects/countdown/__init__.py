@@ -7,7 +7,7 @@ A countdown counts messages named `tick`. At zero it calls a function, and compl
 message is a mistake of its author: the instance stops, and a retry lets it hear that message again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.codec import decode, encode
@@ -24,6 +24,7 @@ from perdure.kernel.routing import Subscription
 from perdure.kernel.status import Status
 from perdure.ports.dialect import Gathered
 from perdure.ports.executor import Work
+from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
 
 
 class Countdown:
@@ -33,9 +34,18 @@ class Countdown:
         self.workflow = CountdownWorkflow(name, at_zero, forgiving)
 
 
+class CountdownWords(Words):
+    def open(self, seen: Seen, open: Waiting) -> Reason | None:
+        if open.location != "next":
+            return None
+        left = seen.lines[0].value - sum(line.location == "tick" for line in seen.lines)
+        return Reason("tick", f"{left} to go.", (Advice(command=seen.command("send", "tick")),), open)
+
+
 class CountdownDialect:
     name = "countdown"
     catalog = None
+    words: Mapping[str, Words] = {"countdown": CountdownWords()}
 
     def gather(self, given: Sequence[Any]) -> Gathered:
         found = [each.workflow for each in given if isinstance(each, Countdown)]

@@ -8,10 +8,10 @@ from perdure.errors import InstanceEnded
 from perdure.kernel.events import Address
 from perdure.kernel.status import TERMINAL, Status
 from perdure.runtime.client import Client
+from perdure.views.find import find
 
 from ..console import Console
 from ..console import command as define
-from ..find import find
 
 
 @define("cancel")

@@ -8,12 +8,12 @@ from typing import Any, Final
 import click
 
 from perdure.runtime.client import Client
+from perdure.views.compare import Difference, Fact, Story, differences
+from perdure.views.find import find_started
 
-from ..compare import Difference, Fact, Story, differences
 from ..console import Console
 from ..console import command as define
 from ..exits import Exit, Stopped
-from ..find import find_started
 from ..text import first_line, joined, style, to_json
 
 WIDTH: Final = 60

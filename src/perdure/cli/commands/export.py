@@ -10,12 +10,12 @@ import msgspec
 from perdure.codec.visible import visible_json
 from perdure.kernel.events import Address
 from perdure.runtime.client import Client
-from perdure.testing.histories import text_of
+from perdure.views.export import text_of
+from perdure.views.find import find_started
 
 from ..console import Console
 from ..console import command as define
 from ..exits import Stopped
-from ..find import find_started
 
 
 @define("export")

@@ -8,11 +8,11 @@ import click
 
 from perdure.runtime.client import Client
 from perdure.runtime.handle import Handle
+from perdure.views.find import find_started
 
 from ..console import Console
 from ..console import command as define
 from ..exits import Stopped
-from ..find import find_started
 from ..given import read_json
 
 

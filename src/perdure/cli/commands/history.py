@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from perdure.kernel.events import Address
+from perdure.ports.seen import Line
 from perdure.runtime.client import Client
-from perdure.runtime.history import Line, read_history
+from perdure.runtime.history import read_history
+from perdure.views.find import find_started
+from perdure.views.look import shown_entry
 
 from ..console import Console
 from ..console import command as define
-from ..find import find_started
-from ..look import line_document
 from ..text import local, table, told
 
 
@@ -26,7 +27,7 @@ def command(console: Console, id: str, values: bool | None) -> None:
 
     address, lines = console.ask(read)
     shown = values is not False
-    document = {"id": str(address), "history": [line_document(line, shown) for line in lines]}
+    document = {"id": str(address), "history": [shown_entry(line, shown) for line in lines]}
     width = None if values else 60
     rows = [[str(line.number), local(line.at), told(line, width, shown)] for line in lines]
     console.answer(document, table(rows))

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import click
 
 from perdure.kernel.status import Status
+from perdure.ports.seen import Summary
 from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client
-from perdure.runtime.history import Summary
+from perdure.views.find import find_started
 
 from ..console import Console
 from ..console import command as define
-from ..find import find_started
 from ..given import read_tags
 from ..page import tell_page
 from ..text import ago, style, styled, table

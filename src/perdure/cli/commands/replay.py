@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from contextlib import redirect_stdout
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from perdure.codec import to_plain
 from perdure.codec.visible import visible
-from perdure.errors import Divergence
-from perdure.kernel.events import Address
-from perdure.kernel.replay import fold, rebuild
-from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
-from perdure.ports.store import Filter, Queries, place_of
 from perdure.runtime.client import Client
+from perdure.views.survey import Replayed, survey
 
 from ..console import Console
 from ..console import command as define
@@ -25,8 +20,6 @@ from ..exits import Exit, Stopped
 from ..snapshots import ask
 from ..text import indented, joined, style, to_json
 from ..world import code_of
-
-PAGE = 200
 
 
 @define("replay")
@@ -50,15 +43,14 @@ def command(console: Console, targets: tuple[str, ...], verify: bool, since: str
     with redirect_stdout(sys.stderr):
         workflows = Workflows(each for target in targets for each in code_of(target))
 
-    async def replay(client: Client) -> list[dict[str, Any]]:
-        return await _replay_all(client.queries, workflows)
+    async def replay(client: Client) -> list[Replayed]:
+        return await survey(client.queries, workflows)
 
     found = console.ask(replay)
-    unsafe = [each for each in found if each["divergence"] is not None]
-    counts = dict(Counter("unsafe" if each["divergence"] else "safe" for each in found))
-    document = {"replayed": len(found), "safe": counts.get("safe", 0), "unsafe": unsafe}
+    unsafe = [each for each in found if each.divergence is not None]
+    document = {"replayed": len(found), "safe": len(found) - len(unsafe), "unsafe": unsafe}
     lines: list[str] = [
-        indented(f"{style(visible(each['id']), bold=True)}: {_shown(each['id'], each['divergence'])}")
+        indented(f"{style(visible(each.id), bold=True)}: {(each.divergence or '').removeprefix(f'{each.id}, ')}")
         for each in unsafe
     ]
     instances = "1 instance" if len(found) == 1 else f"{len(found)} instances"
@@ -88,42 +80,3 @@ def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> No
             lines.append(indented(f"  {difference.advice}"))
     console.answer(to_plain(found), joined(lines))
     sys.exit(Exit.OK if difference is None else Exit.FAILED)
-
-
-async def _replay_all(queries: Queries, workflows: Workflows[Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for name in workflows.names():
-        before = None
-        while heads := await queries.heads(Filter(workflow=name, before=before, limit=PAGE)):
-            before = place_of(heads[-1])
-            for head in heads:
-                if head.status not in TERMINAL:
-                    workflow = _code(workflows, name, head.version)
-                    if workflow is None:  # it began with newer code: an engine with this code leaves it alone
-                        continue
-                    address = Address(head.workflow, head.key)
-                    rows = await queries.history(head.id)
-                    found.append({"id": str(address), "divergence": _divergence(address, rows, workflow)})
-    return found
-
-
-def _code(workflows: Workflows[Any], name: str, version: str) -> Any:
-    """Where an instance runs on its own version only, versions have no order: no code is older than another."""
-    newest = workflows.newest(name)
-    if newest is not None and newest.policy.exact:
-        return workflows.exactly(name, version) or newest
-    return workflows.of(name, version)
-
-
-def _shown(id: str, divergence: str) -> str:
-    return divergence.removeprefix(f"{id}, ")
-
-
-def _divergence(address: Address, rows: list[Any], workflow: Any) -> str | None:
-    try:
-        rebuild(fold(address, None, rows), workflow).dispose()
-    except Divergence as error:
-        return str(error)
-    except Exception as error:  # what the code raises on the way would make the instance stuck as well
-        return f"{type(error).__name__}: {error}"
-    return None

@@ -6,10 +6,10 @@ import click
 
 from perdure.kernel.events import Address
 from perdure.runtime.client import Client
+from perdure.views.find import find_started
 
 from ..console import Console
 from ..console import command as define
-from ..find import find_started
 
 
 @define("rewind")

@@ -20,9 +20,11 @@ from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck
 from perdure.kernel.instance import Instance
 from perdure.kernel.moment import when
 from perdure.kernel.status import Status
+from perdure.ports.seen import error_of, result_of
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.handle import Handle
 from perdure.runtime.history import Reader
+from perdure.views.look import shown_error
 
 from ..console import Console
 from ..console import command as define
@@ -30,7 +32,6 @@ from ..exits import Exit
 from ..given import read_json
 from ..live import Progress, shown
 from ..load import load
-from ..look import error_document, error_of, result_of
 from ..text import first_line, indented, joined, noted, to_json
 
 TICK_SECONDS: Final = 0.1
@@ -222,7 +223,7 @@ def _tell(console: Console, ending: Ending, again: Again, timeout: float | None)
         "key": state.address.key,
         "status": state.status.value,
         "result": result_of(state),
-        "error": error_document(error),
+        "error": shown_error(error),
     }
     completed = state.status is Status.COMPLETED
     console.answer(document, to_json(result_of(state), indent=2) if completed else "")

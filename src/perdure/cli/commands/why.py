@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import click
+import msgspec
 
-from perdure.kernel.rules import RULER
+from perdure.ports.seen import Advice, Reason
 from perdure.runtime.client import Client
+from perdure.views.find import find
+from perdure.views.look import shown_wait
+from perdure.views.reasons import RECORDED, reasons, see
 
-from ..cell_reasons import CellReasons
 from ..console import Console
 from ..console import command as define
-from ..find import find
-from ..look import Look
-from ..reasons import Reason, Reasons
 from ..text import joined, styled
 
 
@@ -26,18 +27,25 @@ def command(console: Console, id: str) -> None:
     async def read(client: Client) -> tuple[str, str, list[Reason]]:
         address, head = await find(client, id)
         if head is None:
-            text = "It is recorded, and no engine has taken it up yet."
-            todo = "perdure.open(...) in your program, or `perdure run`, runs one"
-            return str(address), "recorded", [Reason("undelivered", text, todo)]
-        look = await Look.at(client.queries, head)
-        kind = CellReasons if look.is_cell or head.workflow == RULER.workflow else Reasons
-        reasons = kind(console, client.queries, look, datetime.now(UTC))
-        return look.id, look.state.status.value, await reasons.all()
+            return str(address), "recorded", [RECORDED]
+        seen, words = await see(client.queries, head, datetime.now(UTC), console.db)
+        return seen.id, seen.state.status.value, reasons(seen, words)
 
-    name, status, reasons = console.ask(read)
-    document = {"id": name, "status": status, "reasons": [reason.document() for reason in reasons]}
-    console.answer(document, joined([f"{name} is {styled(status)}.", *map(_text, reasons)]))
+    name, status, found = console.ask(read)
+    document = {"id": name, "status": status, "reasons": [_document(console, reason) for reason in found]}
+    lines = [joined([each.text, *(f"    {todo}" for todo in _todo(console, each))]) for each in found]
+    console.answer(document, joined([f"{name} is {styled(status)}.", *lines]))
 
 
-def _text(reason: Reason) -> str:
-    return joined([reason.text, *(f"    {todo}" for todo in reason.todo.splitlines())])
+def _document(console: Console, reason: Reason) -> dict[str, Any]:
+    about = {} if reason.waiting is None else msgspec.structs.asdict(shown_wait(reason.waiting))
+    return {**about, "kind": reason.kind, "text": reason.text, "todo": "\n".join(_todo(console, reason)) or None}
+
+
+def _todo(console: Console, reason: Reason) -> list[str]:
+    return [_advice(console, each) for each in reason.todo]
+
+
+def _advice(console: Console, advice: Advice) -> str:
+    command = console.command(*advice.command) if advice.command else ""
+    return ": ".join(filter(None, (advice.text, command)))

@@ -8,9 +8,10 @@ import click
 
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.status import TERMINAL
+from perdure.ports.seen import Summary
 from perdure.ports.store import Filter, Queries, place_of
 from perdure.runtime.client import Client
-from perdure.runtime.history import Summary, list_place, summary
+from perdure.runtime.history import list_place, summary
 
 from ...console import Console
 from ...console import command as define

@@ -12,6 +12,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.status import TERMINAL
 from perdure.ports.store import Queries
 from perdure.runtime.client import Client
+from perdure.views.reasons import rules_in_force
 
 from ...console import Console
 from ...console import command as define
@@ -21,7 +22,6 @@ from ...world import (
     bound_of,
     current_directory_first,
     in_force,
-    kernel_manifest,
     refuse_unknown_cell,
     without_version,
 )
@@ -79,7 +79,7 @@ def command(
 
 async def _behind(console: Console, queries: Queries, address: Address) -> str:
     """Says that a cell has not gone over yet to the definition in force; empty: it has, or need not."""
-    head, force = await queries.head(address), await kernel_manifest(queries)
+    head, force = await queries.head(address), await rules_in_force(queries)
     if head is None or head.status in TERMINAL or not force.outdated(head.workflow, head.version):
         return ""
     now, migrate = force.versions[head.workflow], console.command("manifest", "migrate")

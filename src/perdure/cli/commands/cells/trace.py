@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from perdure.runtime.client import Client
+from perdure.views.trace import TraceNode, Tracer
 
 from ...console import Console
 from ...console import command as define
 from ...exits import Exit, Stopped
 from ...text import joined, local, short
-from ...trace import Node, Tracer
 
 
 @define("cells trace")
@@ -21,7 +21,7 @@ def command(console: Console, event: str) -> None:
     what they announced.
     """
 
-    async def read(client: Client) -> list[Node]:
+    async def read(client: Client) -> list[TraceNode]:
         tracer = await Tracer.of(client.queries)
         if tracer is None:
             raise Stopped("this database has no cells: no engine was opened on it with any", Exit.NOT_FOUND)
@@ -33,10 +33,10 @@ def command(console: Console, event: str) -> None:
         text = f"no event from outside has the id or the correlation {event!r}, and no entry this number"
         raise Stopped(text, Exit.NOT_FOUND, kind="UnknownEvent")
     lines = [line for node in found for line in _lines(node, 0)]
-    console.answer({"traces": [node.document() for node in found]}, joined(lines))
+    console.answer({"traces": found}, joined(lines))
 
 
-def _lines(node: Node, depth: int) -> list[str]:
+def _lines(node: TraceNode, depth: int) -> list[str]:
     value = "" if node.value is None else f" {short(node.value)}"
     status = f" {node.status}" if node.status else ""
     outcome = f" → {node.outcome}" if node.outcome else ""

@@ -1,13 +1,11 @@
-"""A recorded history, delivered again to the code of a flow or a cell, up to any entry.
-
-Nothing is run and nothing is written. Each entry of a cell is delivered to the definition that it had then.
-"""
+"""A recorded history, delivered again to code, up to any entry. Nothing is run and nothing is written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from perdure.codec import decode
+from perdure.codec.phrases import first_line, short
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Effect
@@ -17,9 +15,8 @@ from perdure.kernel.instance import Instance
 from perdure.kernel.machine import Governed, Machine, Workflow
 from perdure.kernel.moment import Moment
 from perdure.kernel.replay import deliveries, fold, since_rewind
-from perdure.runtime.history import Line, Reader, in_words
-
-from .text import first_line, short
+from perdure.ports.seen import Line
+from perdure.runtime.history import Reader, in_words
 
 
 class Parted(Exception):
@@ -150,13 +147,13 @@ class History:
 
 
 def state_of(machine: Machine) -> str:
-    """The state of a cell, in short; empty: there is none, or the machine's state is not a value."""
+    """The state of a machine, in short; empty: there is none, or it is not a value."""
     state = getattr(machine, "state", b"")
     return short(decode(state)) if isinstance(state, bytes) and state else ""
 
 
 def _heard(before: Instance, event: Event) -> Event | None:
-    """What a flow gets of an event. A retry delivers what was kept, and some events are the kernel's alone."""
+    """What the code gets of an event. A retry delivers what was kept, and some events are the kernel's alone."""
     if type(event) is CancelAsked and before.kept is not None:
         return None
     heard = before.kept if type(event) is Retried and before.kept is not None else event

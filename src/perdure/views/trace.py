@@ -1,14 +1,16 @@
-"""What an event led to: from the world to cells, from cells to effects, from effects to receipts, and on.
+"""What an event from outside led to: from the ruler to instances, from these to effects, from effects to receipts.
 
 Nothing of this is stored: a message is found again by who announced it, and a receipt by its intent. Where a message
-goes is asked of the manifest in force now.
+goes is asked of the rules in force now.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from perdure.codec import decode as decode_value
 from perdure.kernel.batch import HeadRow, JournalRow
@@ -26,7 +28,7 @@ from perdure.runtime.history import effect_of, in_words, value_of
 PAGE: Final = 1000
 
 
-class Node(NamedTuple):
+class TraceNode(msgspec.Struct, frozen=True):
     """An entry and what came of it. `what`: the event, or the receipt and of what; `open`: what has no receipt yet."""
 
     entry: int
@@ -35,55 +37,52 @@ class Node(NamedTuple):
     what: str
     status: str  # of a receipt
     value: Any
-    outcome: str  # how it ended for the cell: stuck, deleted, failed, cancelled; mostly nothing
+    outcome: str  # how it ended for the instance: stuck, deleted, failed, cancelled; mostly nothing
     open: list[str]
-    led_to: list[Node]
-
-    def document(self) -> dict[str, Any]:
-        return {**self._asdict(), "led_to": [node.document() for node in self.led_to]}
+    led_to: list[TraceNode]
 
 
 class Tracer:
     """Follows what is recorded, and reads each history once."""
 
-    def __init__(self, queries: Queries, router: Router, world: HeadRow) -> None:
+    def __init__(self, queries: Queries, router: Router, ruler: HeadRow) -> None:
         self._queries = queries
         self._router = router
-        self._world = world
+        self._ruler = ruler
         self._histories: dict[int, list[Entry]] = {}
-        self._names: dict[int, str] = {world.id: str(RULER)}
+        self._names: dict[int, str] = {ruler.id: str(RULER)}
         self._told: set[int] = set()  # entries that have their place already
 
     @classmethod
     async def of(cls, queries: Queries) -> Tracer | None:
-        """None: this database has no world of cells."""
-        world = await queries.head(RULER)
-        if world is None:
+        """None: this database has no ruler."""
+        ruler = await queries.head(RULER)
+        if ruler is None:
             return None
         router = Router()
-        router.enforce(decode_rules(await queries.published(world.id, IN_FORCE)))
-        return cls(queries, router, world)
+        router.enforce(decode_rules(await queries.published(ruler.id, IN_FORCE)))
+        return cls(queries, router, ruler)
 
-    async def by_text(self, text: str) -> list[Node]:
+    async def by_text(self, text: str) -> list[TraceNode]:
         """Of the events from outside that have this id or this correlation."""
         return [await self._node(entry) async for entry in self._events() if _belongs(entry, text)]
 
-    async def by_entry(self, seq: int) -> list[Node]:
+    async def by_entry(self, seq: int) -> list[TraceNode]:
         rows = await self._queries.journal(seq - 1, 1)
         if not rows or rows[0].seq != seq:
             return []
-        if rows[0].instance == self._world.id:
+        if rows[0].instance == self._ruler.id:
             return [await self._node(_alone(rows[0]))]
         entries = await self._history(rows[0].instance)
         return [await self._node(entry) for entry in entries if entry.seq == seq]
 
     # ---- from entry to entry -----------------------------------------------------------------------------------
 
-    async def _node(self, entry: Entry) -> Node:
+    async def _node(self, entry: Entry) -> TraceNode:
         self._told.add(entry.seq)
         what, status, value = await self._what(entry)
         decision, outcome = entry.decision, ""
-        led_to: list[Node] = []
+        led_to: list[TraceNode] = []
         if decision.stuck is not None:
             outcome = f"stuck: {decision.stuck.error}"
             led_to += await self._retried(entry)
@@ -103,7 +102,7 @@ class Tracer:
             else:
                 led_to.append(await self._node(answer))
         name = await self._name(entry.instance)
-        return Node(entry.seq, when(entry.at), name, what, status, value, outcome, open, led_to)
+        return TraceNode(entry.seq, when(entry.at), name, what, status, value, outcome, open, led_to)
 
     async def _what(self, entry: Entry) -> tuple[str, str, Any]:
         match entry.event:
@@ -125,7 +124,7 @@ class Tracer:
                     return effect_of(effect) or in_words(effect)
         return "an effect"
 
-    async def _heard(self, entry: Entry, fact: Fact) -> list[Node]:
+    async def _heard(self, entry: Entry, fact: Fact) -> list[TraceNode]:
         """Who took a domain event. What is on its way has no entry yet."""
         sender = await self._name(entry.instance)
         found = []
@@ -152,7 +151,7 @@ class Tracer:
                 return later
         return None
 
-    async def _retried(self, entry: Entry) -> list[Node]:
+    async def _retried(self, entry: Entry) -> list[TraceNode]:
         for later in await self._history(entry.instance):
             if later.seq > entry.seq and isinstance(later.event, Retried):
                 return [await self._node(later)]
@@ -163,7 +162,7 @@ class Tracer:
     async def _events(self) -> AsyncIterator[Entry]:
         """All that came from outside, page by page."""
         after = 0
-        while rows := await self._queries.history(self._world.id, after, PAGE):
+        while rows := await self._queries.history(self._ruler.id, after, PAGE):
             after = rows[-1].seq
             for row in rows:
                 yield _alone(row)
@@ -188,7 +187,7 @@ class Tracer:
 
 
 def _alone(row: JournalRow) -> Entry:
-    """The world asks for no effects, so a row of it needs none of those before it."""
+    """The ruler asks for no effects, so a row of it needs none of those before it."""
     return decode(row.seq, row.instance, row.at, row.body, Patterns())
 
 

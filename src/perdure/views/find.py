@@ -5,13 +5,11 @@ from __future__ import annotations
 import difflib
 from typing import NamedTuple
 
-from perdure.errors import UnknownInstance
+from perdure.errors import UnclearId, UnknownInstance
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.client import Client
-
-from .exits import Stopped
 
 
 class Found(NamedTuple):
@@ -22,14 +20,14 @@ class Found(NamedTuple):
 async def find(client: Client, text: str) -> Found:
     """Also what is on its way. Raises `UnknownInstance` with what was perhaps meant."""
     if not _usable(text):
-        raise Stopped(f"an ID is workflow/key, or the key alone; found {text!a:.80}")
+        raise UnclearId(f"an ID is workflow/key, or the key alone; found {text!a:.80}")
     queries = client.queries
     named = [head for address in _names(text) if (head := await queries.head(address)) is not None]
     heads = named or await queries.heads(Filter(key=text, limit=1000))
     addresses = list(dict.fromkeys(Address(head.workflow, head.key) for head in heads))
     if len(addresses) > 1:
         choice = ", ".join(sorted(map(str, addresses)))
-        raise Stopped(f"{text!r} is the key of {len(addresses)} instances: {choice}; write one of these")
+        raise UnclearId(f"{text!r} is the key of {len(addresses)} instances: {choice}; write one of these")
     if addresses:
         return Found(addresses[0], heads[0])  # the last generation comes first
     keys = dict.fromkeys(Address(workflow, text) for workflow, *_ in await queries.workflows())
@@ -56,7 +54,7 @@ def _usable(text: str) -> bool:
 
 
 def _names(text: str) -> list[Address]:
-    """Every reading as workflow/key: both may contain slashes. A cell without keys may be named alone."""
+    """Every reading as workflow/key: both may contain slashes. An instance with an empty key may be named alone."""
     cuts = [n for n, letter in enumerate(text) if letter == "/" and n > 0]
     return [*(Address(text[:n], text[n + 1 :]) for n in cuts), Address(text, "")]
 
