@@ -20,6 +20,7 @@ __all__ = [
     "BadDecision",
     "BadDefinition",
     "BadExpression",
+    "BadFilter",
     "BadKey",
     "BadManifest",
     "BadRequest",
@@ -845,6 +846,10 @@ class UnknownInstance(CallerError):
 
 class UnclearId(CallerError):
     """An ID names no instance, or more than one. Write workflow/key."""
+
+
+class BadFilter(CallerError):
+    """A filter of a list has a field, a comparison or a value that there is not. The text says which there are."""
 
 
 class KeyInUse(CallerError):
