@@ -11,7 +11,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help .venv venv demo test check sim chaos fuzz bench bench-quick fmt clean
+.PHONY: help .venv venv demo test test-long check sim chaos fuzz bench bench-quick fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ demo: $(READY) ## run the tour in examples/demo.py
 
 test: $(READY) ## run all tests, the hunt for seeded bugs included
 	$(BIN)/pytest -n 3 --dist worksteal  # some wait more than they work
+
+test-long: $(READY) ## run all tests on all stages, PostgreSQL included, with more kills
+	PERDURE_TEST_STAGES=long PERDURE_TEST_KILLS=100 $(BIN)/pytest -n 3 --dist worksteal
 
 check: $(READY) ## format, lint, layers, types, tests and a short simulation
 	$(BIN)/ruff format --check .

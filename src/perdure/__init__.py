@@ -9,7 +9,9 @@ from perdure.errors import *  # noqa: F403
 from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
+    from perdure import tools
     from perdure.app import Engine, connect, open, run
+    from perdure.app.playbooks import load_playbook
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
     from perdure.executors.info import step_info
     from perdure.executors.secrets import EnvironmentSecrets, FileSecrets
     from perdure.executors.signatures import Key, Keyring, sign
-    from perdure.flows.author import Backoff, Break, Continue, Failed, Flow, Ok, flow, step
+    from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context, Received
     from perdure.flows.tasks import Answered
     from perdure.kernel.asked import Actor
+    from perdure.kernel.backoff import Backoff
     from perdure.kernel.problem import Problem
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.app.playbooks": ("load_playbook",),
     "perdure.cells.author": (
         "Cell",
         "CellContext",
@@ -58,7 +62,7 @@ _HOME = {
     "perdure.executors.info": ("step_info",),
     "perdure.executors.secrets": ("EnvironmentSecrets", "FileSecrets"),
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
-    "perdure.flows.author": ("Backoff", "Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
+    "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context", "Received"),
     "perdure.flows.tasks": ("Answered",),
     "perdure.kernel.asked": ("Actor",),
@@ -66,6 +70,7 @@ _HOME = {
     "perdure.tasks.model": ("Escalation", "Quorum"),
     "perdure.tasks.row": ("TaskInfo",),
     "perdure.worlds.governance": ("Governance",),
+    "perdure.kernel.backoff": ("Backoff",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -128,6 +133,7 @@ __all__ = [  # noqa: PLE0604
     "emit",
     "flow",
     "load_manifest",
+    "load_playbook",
     "manifest",
     "open",
     "progress",
@@ -135,6 +141,7 @@ __all__ = [  # noqa: PLE0604
     "sign",
     "step",
     "step_info",
+    "tools",
     *_errors,
 ]
 
@@ -145,6 +152,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("perdure")
+    if name == "tools":
+        from importlib import import_module
+
+        return import_module("perdure.tools")
     if module is None:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     from importlib import import_module

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "AddressRefused",
+    "AmbiguousReference",
     "AskTimeout",
     "AuthorError",
     "BadAnswer",
@@ -21,8 +22,11 @@ __all__ = [
     "BadDefinition",
     "BadExpression",
     "BadFilter",
+    "BadGraph",
     "BadKey",
     "BadManifest",
+    "BadPlaybook",
+    "BadProcess",
     "BadRequest",
     "BadSchema",
     "BadSignature",
@@ -32,6 +36,8 @@ __all__ = [
     "Corrupt",
     "CrashTestFailed",
     "Deadlock",
+    "DefinitionConflict",
+    "Denied",
     "Divergence",
     "EngineClosed",
     "EngineRunning",
@@ -66,6 +72,7 @@ __all__ = [
     "NotDurable",
     "NotEmpty",
     "NotEntered",
+    "NotInRun",
     "NotInStep",
     "NotInThisProcess",
     "NotInstalled",
@@ -99,7 +106,7 @@ __all__ = [
     "TaskRefused",
     "TooLarge",
     "TooManyFrames",
-    "UnclearId",
+    "UnclearRequest",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -109,6 +116,7 @@ __all__ = [
     "UnknownVersion",
     "UnknownWorkflow",
     "VersionConflict",
+    "WorkflowUnavailable",
     "WrongLoop",
 ]
 
@@ -298,6 +306,21 @@ class BadManifest(AuthorError):
     def __str__(self) -> str:
         prefix = f"{self.where}: " if self.where else ""
         return f"{prefix}{self.path}: {self.text} ({self.code})"
+
+
+class BadPlaybook(AuthorError):
+    """A playbook has problems. Nothing was recorded.
+
+    `problems` has all of them, at most 50, in the order of the text. Each has `code`, `line`, `column`, `text` and
+    `hint`.
+    """
+
+    def __init__(self, problems: Iterable[Any]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
 
 class BadDecision(AuthorError):
@@ -680,6 +703,48 @@ class NotInStep(AuthorError, LookupError):
         return "no step is running here: step_info(), progress() and emit() are for the functions of steps"
 
 
+class NotInRun(AuthorError, LookupError):
+    """A request was made where no call that may ask is running: outside of a run, after it, in a thread or a worker.
+
+    Requests are for `async def` functions that run inline, while they run.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.what} asks the instance of a running call, and no call that may ask is running here"
+
+
+class GraphProblem(NamedTuple):
+    """One thing that is wrong with a graph. `where` is a node or a part of the graph; `at` is line:column of a file."""
+
+    where: str
+    text: str
+    at: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.at}: " if self.at else ""
+        return f"{place}{self.where}: {self.text}"
+
+
+class BadGraph(AuthorError):
+    """A graph cannot run as it is written. `problems` has everything that is wrong, each with its place.
+
+    Nothing was registered and nothing recorded. `perdure check` finds the same without an engine.
+    """
+
+    def __init__(self, graph: str, problems: tuple[GraphProblem, ...]) -> None:
+        super().__init__(graph, problems)
+        self.graph = graph
+        self.problems = problems
+
+    def __str__(self) -> str:
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        return "\n  ".join([f"graph {self.graph} has {count}:", *map(str, self.problems)])
+
+
 # ---- what a step raises to say more than "it failed" ----------------------------------------------------------------
 
 
@@ -799,6 +864,27 @@ class ChildFailed(OperationFailed):
         return f"child {self.workflow}/{self.key} {self.status}: {self.error}"
 
 
+class Denied(OperationFailed):
+    """The gate of a graph, or a person, said no; or an instance takes no such request. The run may do something else.
+
+    `subject` is the tool, the node or the request, `stage` the rule that said no, `reason` one sentence.
+    """
+
+    def __init__(self, subject: str, stage: str, reason: str) -> None:
+        super().__init__(subject, stage, reason)
+        self.subject = subject
+        self.stage = stage
+        self.reason = reason
+
+    @property
+    def note(self) -> str:
+        """The same as one sentence for a model."""
+        return f"{self.subject} was denied ({self.stage}): {self.reason}"
+
+    def __str__(self) -> str:
+        return self.note
+
+
 class TaskExpired(OperationFailed):
     """Nobody answered a task until its `expire`. `name` is that of the task."""
 
@@ -844,8 +930,11 @@ class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
 
 
-class UnclearId(CallerError):
-    """An ID names no instance, or more than one. Write workflow/key."""
+class UnclearRequest(CallerError):
+    """What was asked for has no clear meaning: an ID that stands for several instances, two that cannot be compared.
+
+    Write IDs as workflow/key.
+    """
 
 
 class BadFilter(CallerError):
@@ -1221,6 +1310,59 @@ class Problem(NamedTuple):
         code = f" ({self.code})" if self.code else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{where}{self.text}{hint}{code}"
+
+
+class DefinitionConflict(CallerError):
+    """A definition has the version of a stored one and says something else.
+
+    A stored version never changes: instances run on it. Give the definition another version.
+    """
+
+    def __init__(self, name: str, version: str, difference: str, free: str) -> None:
+        advice = f"; give it a version of its own: the next free one is {free}" if free else ""
+        super().__init__(f"{name} {version} is stored with another content: {difference}{advice}")
+        self.name = name
+        self.version = version
+        self.difference = difference
+        self.free = free
+
+
+class BadProcess(AuthorError):
+    """A process has problems, and cannot run.
+
+    `problems` has all of them, each with code, place, text and what to do. Nothing was registered or started.
+    """
+
+    def __init__(self, what: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(what, problems)
+        self.what = what
+        self.problems = problems
+
+    def __str__(self) -> str:
+        lines = [
+            f"{each.where}: {each.code}: {each.text}" + (f"; {each.hint}" if each.hint else "")
+            for each in self.problems
+        ]
+        return f"{self.what} has {len(lines)} problem{'' if len(lines) == 1 else 's'}:\n" + "\n".join(lines)
+
+
+class AmbiguousReference(CallerError):
+    """Several live instances have this reference, so the message was sent to none of them.
+
+    Tell them apart by further parts of the reference, or send to one of them: `engine.handle(...)`.
+    """
+
+
+class WorkflowUnavailable(CallerError):
+    """This version of a workflow has problems, and the engine was opened without it (`check="warn"`).
+
+    `problems` has all of them. Nothing was started: correct the definition, or start another version.
+    """
+
+    def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(f"{name} has problems, so it cannot be started: {'; '.join(each.text for each in problems)}")
+        self.name = name
+        self.problems = problems
 
 
 class BadSchema(AuthorError):

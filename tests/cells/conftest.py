@@ -35,8 +35,9 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter
 from tests.entries import entries_of
 
-STAGES = os.environ.get("PERDURE_TEST_STAGES", "memory; memory, evicted; sqlite; sqlite, evicted").split("; ")
-"""Also: postgres, which takes longer."""
+SHORT, LONG = "memory, evicted; sqlite", "memory; memory, evicted; sqlite; sqlite, evicted; postgres"
+STAGES = {"": SHORT, "long": LONG}.get(given := os.environ.get("PERDURE_TEST_STAGES", ""), given).split("; ")
+"""A file that stays in memory and memory that is evicted show each way once. `make test-long` has all."""
 
 
 class Live:

@@ -127,6 +127,8 @@ COMMANDS = [
     ("cancel", f"waiting/{KEY} child", "--reason", KEY),
     ("cancel", f"waiting/{KEY} gone"),
     ("wake", WAITING, KEY),
+    ("tag", WAITING, KEY, KEY),
+    ("tag", FAILED, KEY),
     ("retry", STUCK),
     ("retry", WAITING),
     ("rewind", FAILED, KEY),

@@ -27,8 +27,9 @@ from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter
 from tests.entries import entries_of
 
-STAGES = os.environ.get("PERDURE_TEST_STAGES", "memory; memory, replayed; sqlite; sqlite, replayed").split("; ")
-"""Also: postgres, which takes longer."""
+SHORT, LONG = "memory, replayed; sqlite", "memory; memory, replayed; sqlite; sqlite, replayed; postgres"
+STAGES = {"": SHORT, "long": LONG}.get(given := os.environ.get("PERDURE_TEST_STAGES", ""), given).split("; ")
+"""A file that stays in memory and memory that is replayed show each way once. `make test-long` has all."""
 
 
 class Stage:

@@ -153,6 +153,10 @@ class ToldMachine:
         match order:
             case ["stuck", location]:
                 decision["stuck"] = Stuck(Failure("Undecided", "asks a person"), location)
+            case ["stuck", location, "open"]:
+                decision["stuck"] = Stuck(Failure("Undecided", "asks a person"), location, open=True)
+            case ["undo"]:
+                decision["undo"] = True
             case ["end", status]:
                 decision["outcome"] = Outcome(Status(status))
             case ["complete", value]:

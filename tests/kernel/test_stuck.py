@@ -1,6 +1,6 @@
 """An instance that stops itself needs a person: retry, skip or cancel."""
 
-from perdure.kernel.events import Received, Redelivered
+from perdure.kernel.events import CancelAsked, Received, Redelivered
 from perdure.kernel.mailbox import Accepted, Refused
 from perdure.kernel.receipt import DONE
 from tests.kernel.machines import World
@@ -208,3 +208,57 @@ def test_a_redelivery_that_finds_the_instance_stuck_is_made_up_for_when_it_goes_
     world.run()
 
     assert world.calls() == ["a x 1", "a x 2"]
+
+
+# ---- stuck at one location, while the rest goes on -----------------------------------------------------------------
+
+
+def open_world() -> World:
+    world = World()
+    stopped = ("stuck", "charge", "open")
+    world.start(
+        "a",
+        ("call", "charge"),
+        ("call", "beside"),
+        ("then", "charge", [stopped]),
+        ("then", "beside", [("call", "more"), stopped]),
+        ("then", "settle", []),
+    )
+    world.run()
+    world.answer("a", "charge", "error")
+    return world.run()
+
+
+def test_the_rest_goes_on_where_one_location_is_stuck():
+    world = open_world()
+    world.answer("a", "beside", "ok")
+    world.run()
+
+    assert world.status("a") == "stuck"
+    assert world.open("a") == ["more"]
+    assert world.heard("a") == ["Started", "Received error", "Received ok"]
+    world.settle("a", "charge")
+    world.run()
+    assert world.status("a") == "running"
+
+
+def test_calls_beside_a_stuck_location_are_recovered_after_a_crash():
+    world = open_world()
+    world.restart()
+    world.run()
+
+    assert world.calls() == ["a charge 1", "a beside 1", "a beside 2"]
+    assert world.status("a") == "stuck"
+
+
+def test_a_decision_may_ask_that_the_children_it_cancels_undo_what_they_did():
+    world = World()
+    world.start(
+        "a", ("child", "c", "told", "kid", [("call", "x"), ("then", "cancel", [("call", "undo")])]), ("wait", "w", None)
+    )
+    world.run()
+    world.tell("a", ("withdraw", "c"), ("undo",))
+    world.run()
+
+    cancel = next(each.event for each in world.entries("kid") if type(each.event) is CancelAsked)
+    assert cancel.undo

@@ -14,6 +14,7 @@ from perdure.runtime.client import Client
 from perdure.runtime.doors import RemoteDoor
 from perdure.runtime.startable import Startable
 
+from .definitions import stored
 from .dialects import read_catalog, registered
 from .engine import open
 from .entrance import entrance
@@ -29,11 +30,11 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
         from .fleets import connected
 
         async with connected(str(url)) as door:
-            yield Client(door, cast(Workflows[Startable[Any]], known), read_catalog)
+            yield Client(door, cast(Workflows[Startable[Any]], known), read_catalog, stored)
         return
     store = connect_store(url)
     try:
-        yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], known), read_catalog)
+        yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], known), read_catalog, stored)
     finally:
         store.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib import import_module
 from typing import Any, Final, cast
@@ -12,16 +12,14 @@ from perdure.errors import CallerError
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
 from perdure.kernel.policy import ANY
-from perdure.kernel.workflows import Workflows
-from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered
+from perdure.kernel.workflows import OWN, Workflows
+from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered, Opening
 from perdure.ports.seen import Words
 from perdure.runtime.door import Door
+from perdure.runtime.log import log
 
-OURS: Final = ("flows", "cells")
+OURS: Final = ("flows", "cells", "playbooks", "graphs", "processes")
 """The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
-
-OWN: Final = "perdure."
-"""What the names of built-in workflows begin with."""
 
 GROUP: Final = "perdure.dialects"
 """The entry points of dialects that other packages bring."""
@@ -57,9 +55,24 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
 def built_in() -> list[Workflow]:
     """The workflows that every engine has."""
     from perdure.access.machine import ACCESS
+    from perdure.definitions.machine import DEFINITIONS
     from perdure.tasks.machine import TASKS
 
-    return [TASKS, ACCESS]
+    return [TASKS, DEFINITIONS, ACCESS]
+
+
+def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:
+    """Definitions with errors are raised, before any instance moves; or they are logged, and do not run."""
+    if check not in ("strict", "warn"):
+        raise CallerError(f'check={check!r}: a definition with errors is refused ("strict"), or logged ("warn")')
+
+    def unavailable(workflow: Workflow, why: str) -> None:
+        log.warning("it cannot be started: %s", why)
+        known.remove(workflow)
+
+    for each in gathered:
+        if each.check is not None:
+            each.check(Opening(known.names(), list(handlers), check == "strict", unavailable))
 
 
 def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gathered: list[Gathered]) -> Sequence[Any]:
@@ -80,6 +93,11 @@ def _of_ours() -> list[Dialect]:
 
 def _dialect(package: str) -> Dialect:
     return cast(Dialect, import_module(f"perdure.{package}.dialect").DIALECT)
+
+
+def dialect_of(name: str) -> Dialect | None:
+    """The dialect of this name, imported if need be."""
+    return next((each for each in map(_dialect, OURS) if each.name == name), None)
 
 
 def _of_others() -> list[Dialect]:
@@ -133,9 +151,14 @@ def words_of(noun: str | None, made: bool) -> Words:
         return ruling.words[ruling.name]
     wanted = ANY.noun if noun is None else noun
     for package in OURS:
-        if wanted in (words := _dialect(package).words):
+        if wanted in (words := _own_words(_dialect(package))):
             return words[wanted]
-    return next((each.words[wanted] for each in _of_others() if wanted in each.words), Words())
+    return next((words[wanted] for words in map(_own_words, _of_others()) if wanted in words), Words())
+
+
+def _own_words(dialect: Dialect) -> Mapping[str, Words]:
+    """A dialect that says nothing of its instances may leave them out."""
+    return getattr(dialect, "words", {})
 
 
 def read_catalog(definitions: bytes) -> Catalog:

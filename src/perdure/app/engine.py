@@ -6,32 +6,39 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
+from perdure.definitions.model import Register
 from perdure.errors import CallerError
 from perdure.executors import info
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
 from perdure.executors.thread import ThreadExecutor
+from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import unsigned
 from perdure.kernel.workflows import Workflows
+from perdure.ports.dialect import Gathered, Stored
 from perdure.ports.executor import Executor
 from perdure.ports.secrets import Secrets
 from perdure.ports.store import Queries
 from perdure.runtime import collector
 from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
+from perdure.runtime.definitions import Definitions, activate, keep
 from perdure.runtime.doors import LocalDoor
 from perdure.runtime.fleet import drained, stop
 from perdure.runtime.setup import Setup
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
+from perdure.tools.handler import enter
 
-from .dialects import begin, built_in, enclosure_of, read_catalog, registered
+from .definitions import restored, restored_one, stored
+from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
+from .effects import Effects
 from .entrance import entrance
 from .urls import is_server, open_store
 from .workers import Serving
@@ -46,9 +53,14 @@ SETTLE: Final = 5.0
 class Engine(Client):
     """A client of an engine that runs in this process. Made by `perdure.open`."""
 
-    def __init__(self, door: LocalDoor, running: Running, workflows: Workflows[Startable[Any]]) -> None:
-        super().__init__(door, workflows, read_catalog)
+    def __init__(
+        self, door: LocalDoor, running: Running, workflows: Workflows[Startable[Any]], gathered: list[Gathered]
+    ) -> None:
+        super().__init__(door, workflows, read_catalog, stored)
         self._running = running
+        self._gathered = gathered
+        self.processes = Definitions(door, "process", self._added)
+        self.playbooks = Definitions(door, "playbook", self._added)
         self.hurry = asyncio.Event()
         """Set it to end the drain of a close at once: what still runs is parked, and loses no attempt."""
 
@@ -56,6 +68,20 @@ class Engine(Client):
     def counts(self) -> dict[str, int]:
         """How many commits, entries, stale receipts and the like there were since the engine was opened."""
         return dict(sum((shard.counts + shard.kernel.counts for shard in self._running.shards), self._running.past))
+
+    def kept(self, given: Stored, register: Register) -> None:
+        """A definition of this engine is in the journal: which version is active may be another one now."""
+        if self._workflows.actives.get(given.name) != register.active:
+            self._added(given, register)
+
+    def _added(self, given: Stored, register: Register) -> None:
+        """A definition came while this engine runs: it is run from now on, and nothing that is loaded goes."""
+        workflow = self._workflows.exactly(given.name, given.version) or restored_one(given, self._gathered)
+        if workflow is not None:
+            self._workflows.replace(cast(Startable[Any], workflow))
+            activate(self._workflows, given.name, register)
+            for shard in self._running.shards:
+                shard.add(cast(Workflow, workflow), register.active)
 
     @property
     def _shard(self) -> Shard:
@@ -79,7 +105,10 @@ async def open(
     lenient: bool = False,
     allow: Iterable[str] = (),
     secrets: Secrets | Mapping[str, str] | None = None,
+    connections: Mapping[str, Any] | None = None,
     keys: Keyring | None = None,
+    functions: Iterable[Any] = (),
+    check: Literal["strict", "warn"] = "strict",
 ) -> AsyncIterator[Engine]:
     """Run workflows on a database: a path of a SQLite file, ":memory:", or "postgresql://...", which others may share.
 
@@ -87,27 +116,28 @@ async def open(
     handlers: what performs the effects of cells. A declared effect that has none is refused here; lenient: it is
     answered with an error when it is asked for. allow: addresses, networks and hosts that HTTP requests of cells may go
     to, besides public ones. secrets: where the values of `perdure.Secret` come from, a mapping or a source; without it
-    the environment, `PERDURE_SECRET_...`. keys: of the executors outside that sign their receipts.
+    the environment, `PERDURE_SECRET_...`. connections: what `auth: NAME` of a tool means: a text, a `Secret` or a dict
+    of those, by name. keys: of the executors outside that sign their receipts. functions: what expressions of processes
+    may call. check: with "strict" a process that has problems is `BadProcess`; with "warn" it is logged, and cannot be
+    started.
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
     that this engine serves itself, and how many steps of each run at once. drain: seconds that running steps and hooks
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
-    known, gathered = registered(workflows)
+    known, gathered = registered([*_listed(workflows), *functions])
     for own in built_in():
         known.replace(own)
     for each in gathered:
         if each.opened is not None:
             each.opened()
+    checked(gathered, known, handlers, check)
     clock = SystemClock(asyncio.get_running_loop())
     if keys is not None and not hasattr(keys, "judge"):
         raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
-    effects = None
-    if handlers or allow or any(each.workflows and each.performers for each in gathered):
-        from .effects import Effects
-
-        effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets)
+    effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets, connections=connections)
+    enter(effects.around)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
     hooks = Hooks()
@@ -117,20 +147,29 @@ async def open(
         clock=clock,
         executors=executors,
         serving=Serving(queues, known, keys),
-        effects=None if effects is None else lambda store: effects.executor(store, clock, on_loop, in_threads),
+        effects=lambda store: effects.executor(store, clock, on_loop, in_threads),
         failed=hooks.tell,
         cache=cache,
         memory=memory,
         enclosure=enclosure_of(gathered),
         verify=unsigned if keys is None else keys.judge,
     )
+
+    async def prepare(queries: Queries) -> None:
+        """What the database itself defines is known before anything runs."""
+        before = len(gathered)
+        await restored(queries, known, gathered)
+        effects.extend(gathered[before:])
+
     try:
-        async with _running(url, setup) as running:
-            engine = Engine(running.door, running, cast(Workflows[Startable[Any]], known))
+        async with _running(url, setup, prepare) as running:
+            engine = Engine(running.door, running, cast(Workflows[Startable[Any]], known), gathered)
             try:
                 await _settled(running.shards)
                 for each in gathered:
                     await begin(running.door, each.beginnings, known)
+                    for given in each.definitions:
+                        engine.kept(given, await keep(running.door, given))
                 with collector.seldom():
                     yield engine
             finally:
@@ -148,12 +187,14 @@ async def open(
 
 
 @asynccontextmanager
-async def _running(url: str | os.PathLike[str], setup: Setup) -> AsyncIterator[Running]:
+async def _running(
+    url: str | os.PathLike[str], setup: Setup, prepare: Callable[[Queries], Awaitable[None]]
+) -> AsyncIterator[Running]:
     """The one shard of a file, or this process's share of a server's."""
     if is_server(url):
         from .fleets import joined
 
-        async with joined(str(url), setup) as member:
+        async with joined(str(url), setup, prepare) as member:
             yield member
         return
     store = open_store(url, asyncio.get_running_loop())
@@ -164,10 +205,24 @@ async def _running(url: str | os.PathLike[str], setup: Setup) -> AsyncIterator[R
         door = LocalDoor(queries, setup.failed)
         shard = setup.shard(store, setup.executors, door)
         door.lead_to(lambda ref: shard)
-        await asked(shard.open)
+
+        def prepared(done: Callable[[Exception | None], None]) -> None:
+            def ended(task: asyncio.Task[None]) -> None:
+                shard.use(setup.workflows)
+                done(task.exception())  # type: ignore[arg-type]
+
+            asyncio.ensure_future(prepare(queries)).add_done_callback(ended)
+
+        await asked(lambda opened: shard.open(opened, prepared))
         yield Alone(shard, door)
     finally:
         store.close()
+
+
+def _listed(workflows: Any) -> list[Any]:
+    if hasattr(workflows, "machine") or isinstance(workflows, str):
+        raise CallerError(f"workflows is a list of workflows, found {workflows!r}: write workflows=[...]")
+    return list(workflows)
 
 
 class Running(Protocol):

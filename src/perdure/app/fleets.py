@@ -6,11 +6,12 @@ import asyncio
 import os
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from perdure.executors.shared import Shared
+from perdure.ports.store import Queries
 from perdure.runtime.doors import FleetDoor, RemoteDoor
 from perdure.runtime.fleet import Fleet
 from perdure.runtime.setup import Setup
@@ -46,10 +47,11 @@ class Member:
 
 
 @asynccontextmanager
-async def joined(url: str, setup: Setup) -> AsyncIterator[Member]:
+async def joined(url: str, setup: Setup, prepare: Callable[[Queries], Awaitable[None]]) -> AsyncIterator[Member]:
     """Run a fair share of the shards of a database, for as long as this is entered."""
     database = await PostgresDatabase.open(url)
     try:
+        await prepare(database.queries)
         setup.add_effects(database.queries)
         setup.owner = f"{setup.owner} {socket.gethostname()}:{os.getpid()}:{os.urandom(3).hex()}"
         shared = [Shared(executor) for executor in setup.executors]

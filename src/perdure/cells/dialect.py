@@ -91,7 +91,7 @@ class Performing:
         lenient: bool,
     ) -> list[Handler]:
         """An effect of perdure has its own handler, unless another one is given."""
-        own = [_checked(handler) for handler in given]
+        own = [_checked(handler) for handler in given if getattr(handler, "dialect", "") in ("", POLICY.noun)]
         if self._world is not None:
             own = [handler.bound(self._world.manifest) for handler in own]
             if not lenient:

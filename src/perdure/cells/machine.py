@@ -19,7 +19,7 @@ from perdure.codec.strict import decode_strict
 from perdure.errors import BadDecision, LimitExceeded, NotCanonical, PerdureError
 from perdure.kernel.decision import Decision, Fact, Outcome
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
-from perdure.kernel.events import CancelAsked, Event, Message, Received, Started, Streamed
+from perdure.kernel.events import CancelAsked, Event, Message, Received, Requested, Started, Streamed
 from perdure.kernel.location import escape
 from perdure.kernel.moment import TIME_MAX, Moment, at_of, when
 from perdure.kernel.outside import Outside
@@ -129,6 +129,9 @@ class CellMachine:
                 return self._answered(intent, receipt, moment)
             case Streamed():
                 return self._streamed(event, moment)
+            case Requested(intent=intent, id=id, name=name):
+                answer = encode({"d": [name, "closed", "a cell takes no requests of what performs its effects"]})
+                return Decision(state=self._digest, answers=((intent, id, answer),))
             case CancelAsked(reason=reason):
                 return Decision(outcome=Outcome(Status.CANCELLED, error=Failure("Cancelled", reason)))
             case _:

@@ -91,7 +91,8 @@ class Group(click.Group):
 def _command(name: str) -> click.Command | None:
     if name not in VERBS:
         return None
-    found: click.Command = import_module(f".commands.{name.replace(' ', '.')}", __package__).command
+    module, function = VERBS[name].function
+    found: click.Command = getattr(import_module(f".commands.{module}", __package__), function)
     return found
 
 

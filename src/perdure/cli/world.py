@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.cells.manifest import Manifest
 
 FILES = (".json", ".yaml", ".yml")
+NO_CELLS = "this database has no cells: no engine was opened on it with any"
 
 
 def bound_of(target: str) -> Bound:
@@ -60,7 +61,7 @@ async def in_force(queries: Queries) -> Manifest:
     head = await queries.head(RULER)
     data = None if head is None else await queries.published(head.id, DEFINITIONS)
     if data is None:
-        raise Stopped("this database has no cells: no engine was opened on it with any", Exit.NOT_FOUND)
+        raise Stopped(NO_CELLS, Exit.NOT_FOUND)
     return read(decode(data))
 
 
@@ -73,7 +74,7 @@ async def refuse_unknown_cell(queries: Queries, name: str) -> None:
     """For a name that is no cell by the manifest in force, and of which there are no cells from before it."""
     names = await cell_names(queries)
     if not names:
-        raise Stopped("this database has no cells: no engine was opened on it with any", Exit.NOT_FOUND)
+        raise Stopped(NO_CELLS, Exit.NOT_FOUND)
     if name not in names and not await queries.heads(Filter(name, limit=1)):
         raise UnknownWorkflow(unknown("cell", name, names, "`perdure cells ls` lists what exists"))
 

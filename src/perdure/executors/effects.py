@@ -32,13 +32,24 @@ class EffectsExecutor:
     slots = None
 
     def __init__(
-        self, handlers: Iterable[Handler], inline: Executor, thread: Executor, secrets: Secrets | None = None
+        self,
+        handlers: Iterable[Handler],
+        inline: Executor,
+        thread: Executor,
+        secrets: Secrets | None = None,
+        find: Callable[[str], Handler | None] | None = None,
     ) -> None:
+        """`find` makes handlers of names that none was given for: tools."""
+        self._find = find
         self._handlers = {handler.effect: handler for handler in handlers}
         self._inline = inline
         self._thread = thread
         self._secrets = secrets or EnvironmentSecrets()
         self._redactions: dict[bytes, Redaction] = {}  # of the calls that run and know a secret
+
+    def use(self, handlers: Iterable[Handler]) -> None:
+        """Perform with these handlers from now on."""
+        self._handlers = {handler.effect: handler for handler in handlers}
 
     def listen(self, framed: Framed) -> None:
         """Frames come from the executors that perform. Whoever listens to those hears them through this one."""
@@ -55,24 +66,30 @@ class EffectsExecutor:
 
     def start(self, publication: Publication, answered: Answered) -> None:
         asked = decode(publication.effect.params or b"")
-        handler = self._handlers.get(asked["effect"])
+        name = asked.get("effect") or asked["call"]
+        handler = self._handlers.get(name)
+        if handler is None and self._find is not None:
+            handler = self._find(name)
         if handler is None:
             known = ", ".join(sorted(name for name in self._handlers if not name.startswith("sys/"))) or "none"
-            text = f"this engine has no handler for {asked['effect']}; it has: {known}; open it with handlers=[...]"
+            text = f"this engine has no handler for {name}; it has: {known}; open it with handlers=[...]"
             answered(publication.intent, Receipt("error", error=Failure("NoHandler", text, retry=False)))
             return
         try:
-            work = handler.work(asked["params"], asked["key"], publication)
+            # A tool takes all that was asked: secrets and stored values stand beside its parameters.
+            given = asked["params"] if "effect" in asked else asked
+            work = handler.work(given, asked.get("key", ""), publication)
             (args, kwargs), redaction = inject((work.args, work.kwargs), self._secrets)
         except PerdureError as error:
             answered(publication.intent, info.error(error))
             return
+        on_loop = handler.is_async or inspect.iscoroutinefunction(work.function)
         if redaction:
             self._redactions[publication.intent] = redaction
             work = Work(_hiding(work.function, redaction), args, kwargs, work.returns, work.frame)
         if work.frame is not None and publication.effect.frames:
             work = msgspec.structs.replace(work, function=_recording(work.function, work.frame))
-        executor = self._inline if handler.is_async else self._thread
+        executor = self._inline if on_loop else self._thread
         started = msgspec.structs.replace(publication, work=work)
         executor.start(started, lambda intent, receipt: self._answered(intent, receipt, redaction, answered))
 

@@ -11,7 +11,7 @@ from perdure.errors import BadCall, TooLarge
 from perdure.ports.executor import Framed
 from perdure.ports.frame import Frame
 
-from .info import News, StepInfo, step_info
+from .info import News, OutletAsk, StepInfo, step_info
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop  # a child process has no loop, and need not import one
@@ -59,6 +59,7 @@ class LoopOutlet:
         self._loop = loop
         self._thread = threading.get_ident()
         self.framed: Framed | None = None
+        self.ask: OutletAsk | None = None  # of an executor whose calls may ask their instance
 
     def close(self) -> None:
         """Let go of the listener. A cancelled timer of a step keeps the step's context, and so this, for long."""

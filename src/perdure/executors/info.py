@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from perdure.codec import encode, to_plain
-from perdure.errors import CallerError, Fatal, NotInStep, RollBack, TooLarge, TooManyFrames
+from perdure.codec import decode, encode, to_plain
+from perdure.errors import CallerError, Denied, Fatal, NotInRun, NotInStep, RollBack, TooLarge, TooManyFrames
 from perdure.kernel.batch import Publication
 from perdure.kernel.events import Address
 from perdure.kernel.identity import Identity
@@ -20,6 +20,10 @@ from perdure.ports.frame import Kind
 
 News = tuple[Kind, float, float | None, str, Any]
 """What a step says of itself; the rest of a `Frame` is known."""
+
+
+OutletAsk = Callable[["StepInfo", str, str, bytes], Awaitable[bytes]]
+"""Carries a request of a step, with its id, name and body, to its instance; gives the answer."""
 
 
 class Outlet(Protocol):
@@ -45,6 +49,7 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
     frame: Callable[[Any], Any] | None = None  # checks a chunk that a cell takes as an event
     _chunks: int = 0  # such chunks: said
     _numbers: int = 0  # such chunks: numbered
+    _asked: int = 0  # requests
 
     @classmethod
     def of(cls, publication: Publication, outlet: Outlet) -> StepInfo:
@@ -81,6 +86,21 @@ class StepInfo(msgspec.Struct, eq=False, gc=False):
 
     def cancel(self) -> None:
         self._cancelled = True
+
+    async def ask(self, name: str, body: object = None) -> Any:
+        """Ask the instance of this step for something, and hear its answer when that is durable.
+
+        A flow receives the request as a message of this name and answers with `message.complete(response)`. `Denied`
+        if the instance takes no such request; `NotInRun` where a step cannot ask: in a thread, a process, a worker.
+        """
+        ask = getattr(self._outlet, "ask", None)
+        if ask is None or self._cancelled:
+            raise NotInRun("step_info().ask")
+        self._asked += 1
+        answer = decode(await ask(self, f"{name}#{self._asked}", name, encode(to_plain(body))))
+        if "d" in answer:
+            raise Denied(*answer["d"])
+        return answer.get("v")
 
     # ---- for executors -----------------------------------------------------------------------------------------
 
@@ -140,7 +160,8 @@ NO_WORK: Final = Receipt("error", error=Failure("NoWork", "the flow's code no lo
 
 
 def error(exception: BaseException) -> Receipt:
-    retry = not isinstance(exception, Fatal | RollBack) and not _is_of_the_call(exception)
+    final = isinstance(exception, Fatal | RollBack) or getattr(exception, "retry", None) is False
+    retry = not final and not _is_of_the_call(exception)
     recorded = failure_of(exception, retry=retry)
     if isinstance(exception, RollBack):  # also a subclass: the flow gets it as what it is for perdure
         recorded = msgspec.structs.replace(recorded, type="RollBack")

@@ -11,11 +11,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any
 
+from perdure.errors import NotInRun
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import is_interrupt
-from perdure.ports.executor import CUT, Answered, Framed, Work
+from perdure.ports import asking
+from perdure.ports.executor import CUT, Answered, Framed, Requests, Work
 
 from . import info
 from .frames import LoopOutlet
@@ -32,9 +35,31 @@ class InlineExecutor:
         self._waiting: OrderedDict[bytes, tuple[Publication, Answered]] = OrderedDict()  # not begun, oldest first
         self._tasks: dict[bytes, asyncio.Task[None]] = {}  # begun
         self._worker: asyncio.Task[None] | None = None  # the task that begins them
+        self._asked: dict[tuple[bytes, str], asyncio.Future[bytes]] = {}  # requests without an answer
+        self._requested: Requests | None = None
+        self._outlet.ask = self._ask
 
     def listen(self, framed: Framed) -> None:
         self._outlet.framed = framed
+
+    def hear(self, requested: Requests) -> None:
+        self._requested = requested
+
+    def answer(self, intent: bytes, id: str, value: bytes) -> None:
+        future = self._asked.get((intent, id))
+        if future is not None and not future.done():
+            future.set_result(value)
+
+    async def _ask(self, about: info.StepInfo, id: str, name: str, body: bytes) -> bytes:
+        if self._requested is None or about.intent not in self._tasks:
+            raise NotInRun(f"the request {name!r}")
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        self._asked[about.intent, id] = future
+        self._requested(about.intent, about.delivery, id, name, body)
+        try:
+            return await future
+        finally:
+            del self._asked[about.intent, id]
 
     def start(self, publication: Publication, answered: Answered) -> None:
         if type(publication.work) is not Work:
@@ -58,6 +83,7 @@ class InlineExecutor:
 
     async def close(self) -> None:
         self._outlet.close()
+        self._outlet.ask = self._requested = None
         self._waiting.clear()
         tasks = set(self._tasks.values()) - {asyncio.current_task()}  # a step may close the engine that runs it
         self._tasks = {}
@@ -98,6 +124,8 @@ class InlineExecutor:
 
     async def _run(self, intent: bytes, work: Any, about: info.StepInfo, answered: Answered) -> None:
         info.current.set(about)
+        if work.asks:
+            asking.current.set(partial(self._ask, about))
         try:
             receipt = info.ok(await work.function(*work.args, **work.kwargs), work.returns)
         except asyncio.CancelledError as error:

@@ -126,6 +126,11 @@ def hide(redaction: Redaction) -> None:
     _living.add(redaction)
 
 
+def hidden() -> Redaction | None:
+    """What the call that runs in this context has to hide."""
+    return _hidden.get()
+
+
 class _Redacting:
     """Makes log records as before, and hides in them what the call that logs has to hide."""
 

@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.codec import digest, is_text
 from perdure.errors import BadCall, PerdureError, SecretChanged, SecretMissing
-from perdure.ports.secrets import Secret, Secrets
+from perdure.ports.secrets import Secret, SecretParts, Secrets
 
 from .redaction import Redaction
 
@@ -43,6 +43,8 @@ class _Injection:
         match value:
             case Secret():
                 return value.prefix + self._reveal(value)
+            case SecretParts(parts=parts):
+                return "".join(each if isinstance(each, str) else self.into(each) for each in parts)
             case dict():
                 items = {name: self.into(item) for name, item in value.items()}
                 return items if any(map(is_not, items.values(), value.values())) else value

@@ -29,10 +29,13 @@ import msgspec
 
 from perdure.codec import Signature, decode, encode
 from perdure.errors import BadCall, FlowWarning, NotAFlow, TooLarge
+from perdure.kernel.backoff import Backoff as Backoff  # noqa: PLC0414  # this module gives it to authors
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Effect, attempt_of
 from perdure.kernel.limits import VALUE_MAX, Limits
+from perdure.kernel.loops import Break as Break  # noqa: PLC0414
+from perdure.kernel.loops import Continue as Continue  # noqa: PLC0414
 from perdure.kernel.machine import Machine
 from perdure.kernel.policy import Policy
 from perdure.kernel.problem import Hook
@@ -54,32 +57,6 @@ Owner = TypeVar("Owner")
 
 Duration = timedelta | float | int
 FailureKind = Literal["fatal", "timeout", "exhausted", "unknown", "child", "join", "race", "rollback"]
-
-
-class Backoff(msgspec.Struct, frozen=True):
-    """The delay after the failure of attempt n is min(max, base * factor ** (n - 1)) seconds: `base` after the first.
-
-    `jitter` (0 to 1) shortens each delay by up to that share, from recorded entropy.
-    """
-
-    base: float = 0.1
-    factor: float = 2
-    max: float = 30
-    jitter: float = 0
-
-    def __post_init__(self) -> None:
-        given = (self.base, self.factor, self.max, self.jitter)
-        if not all(isinstance(each, int | float) for each in given):
-            raise BadCall(f"{self}: all of a backoff are numbers, in seconds")
-        if self.base < 0 or self.factor < 0 or self.max < 0 or not 0 <= self.jitter <= 1:
-            raise BadCall(f"{self}: nothing of a backoff is negative, and its jitter is at most 1")
-
-    def seconds(self, attempt: int, dice: Callable[[], float]) -> float:
-        try:
-            delay = min(self.max, self.base * self.factor ** (attempt - 1))
-        except OverflowError:
-            delay = self.max
-        return delay * (1 - self.jitter * dice()) if self.jitter else delay
 
 
 RETRIES_MAX = 1_000_000
@@ -209,18 +186,6 @@ def _registered(made: StepFunction[P, R]) -> StepFunction[P, R]:
     if module and name:  # a partial has no name
         STEPS[module, name] = made
     return made
-
-
-class Continue(msgspec.Struct, Generic[T], frozen=True):
-    """A loop's body says: another iteration, with this state."""
-
-    state: T = None  # type: ignore[assignment]
-
-
-class Break(msgspec.Struct, Generic[T], frozen=True):
-    """A loop's body says: done, with this value."""
-
-    value: T = None  # type: ignore[assignment]
 
 
 class Ok(msgspec.Struct, Generic[T], frozen=True):

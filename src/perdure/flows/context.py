@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from perdure.codec import decode, encode, from_plain, to_plain
@@ -29,6 +29,8 @@ from perdure.errors import (
     RollBack,
     StepFailed,
     StepTimeout,
+    TaskCancelled,
+    TaskExpired,
 )
 from perdure.kernel.effects import Call, Child, Timer, Wait
 from perdure.kernel.events import Address
@@ -68,7 +70,7 @@ from .tasks import Answered, ask
 from .undo import Done, roll_back
 
 if TYPE_CHECKING:
-    from perdure.tasks.model import Escalation, Quorum
+    from perdure.tasks.model import TaskFields
 
     from .machine import FlowMachine
     from .mailbox import Mail
@@ -295,13 +297,13 @@ def kind_of(error: Exception) -> FailureKind:
             return "rollback"
         case OutcomeUnknown():
             return "unknown"
-        case StepTimeout() | ReceiveTimeout():
+        case StepTimeout() | ReceiveTimeout() | TaskExpired():
             return "timeout"
         case JoinFailed():
             return "join"
         case RaceFailed():
             return "race"
-        case ChildFailed():
+        case ChildFailed() | TaskCancelled():
             return "child"
         case StepFailed(error=Failure(retry=False)):
             return "fatal"
@@ -601,52 +603,19 @@ class Context:
             return decode(receipt.value)
         return workflow.decode_result(receipt.value)
 
-    async def task(
-        self,
-        name: str,
-        *,
-        answer: type[T] | Any = None,
-        outcome: str = "outcome",
-        title: str = "",
-        description: str = "",
-        data: Any = None,
-        roles: Iterable[str] = (),
-        users: Iterable[str] = (),
-        managers: Iterable[str] = (),
-        assignee: str | None = None,
-        exclude: Iterable[str | None] = (),
-        priority: int = 50,
-        labels: Mapping[str, str] | None = None,
-        due: datetime | timedelta | None = None,
-        expire: datetime | timedelta | None = None,
-        escalate: Iterable[Escalation] = (),
-        quorum: Quorum | None = None,
-        reference: str = "",
-    ) -> Answered[T]:
+    @overload
+    async def task(self, name: str, *, answer: type[T], **fields: Unpack[TaskFields]) -> Answered[T]: ...
+
+    @overload
+    async def task(self, name: str, *, answer: Any = None, **fields: Unpack[TaskFields]) -> Answered[Any]: ...
+
+    async def task(self, name: str, *, answer: Any = None, **fields: Unpack[TaskFields]) -> Answered[Any]:
         """Ask people for something, and wait for the answer. `TaskExpired` and `TaskCancelled` if none comes.
 
         `answer` is the type of the answer, or a JSON Schema: it is the form; None: the task is done or not. Who may do
         it: `roles` and `users`, but nobody of `exclude`; `assignee` has it from the start; `managers` are roles that
         may change and cancel it. `due` is a date for lists, `expire` ends the task: a time, or a duration from now.
         """
-        fields = {
-            "outcome": outcome,
-            "title": title,
-            "description": description,
-            "data": data,
-            "roles": roles,
-            "users": users,
-            "managers": managers,
-            "assignee": assignee,
-            "exclude": exclude,
-            "priority": priority,
-            "labels": labels,
-            "due": due,
-            "expire": expire,
-            "escalate": escalate,
-            "quorum": quorum,
-            "reference": reference,
-        }
         return await ask(self._machine, name, answer, fields)
 
     # ---- parallel ------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import msgspec
 
 from perdure.kernel.decision import Decision
 from perdure.kernel.entry import decode_run, encode_run
-from perdure.kernel.events import Event, Message
+from perdure.kernel.events import Event, Message, Requested
 
 
 class Mark(msgspec.Struct, array_like=True, gc=False):
@@ -61,7 +61,7 @@ class Log:
 
     def append(self, item: Item) -> None:
         self.items.append(item)
-        if type(item.event) is Message and not item.location:
+        if type(item.event) in (Message, Requested) and not item.location:
             self._messages[item.number] = item
 
     def consumed(self, number: int, location: str) -> None:

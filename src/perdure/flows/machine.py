@@ -26,6 +26,7 @@ from perdure.kernel.events import (
     Event,
     Message,
     Received,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
 CLEANUP: Final = "&cleanup"
 """The timer that bounds what `finally` blocks may do after a cancel, or after the flow has returned."""
 
+REQUEST: Final = "&request "
+"""What the ids of messages begin with that are requests of running steps."""
+
 START: Final = "&start"
 """The timer of a flow that was started for later."""
 
@@ -76,7 +80,7 @@ class Held(msgspec.Struct, eq=False):
 class Said:
     """What one delivery says without waiting for an answer. Most say nothing."""
 
-    __slots__ = ("noted", "published", "reports", "responded", "sent", "tags")
+    __slots__ = ("answers", "noted", "published", "reports", "responded", "sent", "tags")
 
     def __init__(self) -> None:
         self.sent: list[Send] = []
@@ -85,6 +89,7 @@ class Said:
         self.noted: list[str] = []
         self.responded: list[tuple[str, bytes]] = []
         self.reports: list[Report] = []
+        self.answers: list[tuple[bytes, str, bytes]] = []
 
 
 class FlowMachine:
@@ -94,6 +99,7 @@ class FlowMachine:
     _fired = (0, "")  # the last timer of asyncio that was over, and in which entry
     _rollback_opened: tuple[str, ...] = ()
     _undone: tuple[str, ...] = ()
+    _requests: dict[str, bytes | None] | None = None  # of running steps, with the answers that the flow gave
 
     def __init__(self, flow: Flow[Any, Any], address: str, snapshot: bytes | None) -> None:
         self.flow = flow
@@ -153,13 +159,15 @@ class FlowMachine:
     def _remember(self, log: Log, decision: Decision) -> None:
         event, moment, location = self._event, self.moment, self._location
         assert event is not None
-        if type(event) is Message:
+        if type(event) is Message or type(event) is Requested:
             location = self._taken.pop(moment.number, "")
         self._log(log, moment, event, decision, location)
 
     @staticmethod
     def _log(log: Log, moment: Moment, event: Event, decision: Decision, location: str) -> None:
-        recorded = msgspec.structs.replace(decision, reports=()) if decision.reports else decision
+        recorded = decision
+        if decision.reports or decision.answers:
+            recorded = msgspec.structs.replace(decision, reports=(), answers=())
         log.append(Item(moment.number, moment.at, event, recorded, location, seed=moment.seed))
 
     def work(self, intent: bytes) -> object:
@@ -217,6 +225,8 @@ class FlowMachine:
                 self.hand_over(Mail(moment.number, event))
             case Started():
                 self._start(event, new=moment.recorded is None or _failed_at_once(moment.recorded))
+            case Requested():
+                self._requested(event)
             case Woken(location=asked):
                 location = self._wake(asked)
             case Settled(location=at, receipt=receipt):
@@ -234,6 +244,25 @@ class FlowMachine:
         if self._barriers:
             self._release_barriers(moment.number)
         return location
+
+    def _requested(self, event: Requested) -> None:
+        """A running step asks. The request is a message; one that comes again hears the answer of the first."""
+        id = f"{REQUEST}{event.intent.hex()} {event.id}"
+        if self._requests is None:
+            self._requests = {}
+        if id not in self._requests:
+            self._requests[id] = None
+            self.hand_over(Mail(self.moment.number, Message(event.name, event.body, id)))
+        elif (known := self._requests[id]) is not None:
+            self._said = self._said or Said()
+            self._said.answers.append((event.intent, event.id, known))
+
+    def _answer_request(self, message: Message, response: bytes | None) -> None:
+        assert self._requests is not None, "a request was asked"
+        asker, _, id = message.id.removeprefix(REQUEST).partition(" ")
+        answer = encode({"v": None if response is None else decode(response)})
+        self._requests[message.id] = answer
+        self._saying().answers.append((bytes.fromhex(asker), id, answer))
 
     def _begin(self, moment: Moment) -> None:
         self.moment = moment
@@ -411,10 +440,12 @@ class FlowMachine:
         sent, published, noted = tuple(said.sent), tuple(said.published), tuple(said.noted)
         responded, reports = tuple(said.responded), tuple(said.reports)
         ids = tuple(self._opened)
-        tags = tuple(said.tags)
-        return Decision(
-            opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded, reports, tags=tags
+        decision = Decision(
+            opened, withdrawn, sent, (), published, None, stuck, outcome, noted, ids, responded, reports
         )
+        if said.tags or said.answers:
+            decision = msgspec.structs.replace(decision, tags=tuple(said.tags), answers=tuple(said.answers))
+        return decision
 
     # ---- the end -------------------------------------------------------------------------------------------
 
@@ -670,7 +701,9 @@ class FlowMachine:
         mail.completed = True
         if self._held.pop(mail.entry, None) is not None or self._mailbox.remove(mail):
             self._consumed(mail, location)
-        if response is not None and mail.message.id:
+        if mail.message.id.startswith(REQUEST):
+            self._answer_request(mail.message, response)
+        elif response is not None and mail.message.id:
             self._saying().responded.append((mail.message.id, response))
 
     def _consumed(self, mail: Mail, location: str) -> None:
@@ -809,7 +842,7 @@ class FlowMachine:
             if not same_operations(item.decision, decision):
                 later = tuple([each.decision for each in rest])
                 raise self._diverged(item.number, Difference(item.decision, decision, later))
-        if type(event) is Message:
+        if type(event) is Message or type(event) is Requested:
             location = self._taken.pop(item.number, "")
         if self.log is not None:
             self._log(self.log, moment, event, decision, location)

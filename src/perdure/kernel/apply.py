@@ -16,6 +16,7 @@ from .decision import Decision
 from .effects import Call, Effect
 from .entry import Entry
 from .events import (
+    KERNEL_ONLY,
     CancelAsked,
     Event,
     Message,
@@ -70,7 +71,8 @@ def apply(instance: Instance, entry: Entry) -> Changed:
         _happened(instance, entry, changed)
     if decision.stuck is None or not decision.stuck.kept:
         _decided(instance, entry, changed)
-    _settle_status(instance, decision, changed)
+    if instance.stuck is None or not instance.stuck.open or type(event) not in KERNEL_ONLY:  # no machine was asked
+        _settle_status(instance, decision, changed)
     return changed
 
 

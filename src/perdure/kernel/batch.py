@@ -139,6 +139,7 @@ class Batch:
         "early",
         "ended",
         "heads",
+        "heard",
         "inbox_added",
         "inbox_removed",
         "jobs_closed",
@@ -182,6 +183,7 @@ class Batch:
         self.publications: dict[bytes, Publication] = {}
         self.stops: list[bytes] = []
         self.answers: list[tuple[object, Answer]] = []
+        self.heard: list[tuple[bytes, str, bytes]] = []  # answers to requests of running calls
         self.receipts: list[bytes] = []  # tickets of executors: they want to hear that it is over, and nothing else
         self.ended: list[tuple[int, Address, Outcome]] = []
         self.stuck: list[tuple[int, Address, Stuck]] = []

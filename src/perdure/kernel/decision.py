@@ -26,6 +26,7 @@ class Stuck(msgspec.Struct, frozen=True, gc=False, array_like=True):
     location: str = ""
     kept: bool = False
     version: str = ""  # of a divergence: which version of the workflow decided otherwise
+    open: bool = False  # only this location stopped: events are delivered; each decision repeats it until it goes on
 
 
 class Send(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -76,10 +77,14 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """The ids of what `open` asks for, from a dialect that derives them by a rule of its own. Recorded."""
     state: bytes = b""
     """The digest of what the machine's state is now, from a dialect whose state is a value: replay compares it."""
+    answers: tuple[tuple[bytes, str, bytes], ...] = ()
+    """Answers to requests of running calls, as intent, request and value. Not recorded: a rebuilt machine has them."""
     begin: bytes = b""
     """Of an instance that goes on under another definition: the snapshot that its machine begins with there."""
     tags: tuple[tuple[str, str | None], ...] = ()
     """Tags that the instance gives itself; None removes one."""
+    undo: bool = False
+    """Children that this decision cancels undo what they did."""
 
 
 NOTHING = Decision()

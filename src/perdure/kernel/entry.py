@@ -62,6 +62,7 @@ class _Body(msgspec.Struct, array_like=True, gc=False):
     begin: bytes = b""
     behind: int = 0
     tags: tuple[tuple[str, str | None], ...] = ()
+    undo: bool = False
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -100,7 +101,10 @@ def encode(entry: Entry, packed: tuple[Packed, ...]) -> bytes:
         decision.noted,
     )
     last: tuple[object, ...] = ()
-    if decision.tags:
+    if decision.undo:
+        many = (decision.respond, decision.ids, decision.state, decision.begin, entry.behind, decision.tags)
+        last = (*many, decision.undo)
+    elif decision.tags:
         last = (decision.respond, decision.ids, decision.state, decision.begin, entry.behind, decision.tags)
     elif entry.behind:
         last = (decision.respond, decision.ids, decision.state, decision.begin, entry.behind)
@@ -141,6 +145,7 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
         state=raw.state,
         begin=raw.begin,
         tags=raw.tags,
+        undo=raw.undo,
     )
     return Entry(seq, instance, raw.number, at, raw.event, decision, raw.held, raw.patterns, behind=raw.behind)
 

@@ -30,6 +30,7 @@ class Parent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     intent: bytes
     detached: bool = False
     generation: int = 1  # the highest among its ancestors; a later one may use the keys of children again
+    depth: int = 0  # how many instances wait above the child, this one included
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
@@ -54,6 +55,19 @@ class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
 
     intent: bytes
     receipt: Receipt
+
+
+class Requested(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="q"):
+    """A running call asks its instance for something. The answer comes with a decision: `Decision.answers`.
+
+    `id` names the request within the call; `delivery` is that of the call, so one of an earlier delivery is stale.
+    """
+
+    intent: bytes
+    delivery: int
+    id: str
+    name: str
+    body: bytes
 
 
 class Streamed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="f"):
@@ -164,6 +178,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 Event = (
     Started
     | Received
+    | Requested
     | Streamed
     | Message
     | CancelAsked
@@ -179,7 +194,7 @@ Event = (
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
-OF_AN_INTENT = frozenset({Received, Streamed, Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({Received, Requested, Streamed, Redelivered, Parked, Released})
 
 
 def asked_of(event: Event) -> Asked | None:

@@ -138,6 +138,11 @@ class Instance:
         return self.root if self.root != self.id else 0
 
     @property
+    def halted(self) -> bool:
+        """It is stuck as a whole, and takes no events until a person acts."""
+        return self.stuck is not None and not self.stuck.open
+
+    @property
     def identity(self) -> Identity:
         if self._identity is None:
             self._identity = Identity(self.address, self.generation, self.seed, self.rewound)

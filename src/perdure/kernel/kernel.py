@@ -41,6 +41,7 @@ from .events import (
     Redelivered,
     Ref,
     Released,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -81,7 +82,7 @@ applied. One by one would do, but the code of all four does not fit into the cac
 a third."""
 
 FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated, Tagged})
-"""What a stuck instance takes; everything else waits."""
+"""What an instance takes that is stuck as a whole; everything else waits."""
 
 
 class Taken(msgspec.Struct, frozen=True, eq=False):
@@ -178,7 +179,7 @@ class Kernel:
         """Give it a turn, if there is an event for it. One that has its turn already is looked at again after it."""
         if instance.queued:
             return
-        if instance.shelf and instance.status is not Status.STUCK:
+        if instance.shelf and not instance.halted:
             instance.mailbox.extendleft(reversed(instance.shelf))
             instance.shelf.clear()
         if not instance.mailbox:
@@ -306,7 +307,7 @@ class Kernel:
         if answer is None:
             if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
-            if instance.stuck is not None and type(event) not in FOR_STUCK:
+            if instance.halted and type(event) not in FOR_STUCK:
                 self._shelve(instance, offer, batch)
                 return None
         elif type(answer) is Refused and answer.code in NOT_HERE and self._leave(offer, answer, batch):
@@ -338,7 +339,7 @@ class Kernel:
         and became durable before the deadline goes before both. The order of the entries keeps what was chosen here.
         """
         event = offer.event
-        if instance.stuck is not None or (
+        if instance.halted or (
             type(event) is not Message and (type(event) is not Received or not (offer.caused or offer.inbox))
         ):
             return offer
@@ -537,6 +538,8 @@ class Kernel:
         if instance.status is not status if runs else has_new_head(instance, entry, had):
             write_head(batch, instance, entry, had)
         self._spread.tell(instance, entry, taken.heard, changed, batch, self._cause)
+        if entry.decision.answers:
+            batch.heard += entry.decision.answers
         if written.denied:
             self._tell_denied(instance, written.denied)
         if status is Status.STUCK and instance.status is not Status.STUCK:
@@ -558,7 +561,7 @@ class Kernel:
     def _maybe_snapshot(self, instance: Instance, batch: Batch) -> None:
         if not snapshot.due(instance):
             return
-        if instance.ended or instance.stuck is not None or instance.machine is None:
+        if instance.ended or instance.halted or instance.machine is None:
             return  # a snapshot has no room for what a stuck instance waits for
         try:
             row = snapshot.take(instance)
@@ -673,7 +676,9 @@ def _may_rule(taken: Taken) -> bool:
 
 
 def _comes_again(instance: Instance, event: Event) -> bool:
-    """Whether an event is offered anew after a crash, because a row of its own stands for it."""
+    """Whether an event is offered anew after a crash: a row of its own stands for it, or the call that asks."""
+    if type(event) is Requested:
+        return True
     if type(event) is not Received or event.receipt.by is not None:
         return False
     return due_of(instance.open[event.intent].effect) is not None
@@ -684,7 +689,7 @@ def _size(event: Event) -> int:
     if type(event) is Received:
         error = event.receipt.error  # of an older executor: newer ones cut its texts
         return len(event.receipt.value or b"") + (0 if error is None else len(error.message) + len(error.traceback))
-    if type(event) is Message or type(event) is Streamed:
+    if type(event) is Message or type(event) is Streamed or type(event) is Requested:
         return len(event.body)
     if type(event) is Rewound:
         return len(event.past)

@@ -259,7 +259,7 @@ def _ended(head: HeadRow) -> Instance:
 
 def _leave_snapshot(instance: Instance, batch: Batch) -> int:
     """Write the state of an instance that goes, unless it stands there already. The answer is its size."""
-    if not instance.tail_size or instance.stuck is not None or instance.machine is None or instance.ended:
+    if not instance.tail_size or instance.halted or instance.machine is None or instance.ended:
         return 0
     row = snapshot.take(instance)
     assert row is not None, "a state that is a value can be written"

@@ -17,6 +17,7 @@ from .events import (
     Migrated,
     Parent,
     Released,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -36,7 +37,7 @@ from .rules import Rules
 from .status import FINAL, Status, ended
 from .workflows import Workflows
 
-VERBS: Final[dict[type[Event], Verb]] = {Rewound: "rewind", Woken: "wake", CancelAsked: "cancel"}
+VERBS: Final[dict[type[Event], Verb]] = {Woken: "wake", CancelAsked: "cancel"}
 """What a policy may refuse, whoever sent it. A message it refuses from outside only."""
 
 NOT_HERE: Final = frozenset({"unknown-workflow", "unknown-version"})
@@ -62,6 +63,8 @@ def refusal(
     if type(event) in OF_AN_INTENT:
         intent = instance.open.get(event.intent)  # type: ignore[union-attr]
         if intent is None or (type(event) is Released and not intent.held):
+            return STALE
+        if type(event) is Requested and (intent.held or event.delivery != intent.delivery):
             return STALE
         if type(event) is Streamed and not _is_next(intent, event):
             return STALE
@@ -169,7 +172,11 @@ def _refused(policy: Policy, event: Event) -> str:
     """Why an event that others take is none for an instance of this policy; empty: it is."""
     if type(event) is Message:
         return "" if event.sender else policy.refuses("send")
+    if type(event) is Rewound:
+        return policy.refuses("rewind" if event.to else "retry")
     verb = VERBS.get(type(event))
+    if type(event) is Rewound and not event.to:  # what failed is done again
+        verb = "retry"
     return "" if verb is None else policy.refuses(verb)
 
 

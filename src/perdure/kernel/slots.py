@@ -13,7 +13,6 @@ from .events import Received, Redelivered
 from .gate import SLOT, Allow, Defer, Deny, Gate, Hand, Verdict
 from .instance import Instance
 from .receipt import Failure, Receipt
-from .status import Status
 
 
 class Slots:
@@ -95,7 +94,7 @@ class Slots:
                 continue
             if intent.id in self.orphans and intent.id in alive:
                 self.run(intent.id, intent.effect)
-            elif instance.status is Status.STUCK:
+            elif instance.halted:
                 continue
             elif intent.held and intent.id not in self.held_ids:
                 self.hold(instance.id, intent.id, intent.effect)

@@ -44,7 +44,7 @@ class Spread:
             if intent.id == answered and type(intent.effect) is Call:
                 self._answered(intent, heard.receipt, batch)  # type: ignore[union-attr]
             else:
-                self._stop(instance, heard, intent, batch, cause)
+                self._stop(instance, entry, heard, intent, batch, cause)
         for intent in changed.opened:
             effect = intent.effect
             if type(effect) is Call:
@@ -104,7 +104,9 @@ class Spread:
         if batch.publications.pop(intent.id, None) is None and receipt.status not in ("ok", "error"):
             batch.stops.append(intent.id)
 
-    def _stop(self, instance: Instance, event: Event, intent: Intent, batch: Batch, cause: Cause) -> None:
+    def _stop(  # noqa: PLR0917
+        self, instance: Instance, entry: Entry, event: Event, intent: Intent, batch: Batch, cause: Cause
+    ) -> None:
         """Any other intent was closed: by a receipt, or because nobody wants its answer any more."""
         effect = intent.effect
         if type(effect) is Call:
@@ -116,7 +118,7 @@ class Spread:
         elif type(effect) is Child:
             own = type(event) is Received and event.intent == intent.id
             if not own and not effect.detached:
-                cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
+                cancel = CancelAsked(f"{instance.address} no longer waits", intent.id, entry.decision.undo)
                 cause(Address(effect.workflow, effect.key), cancel)
         elif has_row(effect) and batch.work_opened.pop(intent.id, None) is None:
             batch.work_closed.append(intent.id)
@@ -169,8 +171,9 @@ def _close_job(intent: Intent, batch: Batch) -> None:
 
 def start_of(child: Child, instance: Instance, intent: bytes, at: int) -> Started:
     """The start of a child of this instance, whose last entry asked for it."""
-    above = instance.parent.generation if instance.parent is not None else 1
-    parent = Parent(instance.id, intent, child.detached, max(instance.generation, above))
+    above = Parent(0, b"") if instance.parent is None else instance.parent
+    depth = 0 if child.detached else above.depth + 1
+    parent = Parent(instance.id, intent, child.detached, max(instance.generation, above.generation), depth)
     seed = Moment(at, instance.seed, instance.version).entropy()[:16] + intent
     reuse = "always" if instance.rewound else child.reuse  # the key may be that of a child that was dropped
     return Started(

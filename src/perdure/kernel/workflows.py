@@ -12,6 +12,9 @@ from perdure.errors import CallerError
 
 from .mailbox import Refused
 
+OWN: Final = "perdure."
+"""What the names of built-in workflows begin with."""
+
 _NUMBERS: Final = re.compile("([0-9]+)")
 
 
@@ -39,6 +42,17 @@ class Workflows(Generic[V]):
                     "give the newer one another version=..., or one of them another name=..."
                 )
         self._newest = {name: versions[max(versions, key=in_order)] for name, versions in self._versions.items()}
+        actives = workflows.actives if isinstance(workflows, Workflows) else {}
+        self.actives: dict[str, str] = dict(actives)
+        """Versions that were activated, by name. Of the other names the newest version is active."""
+
+    def activate(self, name: str, version: str) -> None:
+        """New instances run on this version, not on the newest."""
+        self.actives[name] = version
+
+    def active(self, name: str) -> V | None:
+        """What a new instance runs on that asks for no version."""
+        return (self.exactly(name, self.actives[name]) if name in self.actives else None) or self._newest.get(name)
 
     def replace(self, workflow: V) -> None:
         """Register newer code of a version, or one more."""
@@ -46,18 +60,35 @@ class Workflows(Generic[V]):
         versions[workflow.version] = workflow
         self._newest[workflow.name] = versions[max(versions, key=in_order)]
 
+    def remove(self, workflow: V) -> None:
+        """A workflow cannot run here, whatever its code says."""
+        versions = self._versions.get(workflow.name, {})
+        kept = {version: found for version, found in versions.items() if found is not workflow}
+        if kept:
+            self._versions[workflow.name] = kept
+            self._newest[workflow.name] = kept[max(kept, key=in_order)]
+        elif versions:
+            del self._versions[workflow.name], self._newest[workflow.name]
+
     def newest(self, name: str) -> V | None:
         return self._newest.get(name)
 
     def exactly(self, name: str, version: str) -> V | None:
-        return self._versions.get(name, {}).get(version)
+        """Of a version with a hash behind it (`1.2.0+93dca1`) the part before the plus is enough."""
+        versions = self._versions.get(name, {})
+        found = versions.get(version)
+        if found is None and version and "+" not in version:
+            found = next((versions[each] for each in versions if each.startswith(f"{version}+")), None)
+        return found
 
     def of(self, name: str, version: str) -> V | None:
         """What an instance runs on that started with this version; None: nothing here, or only older versions."""
         newest = self._newest.get(name)
-        if newest is None or not version or newest.version == version:
+        if not version:
+            return self.active(name)
+        if newest is None or newest.version == version:
             return newest
-        exact = self._versions[name].get(version)
+        exact = self.exactly(name, version)
         return exact or (newest if in_order(newest.version) > in_order(version) else None)
 
     def versions(self, name: str) -> list[str]:
@@ -77,7 +108,7 @@ class Workflows(Generic[V]):
             known = ", ".join(self.names()) or "none"
             reason = f"no workflow is named {name!r} here; registered: {known}; register it: workflows=[...]"
             return Refused("unknown-workflow", reason)
-        if version and version not in self._versions[name] and (exact or self.of(name, version) is None):
+        if version and self.exactly(name, version) is None and (exact or self.of(name, version) is None):
             known = ", ".join(map(repr, self.versions(name)))
             if not exact:
                 known += "; older code is not used: register that version, or a newer one"

@@ -54,6 +54,29 @@ class Performers(Protocol):
     ) -> Sequence[Handler]: ...
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """A definition that is data, as the database keeps it. `dialect` is the name of its dialect."""
+
+    name: str
+    version: str
+    dialect: str
+    definition: bytes
+    digest: str
+    rule: str = "highest"  # which version is active if no person activated one: the highest, or the last
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """An engine that is about to open, for a dialect that checks its definitions.
+
+    `strict`: a definition with errors is raised; else `unavailable` is told of it, and it does not run.
+    """
+
+    workflows: Sequence[str]  # the names that are known
+    handlers: Sequence[Any]
+    strict: bool
+    unavailable: Callable[[Workflow, str], None]
+
+
 class Gathered(msgspec.Struct, frozen=True):
     """What a dialect made of what users passed to `workflows=`."""
 
@@ -63,6 +86,10 @@ class Gathered(msgspec.Struct, frozen=True):
     enclosure: AbstractContextManager[None] | None = None  # what surrounds all deliveries of a turn
     beginnings: Sequence[Beginning] = ()
     performers: Performers | None = None
+    dialect: str = ""
+    check: Callable[[Opening], None] | None = None
+    definitions: Sequence[Stored] = ()  # to be kept in the database
+    restore: Callable[[Stored], Workflow] | None = None  # makes a workflow of a definition that the database has
 
 
 class Catalog(Protocol):

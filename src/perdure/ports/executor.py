@@ -1,7 +1,9 @@
 """Executors perform effects. One receipt per start; a receipt after a stop is allowed, and will be stale."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -22,6 +24,8 @@ class Work(msgspec.Struct, frozen=True):
     kwargs: Mapping[str, Any]
     returns: Any
     frame: Callable[[Any], Any] | None = None
+    asks: bool = False  # it may ask its instance: see `asking.py`
+    scripted: Callable[[Callable[..., Any]], Work] | None = None  # the same with another function in the author's place
 
 
 class Handler(Protocol):
@@ -47,6 +51,23 @@ CUT: Final = Receipt("unknown", error=Failure("Cut", "it was stopped while it ra
 
 Framed = Callable[[bytes, Frame], None]
 """Called with an intent and a frame of its step, on the thread of the engine's loop. It does not raise."""
+
+
+Requests = Callable[[bytes, int, str, str, bytes], None]
+"""Called with the intent and the delivery of a call, and the id, name and body of its request, on the loop's thread."""
+
+
+@runtime_checkable
+class Askable(Protocol):
+    """An executor whose calls may ask their instance for something, and hear the answer when that is durable."""
+
+    def hear(self, requested: Requests) -> None:
+        """Who takes the requests of all calls."""
+        ...
+
+    def answer(self, intent: bytes, id: str, value: bytes) -> None:
+        """The answer to a request. One of a call that no longer runs is dropped."""
+        ...
 
 
 class Executor(Protocol):

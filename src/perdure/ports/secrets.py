@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final, Protocol
 
+import msgspec
+
 from perdure.codec.record import Record
 from perdure.errors import BadCall
 
@@ -35,6 +37,12 @@ class Secret(Record, name=SCHEMA):
         digest: object = self.digest
         if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
             raise BadCall(f"the digest of the secret {self.name} is not sha256: and 64 hex digits in lower case")
+
+
+class SecretParts(msgspec.Struct, frozen=True):
+    """A text with secrets in it, as an executor puts it together."""
+
+    parts: tuple[str | Secret, ...]
 
 
 class Secrets(Protocol):

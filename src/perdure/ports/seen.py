@@ -14,12 +14,13 @@ import msgspec
 
 from perdure.codec import decode
 from perdure.codec.phrases import ago, first_line, local, span, until
-from perdure.kernel.decision import Stuck
+from perdure.kernel.decision import Fact, Stuck
 from perdure.kernel.effects import Call
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.policy import ANY, Policy
 from perdure.kernel.receipt import Failure
 from perdure.kernel.rules import NO_RULES, Rules
+from perdure.kernel.task import TaskRow
 
 from .frame import Frame
 from .store import JobState
@@ -28,7 +29,8 @@ from .store import JobState
 class Line(msgspec.Struct, frozen=True):
     """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
 
-    `announced` has the names of the domain events that it led to; `seq` is its place in the journal.
+    `announced` has the names of the domain events that it led to, `facts` these themselves; `seq` is its place in the
+    journal.
     """
 
     number: int
@@ -42,6 +44,7 @@ class Line(msgspec.Struct, frozen=True):
     outcome: str = ""
     announced: tuple[str, ...] = ()
     seq: int = 0
+    facts: tuple[Fact, ...] = ()
 
     @property
     def name(self) -> str:
@@ -110,6 +113,7 @@ class Seen(msgspec.Struct, frozen=True):
     undelivered: Sequence[Line] = ()  # on the way to it
     jobs: Mapping[str, JobState] = {}  # by location: what lies in a queue
     children: Mapping[str, str] = {}  # by location: the status of a child that has started
+    tasks: Mapping[str, TaskRow] = {}  # by location: of those children, the tasks
     engine: str | None = None  # the engine that runs; None: no engine does
     workflows: frozenset[str] = frozenset()  # the names that this engine knows
     versions: frozenset[str] = frozenset()  # of this instance's workflow, those that this engine has
@@ -191,6 +195,10 @@ class Words:
 
     def ended(self, seen: Seen) -> Reason | None:
         """How it ended."""
+        return None
+
+    def table(self, lines: Sequence[Line]) -> list[dict[str, Any]] | None:
+        """The parts of an instance, a row for each, as its history tells them; None: it has no such parts."""
         return None
 
 

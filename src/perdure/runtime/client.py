@@ -6,22 +6,25 @@ It speaks through a `Door` (`door.py`), and gives out handles (`handle.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
-from perdure.errors import AskTimeout, CallerError, UnknownIntent, UnknownWorkflow
+import msgspec
+
+from perdure.errors import AmbiguousReference, AskTimeout, CallerError, UnknownInstance, UnknownIntent, UnknownWorkflow
 from perdure.kernel.asked import Actor
+from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address, Message, Parent, Received, Started
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import Signature
 from perdure.kernel.rules import DEFINITIONS, RULER
-from perdure.kernel.status import Status
-from perdure.kernel.workflows import Workflows
+from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.dialect import Catalog
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 from perdure.ports.seen import Summary
-from perdure.ports.store import Filter, Queries
+from perdure.ports.store import Filter, Queries, place_of
 
 from .arguments import (
     Between,
@@ -37,6 +40,7 @@ from .arguments import (
     start_due,
     unknown,
 )
+from .definitions import Definitions
 from .door import Door, Speaker
 from .handle import Handle
 from .history import list_place, summary
@@ -44,7 +48,7 @@ from .judged import judged
 from .outside import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
 from .startable import Named, Startable
-from .state import Keyed, read_state, record_at
+from .state import Keyed, Stateful, read_state, record_at
 from .tasks import Tasks
 
 R = TypeVar("R")
@@ -55,16 +59,25 @@ Reuse = Literal["failed", "always"]
 class Client(Speaker):
     """Starts instances and finds them again. See `perdure.open` and `perdure.connect`.
 
-    `catalog` reads what the ruler takes from outside.
+    `catalog` reads what the ruler takes from outside, `restore` the workflows whose definitions the database has.
     """
 
     def __init__(
-        self, door: Door, workflows: Workflows[Startable[Any]], catalog: Callable[[bytes], Catalog] | None = None
+        self,
+        door: Door,
+        workflows: Workflows[Startable[Any]],
+        catalog: Callable[[bytes], Catalog] | None = None,
+        restore: Callable[[Queries], Awaitable[Workflows[Any]]] | None = None,
     ) -> None:
         super().__init__(door)
         self._workflows = workflows
         self.read_catalog = catalog
         self._catalog: tuple[bytes, Catalog] | None = None
+        self._restore = restore
+        self.processes = Definitions(door, "process")
+        """Definitions of processes: put, activate, list."""
+        self.playbooks = Definitions(door, "playbook")
+        """Definitions of playbooks, as `processes`."""
         self.tasks = Tasks(door)
         """What people are asked for, by all workflows of this database."""
 
@@ -235,20 +248,27 @@ class Client(Speaker):
         """The state of an instance whose state is a value, such as a cell, as its code takes it; None: there is none.
 
         It is that of now, or as of an entry of the journal (`at`). `at_least` waits until the journal has that entry.
-        The code of its workflow is needed: `perdure.connect(url, workflows=[...])`.
+        The code of a cell is needed: `perdure.connect(url, workflows=[...])`. The definition of a process is in the
+        database.
         """
-        if not isinstance(cell, Keyed | str):
-            raise CallerError(f"{cell!r} is not a cell; did you forget @perdure.cell?")
-        name = checked_text(cell if isinstance(cell, str) else cell.workflow, "the name of a cell")
+        if not isinstance(cell, Keyed | Stateful | str):
+            raise CallerError(f"{cell!r} is no cell and no process: others have a history, and no state to read")
+        found = cell if isinstance(cell, str) else cell.name if isinstance(cell, Stateful) else cell.workflow
+        name = checked_text(found, "the name of a workflow")
         address = Address(name, checked_route_key(key))
         if at_least is not None:
             await self._door.reached(checked_entry(at_least, "at_least"))
+        known = self._workflows if name in self._workflows else await self._stored()
         if at is None:
-            return read_state(self._workflows, await self._door.queries.record(address))
+            return read_state(known, await self._door.queries.record(address))
         height = await self._door.queries.height()
         if checked_entry(at, "at") > height:
             raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")
-        return read_state(self._workflows, await record_at(self._door.queries, address, at))
+        return read_state(known, await record_at(self._door.queries, address, at))
+
+    async def _stored(self) -> Workflows[Any]:
+        """The workflows whose definitions the database has."""
+        return Workflows() if self._restore is None else await self._restore(self._door.queries)
 
     async def instances(
         self,
@@ -264,15 +284,18 @@ class Client(Speaker):
         root: int = 0,
         started: Between | None = None,
         ended: Between | None = None,
+        reference: str = "",
+        parts: Mapping[str, str] | None = None,
     ) -> list[Summary]:
         """What exists, newest first: of a workflow in all its versions or in one, with all of these tags, if any;
         children of `parent`, or the family of `root`, by their ids.
 
         `started` and `ended` are two times each: from the first on, and before the second; None is open.
-        `before` is the id of the last one of the page before.
+        `before` is the id of the last one of the page before. `reference` and its `parts` are those of a process.
         """
         if isinstance(workflow, Keyed):
             workflow = workflow.workflow
+        tags = {**(tags or {}), **_reference(reference, parts)}
         name: Any = workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow)
         if name:
             checked_text(name, "the name of a workflow")
@@ -291,8 +314,51 @@ class Client(Speaker):
             started=span_of(started, "started"),
             ended=span_of(ended, "ended"),
         )
-        rows = await self._door.queries.heads(wanted)
-        return [summary(row) for row in rows]
+        if name or parent or root or tags or key_prefix:
+            return [summary(row) for row in await self._door.queries.heads(wanted)]
+        return [summary(row) for row in await self._of_users(wanted)]
+
+    async def _of_users(self, wanted: Filter) -> list[HeadRow]:
+        """Instances of built-in workflows, such as tasks, are listed where somebody asks for them only."""
+        found: list[HeadRow] = []
+        while rows := await self._door.queries.heads(wanted):
+            found += [row for row in rows if not row.workflow.startswith(OWN)]
+            if len(found) >= wanted.limit or len(rows) < wanted.limit:
+                break
+            wanted = msgspec.structs.replace(wanted, before=place_of(rows[-1]))
+        return found[: wanted.limit]
+
+    async def send_to(
+        self,
+        name: str,
+        body: object = None,
+        *,
+        reference: str,
+        parts: Mapping[str, str] | None = None,
+        id: str | None = None,
+        by: Actor | str | None = None,
+    ) -> Handle[Any]:
+        """Send a message to the one live instance that has this reference; durable when this returns.
+
+        None is `UnknownInstance`, several are `AmbiguousReference`: `parts` tells them apart.
+        """
+        wanted = _reference(reference, parts)
+        live: list[HeadRow] = []
+        before = None
+        while len(live) < 2 and (rows := await self._door.queries.heads(Filter(tags=wanted, before=before))):
+            live += [row for row in rows if row.status not in TERMINAL]
+            before = place_of(rows[-1])
+        said = f"the reference {reference!r:.80}" + "".join(
+            f", {part} {value!r:.80}" for part, value in (parts or {}).items()
+        )
+        if not live:
+            raise UnknownInstance(f"no live instance has {said}")
+        if len(live) > 1:
+            found = ", ".join(f"{row.workflow}/{row.key}" for row in live[:5])
+            raise AmbiguousReference(f"several live instances have {said}: {found}; tell them apart by parts={{...}}")
+        handle = self.handle(live[0].workflow, live[0].key)
+        await handle.send(name, body, id=id, by=by)
+        return handle
 
     async def send(self, event: Any, *, key: str | None = None, id: str | None = None, correlation: str = "") -> None:
         """Send a domain event to the cells that subscribe to it; durable when this returns.
@@ -392,7 +458,7 @@ class Client(Speaker):
 
     def _registered(self, workflow: Startable[Any] | str) -> Startable[Any] | None:
         if isinstance(workflow, str):
-            return self._workflows.newest(workflow)
+            return self._workflows.active(workflow)
         if hasattr(workflow, "encode_input"):
             return self._workflows.exactly(workflow.name, workflow.version)
         if isinstance(workflow, Keyed):  # asked last, because to ask a protocol is slow
@@ -402,9 +468,19 @@ class Client(Speaker):
     async def _find(self, workflow: Startable[Any] | str) -> Startable[Any]:
         """A workflow that this client does not have: the engine of the database may."""
         name = workflow if isinstance(workflow, str) else workflow.name
+        if isinstance(workflow, str) and (stored := (await self._stored()).active(name)) is not None:
+            return cast(Startable[Any], stored)
         rows = Workflows(await self._door.queries.workflows())
         row = rows.newest(name)
         if row is None or (self._workflows and name not in self._workflows):
             names = {*rows.names(), *self._workflows.names()}
             raise UnknownWorkflow(unknown("workflow", name, names, "register it: perdure.open(url, workflows=[...])"))
         return Named(name, row.parameters) if isinstance(workflow, str) else workflow
+
+
+def _reference(key: str, parts: Mapping[str, str] | None) -> dict[str, str]:
+    """The tags that a reference is."""
+    if not key and not parts:
+        return {}
+    tags = {"reference": key, **{f"reference.{part}": value for part, value in (parts or {}).items()}}
+    return {name: checked_text(value, "a reference") for name, value in tags.items() if value or name == "reference"}

@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar, Unpack
+from typing import Any, Final, Generic, Literal, TypeVar, Unpack
 
 import msgspec
 
@@ -50,6 +50,7 @@ from .history import Reader, read_history, summary
 from .outside import intent_id
 from .policies import refuse_by_policy
 from .startable import Startable
+from .state import draw_instance, read_state
 from .streams import Streams
 
 R = TypeVar("R")
@@ -183,6 +184,8 @@ class Handle(Speaker, Generic[R]):
             if known is not None:
                 return decode(known)
         await self.send(name, body, **said)
+        if seconds is None:
+            return await self._response(name, id)
         try:
             async with asyncio.timeout(seconds):
                 return await self._response(name, id)
@@ -371,6 +374,19 @@ class Handle(Speaker, Generic[R]):
         """The last value that the instance published under a name, or None."""
         value = await self._door.queries.published(await self._id(), name)
         return None if value is None else decode(value)
+
+    async def state(self) -> Any:
+        """The state of an instance whose state is a value, rebuilt from its journal; None once it has ended.
+
+        The code of its workflow is needed: `perdure.connect(url, workflows=[...])`.
+        """
+        return read_state(self._workflows, await self._door.queries.record(await self._id()))
+
+    async def draw(
+        self, format: Literal["svg", "mermaid", "json"] = "svg", direction: Literal["LR", "TB"] = "LR"
+    ) -> str:
+        """The instance as a picture, with what became of each part. The code of its workflow is needed."""
+        return draw_instance(self._workflows, await self._door.queries.record(await self._id()), format, direction)
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""

@@ -23,6 +23,7 @@ from perdure.kernel.events import (
     Received,
     Redelivered,
     Released,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -41,6 +42,7 @@ from perdure.kernel.status import Status
 from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import ListPlace, Queries, place_of
+from perdure.tasks.model import WORKFLOW as TASK
 
 Opened = Mapping[bytes, tuple[str, int]]
 
@@ -141,7 +143,8 @@ def _line(entry: Entry, opened: Opened) -> Line:
         outcome, error = "stuck", decision.stuck.error
     led_to = tuple(in_words(effect) for effect in decision.open)
     facts = tuple(fact.name for fact in decision.announce)
-    return Line(entry.number, when(entry.at), event, location, status, value, error, led_to, outcome, facts, entry.seq)
+    at, said = when(entry.at), decision.announce
+    return Line(entry.number, at, event, location, status, value, error, led_to, outcome, facts, entry.seq, said)
 
 
 def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:
@@ -158,6 +161,8 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
         case Received(intent=id, receipt=receipt):
             value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
+        case Requested(intent=id, name=name, body=body):
+            return "request", f"{place(id)}/{name}", "", value_of(body), None
         case Streamed(intent=id, body=body):
             return "frame", place(id), "", value_of(body), None
         case Message(name=name, body=body):
@@ -199,6 +204,8 @@ def value_of(data: bytes) -> Any:
 
 
 def word_of(effect: Effect) -> str:
+    if type(effect) is Child and effect.workflow == TASK:
+        return "task"
     return {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
 
 

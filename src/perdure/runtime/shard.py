@@ -24,18 +24,19 @@ from perdure.errors import Corrupt, EngineClosed, Fenced, LeaseLost, PerdureErro
 from perdure.kernel.batch import Batch, InboxRow, Publication, WorkflowRow, WorkRow
 from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call, attempt_of
-from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref, Streamed
+from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Ref, Requested, Streamed
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel, full
 from perdure.kernel.machine import Governed, Workflow
-from perdure.kernel.mailbox import Answer, Offer
+from perdure.kernel.mailbox import Answer, Offer, Stale
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.problem import Report
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import Loaded, fired, offer_of
 from perdure.kernel.rules import RULER, decode_rules
+from perdure.kernel.workflows import Workflows
 from perdure.ports.clock import Alarm, Clock
-from perdure.ports.executor import CUT, Executor
+from perdure.ports.executor import CUT, Askable, Executor
 from perdure.ports.frame import Frame
 from perdure.ports.store import Census, Lease, Position, Store
 
@@ -125,6 +126,7 @@ class Running(msgspec.Struct, eq=False):
     alarm: Alarm | None = None
     progress: Frame | None = None  # the newest
     frames: int = 0  # the ordinal of the last frame
+    requests: dict[str, Requested] = {}  # what it has asked and not heard yet
 
 
 class Told(msgspec.Struct, eq=False):
@@ -143,7 +145,7 @@ class Shard:
     `verify` has the keys of those who answer from outside.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  # a field for each thing that a shard keeps in mind
         self,
         store: Store,
         clock: Clock,
@@ -167,7 +169,7 @@ class Shard:
         self._store = store
         self._clock = clock
         self._executors: Mapping[str, Executor] = {executor.name: executor for executor in executors}
-        self._workflows = list(workflows)
+        self._workflows = Workflows(workflows)
         self._owner = owner
         self._cache = cache
         self._memory = memory
@@ -208,6 +210,8 @@ class Shard:
         self._early: list[Offer] = []  # came while memory was being loaded again
         for executor in self._executors.values():
             executor.listen(self._framed)
+            if isinstance(executor, Askable):
+                executor.hear(self._requested)
         if store.workers:
             store.listen(self._framed_by_worker)
 
@@ -227,8 +231,15 @@ class Shard:
 
     # ---- opening and starting over -------------------------------------------------------------------------------
 
-    def open(self, opened: Callable[[Exception | None], None]) -> None:
-        """Take the lease, then load. `opened` hears the error, if there is one: then nothing runs."""
+    def open(
+        self,
+        opened: Callable[[Exception | None], None],
+        prepare: Callable[[Callable[[Exception | None], None]], None] | None = None,
+    ) -> None:
+        """Take the lease, then load. `opened` hears the error, if there is one: then nothing runs.
+
+        `prepare` is called when the database can be read, and before anything runs; it calls back when it is done.
+        """
 
         def acquired(lease: Lease | Exception) -> None:
             if isinstance(lease, Exception):
@@ -237,6 +248,15 @@ class Shard:
                 self._store.release()
             else:
                 self.epoch = lease.epoch
+                if prepare is None:
+                    prepared(None)
+                else:
+                    prepare(prepared)
+
+        def prepared(error: Exception | None) -> None:
+            if error is not None:
+                opened(error)
+            elif not self._closed:
                 self._note_workflows(noted)
 
         def noted(error: Exception | None) -> None:
@@ -267,11 +287,23 @@ class Shard:
 
     def register(self, *workflows: Workflow) -> None:
         """Run more workflows from now on, or newer code of those that run: memory is dropped and loaded again."""
-        fresh = {(found.name, found.version) for found in workflows}
-        kept = [found for found in self._workflows if (found.name, found.version) not in fresh]
-        self._workflows = [*kept, *workflows]
+        for found in workflows:
+            self._workflows.replace(found)
         self._takes_counts = any(workflow.policy.counted for workflow in self._workflows)
         self._note_workflows(lambda error: self._load(self._reload_failed) if error is None else self._crash(error))
+
+    def use(self, workflows: Workflows[Workflow]) -> None:
+        """Run these workflows, once it is open."""
+        self._workflows = Workflows(workflows)
+        self._takes_counts = any(workflow.policy.counted for workflow in self._workflows)
+
+    def add(self, workflow: Workflow, active: str = "") -> None:
+        """Run one more version from now on. Loaded instances stay. `active`: the version that new instances run on."""
+        for workflows in (self._workflows, self.kernel.workflows):
+            workflows.replace(workflow)
+            if active:
+                workflows.activate(workflow.name, active)
+        self._note_workflows(lambda error: self.look() if error is None else self._crash(error))
 
     def _note_workflows(self, noted: Callable[[Exception | None], None]) -> None:
         rows = [
@@ -321,6 +353,9 @@ class Shard:
         early, self._early = self._early, []
         for offer in early:
             self.kernel.offer(offer)
+        for running in self.running.values():
+            for request in running.requests.values():  # it, or its answer, may have been lost with the memory
+                self._offer_request(running, request)
         for intent, offer in self._receipts.items():
             self.kernel.offer(Offer(offer.to, offer.event, ticket=intent))
         self._look(self._life)
@@ -432,6 +467,25 @@ class Shard:
         offer = self._receipts[intent] = Offer(running.instance, Received(intent, receipt), intent)
         self.kernel.offer(offer)
         self._schedule()
+
+    def _requested(  # what a request consists of
+        self, intent: bytes, delivery: int, id: str, name: str, body: bytes
+    ) -> None:
+        """A running call asks its instance for something. The request is kept here until its answer is durable."""
+        running = self.running.get(intent)
+        if running is None or self._closed:
+            return
+        request = running.requests[id] = Requested(intent, delivery, id, name, body)
+        if not self._away:
+            self._offer_request(running, request)
+            self._schedule()
+
+    def _offer_request(self, running: Running, request: Requested) -> None:
+        def heard(answer: Answer | Exception) -> None:
+            if isinstance(answer, Stale):  # of an earlier delivery, or of a call that is closed: it is cut
+                self._stop_call(request.intent)
+
+        self.kernel.offer(Offer(running.instance, request, heard))
 
     def _framed(self, intent: bytes, frame: Frame) -> None:
         """A call says something before its receipt. After that, or after a stop, nobody wants to hear it.
@@ -631,6 +685,10 @@ class Shard:
             self._listener.posted(batch.outbox)
         for intent in batch.receipts:
             self._receipts.pop(intent, None)
+        for asker, request, value in batch.heard:
+            running = self.running.get(asker)
+            if running is not None and running.requests.pop(request, None) is not None:
+                running.executor.answer(asker, request, value)  # type: ignore[attr-defined]  # it has asked
         for ticket, answer in batch.answers:
             _hear(ticket, answer)
         for id, name in batch.published:

@@ -63,15 +63,38 @@ async def _generation_at(queries: Queries, address: Address, at: int) -> HeadRow
     return None
 
 
+@runtime_checkable
+class Drawable(Workflow, Protocol):
+    """A workflow whose instances can be drawn."""
+
+    def draw_instance(self, machine: Machine, format: str, direction: str) -> str: ...
+
+
+def draw_instance(workflows: Workflows[Startable[Any]], record: Record | None, format: str, direction: str) -> str:
+    """An instance as a picture, by its record."""
+    if record is None:
+        raise CallerError("there is nothing to draw: no engine has taken it up yet")
+    head = record.head
+    instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
+    workflow = workflows.of(head.workflow, instance.definition)
+    if workflow is None or not isinstance(workflow, Drawable):
+        raise CallerError(f"{instance.address} cannot be drawn here: register its workflow, if that can be drawn")
+    machine = rebuild(instance, workflow)
+    try:
+        return workflow.draw_instance(machine, format, direction)
+    finally:
+        machine.dispose()
+
+
 def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> Any:
     """The state that an instance is in by its record; None: there is none."""
     if record is None or (not record.rows and record.snapshot is None):
         return None
     head = record.head
     instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
-    if instance.ended:
-        return None
     workflow = workflows.exactly(head.workflow, instance.definition)
+    if instance.ended and not getattr(workflow, "keeps_state", False):
+        return None
     if workflow is None:
         known = ", ".join(workflows.versions(head.workflow)) or "none"
         raise UnknownVersion(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
@@ -64,6 +64,14 @@ class TaskDetail(TaskInfo, frozen=True, kw_only=True):
     quorum: Quorum | None
     history: tuple[TaskEvent, ...]
     may: tuple[str, ...]
+
+
+class Acting(TypedDict, total=False):
+    """What each verb takes: who acts (needed), an id by which the verb is known if it comes twice, how long to wait."""
+
+    by: By | None
+    id: str | None
+    timeout: float | timedelta | None
 
 
 class Unset(msgspec.Struct, frozen=True):
@@ -168,24 +176,22 @@ class Tasks(Speaker):
 
     # ---- verbs ---------------------------------------------------------------------------------------------
 
-    async def claim(self, task: str, *, by: By | None = None, id: str | None = None) -> TaskInfo:
+    async def claim(self, task: str, **acting: Unpack[Acting]) -> TaskInfo:
         """Take a task that nobody has."""
-        return await self._verb(task, "claim", {}, by, id)
+        return await self._verb(task, "claim", {}, acting)
 
-    async def release(self, task: str, *, by: By | None = None, id: str | None = None) -> TaskInfo:
+    async def release(self, task: str, **acting: Unpack[Acting]) -> TaskInfo:
         """Give a task back."""
-        return await self._verb(task, "release", {}, by, id)
+        return await self._verb(task, "release", {}, acting)
 
-    async def assign(
-        self, task: str, to: By, *, override: bool = False, by: By | None = None, id: str | None = None
-    ) -> TaskInfo:
+    async def assign(self, task: str, to: By, *, override: bool = False, **acting: Unpack[Acting]) -> TaskInfo:
         """Give a task to a person: an actor with its roles, or the id of a user. `override`: its holder loses it."""
         person = actor_of(to)
         arguments = {"to": [person.id, list(person.roles)], "override": override}
-        return await self._verb(task, "assign", arguments, by, id, to=person, override=override)
+        return await self._verb(task, "assign", arguments, acting, to=person, override=override)
 
     async def complete(
-        self, task: str, answer: Any = None, *, override: bool = False, by: By | None = None, id: str | None = None
+        self, task: str, answer: Any = None, *, override: bool = False, **acting: Unpack[Acting]
     ) -> TaskInfo:
         """Answer a task, or vote. `BadAnswer` has everything that does not fit its form.
 
@@ -193,7 +199,7 @@ class Tasks(Speaker):
         """
         plain = to_plain(answer)
         limited(encode(plain), "an answer")
-        return await self._verb(task, "complete", {"answer": plain, "override": override}, by, id, override=override)
+        return await self._verb(task, "complete", {"answer": plain, "override": override}, acting, override=override)
 
     async def change(
         self,
@@ -202,8 +208,7 @@ class Tasks(Speaker):
         priority: int | None = None,
         due: datetime | timedelta | Unset | None = UNSET,
         expire: datetime | timedelta | Unset | None = UNSET,
-        by: By | None = None,
-        id: str | None = None,
+        **acting: Unpack[Acting],
     ) -> TaskInfo:
         """Change how urgent a task is, when it is due, or when it expires; None removes a time."""
         arguments: dict[str, Any] = {} if priority is None else {"priority": checked_priority(priority)}
@@ -213,11 +218,11 @@ class Tasks(Speaker):
                 arguments[name] = value
         if not arguments:
             raise BadCall("change(task, ...) changes nothing: give priority=, due= or expire=")
-        return await self._verb(task, "change", arguments, by, id)
+        return await self._verb(task, "change", arguments, acting)
 
-    async def comment(self, task: str, text: str, *, by: By | None = None, id: str | None = None) -> TaskInfo:
+    async def comment(self, task: str, text: str, **acting: Unpack[Acting]) -> TaskInfo:
         """Say something for the history of a task."""
-        return await self._verb(task, "comment", {"text": checked_comment(text)}, by, id)
+        return await self._verb(task, "comment", {"text": checked_comment(text)}, acting)
 
     async def escalate(
         self,
@@ -227,8 +232,7 @@ class Tasks(Speaker):
         users: Iterable[str] = (),
         release: bool = False,
         priority: int | None = None,
-        by: By | None = None,
-        id: str | None = None,
+        **acting: Unpack[Acting],
     ) -> TaskInfo:
         """Add candidates, take the task from its holder, make it more urgent: what an `Escalation` does by itself."""
         arguments = {
@@ -239,26 +243,26 @@ class Tasks(Speaker):
         }
         if not any(value not in (None, False, []) for value in arguments.values()):
             raise BadCall("escalate(task, ...) changes nothing: give roles=, users=, release=True or priority=")
-        return await self._verb(task, "escalate", arguments, by, id)
+        return await self._verb(task, "escalate", arguments, acting)
 
-    async def cancel(self, task: str, reason: str = "", *, by: By | None = None, id: str | None = None) -> TaskInfo:
+    async def cancel(self, task: str, reason: str = "", **acting: Unpack[Acting]) -> TaskInfo:
         """End a task without an answer. Its owner hears the reason."""
         if reason:
             checked_text(reason, "a reason")
-        return await self._verb(task, "cancel", {}, by, id, reason=reason)
+        return await self._verb(task, "cancel", {}, acting, reason=reason)
 
     async def _verb(
         self,
         task: str,
         verb: Verb,
         arguments: dict[str, Any],
-        by: By | None,
-        id: str | None,
+        acting: Acting,
         *,
         to: Actor | None = None,
         override: bool = False,
         reason: str = "",
     ) -> TaskInfo:
+        by, id = acting.get("by"), acting.get("id")
         if by is None:
             raise BadCall(f"tasks.{verb}(...) needs the actor who does it: by=perdure.Actor(id, roles=[...])")
         actor = actor_of(by)
@@ -272,7 +276,7 @@ class Tasks(Speaker):
         handle: Handle[Any] = Handle(self._door, Address(WORKFLOW, task), Named(WORKFLOW), row.id, NONE)
         said: dict[str, Any] = {"id": id, "by": actor} | ({"reason": reason} if reason else {})
         try:
-            response = await handle.ask(verb, arguments, **said)
+            response = await handle.ask(verb, arguments, acting.get("timeout"), **said)
         except (InstanceEnded, NotAnswered):  # it ended meanwhile
             row = await self._row(task, actor)
             done = await self._judged(row, request, arguments)

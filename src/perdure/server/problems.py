@@ -40,7 +40,7 @@ _ROWS: Final[tuple[tuple[str, str, int], ...]] = (
     ("UnknownSnapshot", "unknown-snapshot", 404),
     ("UnknownEvent", "unknown-event", 404),
     ("UnknownIntent", "unknown-intent", 404),
-    ("UnclearId", "bad-request", 422),
+    ("UnclearRequest", "bad-request", 422),
     ("BadFilter", "bad-filter", 422),
     ("KeyInUse", "key-in-use", 409),
     ("InstanceEnded", "instance-ended", 409),

@@ -282,7 +282,7 @@ class _Fold:
     def _cause(self, instance: Instance, entry: Entry, changed: Changed) -> None:
         self._recorded(instance, entry.event)
         for intent in changed.closed:
-            self._child_left(instance, entry.event, intent)
+            self._child_left(instance, entry, intent)
         for intent in changed.opened:
             if type(intent.effect) is Child and intent.id in instance.open:
                 self._child_wanted(instance, entry, intent.id, intent.effect)
@@ -314,14 +314,14 @@ class _Fold:
         start = start_of(effect, instance, intent, entry.at)
         self._starts[instance.id, intent] = Address(effect.workflow, effect.key), start
 
-    def _child_left(self, instance: Instance, event: Event, intent: Intent) -> None:
+    def _child_left(self, instance: Instance, entry: Entry, intent: Intent) -> None:
         """Nobody waits for the child any more: it was answered, or it is withdrawn and cancelled."""
-        effect, waiting = intent.effect, (instance.id, intent.id)
+        event, effect, waiting = entry.event, intent.effect, (instance.id, intent.id)
         self._receipts.pop(waiting, None)
         if type(event) is Received and event.intent == intent.id:
             self._starts.pop(waiting, None)
         elif type(effect) is Child and not effect.detached:
-            cancel = CancelAsked(f"{instance.address} no longer waits", intent.id)
+            cancel = CancelAsked(f"{instance.address} no longer waits", intent.id, entry.decision.undo)
             self._cancels[waiting] = Address(effect.workflow, effect.key), cancel
 
     def _tell_parent(self, instance: Instance, entry: Entry) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec import decode, encode, seal, unseal
+from perdure.codec.phrases import span
 from perdure.kernel.events import Address
 from perdure.kernel.moment import TIME_MAX, at_of, when
 from perdure.kernel.task import NO_TIME, TaskRow, publication
@@ -207,3 +208,11 @@ def _column(time: datetime | None) -> int:
 
 def _time(column: int) -> datetime | None:
     return None if column == NO_TIME else when(column)
+
+
+def overdue(info: TaskInfo, now: datetime) -> str:
+    """How long a task is overdue, or until when there is time; empty: it has no due date."""
+    if info.due is None or info.ended_at is not None:
+        return ""
+    seconds = (info.due - now).total_seconds()
+    return f"in {span(seconds)}" if seconds >= 0 else f"{span(-seconds)} overdue"

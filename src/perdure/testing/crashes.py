@@ -279,6 +279,7 @@ class WorkflowTrial(Trial):
         observe: Callable[[], Any] | None,
         cache: int,
         story: Callable[[World, WorldHandle[Any]], object] | None = None,
+        handlers: Sequence[Any] = (),
     ) -> None:
         super().__init__(cache=cache, reset=reset, observe=observe)
         if not hasattr(workflow, "encode_input"):
@@ -291,11 +292,12 @@ class WorkflowTrial(Trial):
         self.messages = [_message(given, number + 1) for number, given in enumerate(messages)]
         self.script = script
         self.story = story
+        self.handlers = handlers
         self._raised = ""  # by the story, in this run
 
     def _stage(self, schedule: Schedule, **options: Any) -> Stage:
         troubled = self.story is not None and schedule.random is not None
-        stage = (TroubledStage if troubled else Stage)(self.workflow, **options)
+        stage = (TroubledStage if troubled else Stage)(self.workflow, handlers=self.handlers, **options)
         stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
         return stage
 
@@ -557,6 +559,8 @@ def crash_test(
     reset: Callable[[], object] | None = None,
     observe: Callable[[], Any] | None = None,
     story: Callable[[World, WorldHandle[Any]], object] | None = None,
+    handlers: Sequence[Any] = (),
+    tasks: Sequence[tuple[str, Any, Any]] = (),
     pairs: int = 400,
     random: int = 50,
     seed: int = 0,
@@ -570,8 +574,9 @@ def crash_test(
     `script`: what steps do in place of their functions, by name (see `World.script`). `observe` is asked after each run
     what the outside world looks like, and `reset` makes it new before each. `story(world, handle)` is what people do in
     each run, once the instance is started: cancel, ask, wake, start other instances, let time pass. `pairs` and
-    `random`: how many schedules of these kinds at most. `cache=0`: no instance stays in memory. `schedule`: only this
-    one, as a failure named it.
+    `random`: how many schedules of these kinds at most. `handlers`: as of a `World`. `tasks`: `(name, answer, actor)`,
+    in the order in which the actors complete them, in place of a story. `cache=0`: no instance stays in memory.
+    `schedule`: only this one, as a failure named it.
     """
     trial = WorkflowTrial(
         workflow,
@@ -583,12 +588,41 @@ def crash_test(
         reset=reset,
         observe=observe,
         cache=cache,
-        story=story,
+        story=_people(tasks) if tasks and story is None else story,
+        handlers=handlers,
     )
-    options = {"key": key, "messages": messages, "script": script, "reset": reset, "observe": observe, "story": story}
+    options = {
+        "handlers": handlers,
+        "tasks": tasks,
+        "key": key,
+        "messages": messages,
+        "script": script,
+        "reset": reset,
+        "observe": observe,
+        "story": story,
+    }
     said = _call(workflow, args, kwargs, **options)
     with quiet_log():
         return Search(trial, said).all(parse(schedule) if schedule else None, pairs, random, seed)
+
+
+PATIENCE: Final = (*([0.1] * 50), *([1] * 60), *([60] * 60))
+"""Seconds that people wait, one after the other, until the task is there that they complete."""
+
+
+def _people(tasks: Sequence[tuple[str, Any, Any]]) -> Callable[[World, WorldHandle[Any]], object]:
+    def people(world: World, handle: WorldHandle[Any]) -> None:
+        for name, answer, actor in tasks:
+            found = world.tasks.list(name=name)
+            for seconds in PATIENCE:
+                if not found:
+                    world.advance(seconds)
+                    found = world.tasks.list(name=name)
+            if not found:
+                raise CallerError(f"no task {name} is open for {actor}; {handle!r} is {handle.status}")
+            world.tasks.complete(found[0].id, answer, by=actor)
+
+    return people
 
 
 def _call(workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any) -> str:

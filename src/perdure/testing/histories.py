@@ -121,7 +121,7 @@ def _comparable(decision: Decision) -> Decision:
         error = outcome.error
         plain = msgspec.structs.replace(error, message=without_places(error.message), traceback="", causes=())
         outcome = msgspec.structs.replace(outcome, error=plain)
-    return msgspec.structs.replace(decision, intents=(), outcome=outcome)
+    return msgspec.structs.replace(decision, intents=(), answers=(), outcome=outcome)
 
 
 def without_places(text: str) -> str:

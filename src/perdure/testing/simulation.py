@@ -47,6 +47,7 @@ from .auditor import Auditor, Violation
 from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, FaultyStore, Surroundings
+from .processes import performers
 
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
@@ -255,7 +256,7 @@ class Simulation:
         self.story = story
         found, self.cells = self.gathered(workflows)
         self.workflows: Workflows[Any] = Workflows(found)
-        self.handlers = {handler.effect: handler for handler in handlers}
+        self.handlers = performers(handlers)
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
         self.disk = disk if disk is not None else Disk()
         self.database = self.disk.rows

@@ -24,8 +24,10 @@ from perdure.kernel.outside import Verify, unsigned
 from .disks import Disk
 from .executor import FakeExecutor
 from .faults import MILLISECOND, Faults, Surroundings
+from .processes import performers
 from .simulation import Process, Request, Simulation
 from .steps import OpenEffects, Run, Script, StepExecutor, StepLoop
+from .tools import StubBlobs, stubs
 
 LEASE: Final = 100 * MILLISECOND
 """How long a process goes on, steps and all, that another one has taken over from."""
@@ -53,6 +55,7 @@ class Stage(Simulation):
         self.runs: list[Run] = []
         self.deaths: list[tuple[int, int]] = []
         self._loops: dict[int, StepLoop] = {}
+        self.blobs = StubBlobs()
         slots: dict[str, int | None] = dict.fromkeys(EXECUTORS)
         super().__init__(
             workflows,
@@ -84,7 +87,7 @@ class Stage(Simulation):
             raise CallerError("this world runs another manifest already: its cells stand in one, so make one of all")
         found = {each.name: each for near in given for each in _taken_up(near) if each.name not in self.workflows}
         found |= {each.name: each for each in given}
-        self.handlers |= {handler.effect: handler for handler in handlers}
+        self.handlers |= performers(handlers)
         for each in found.values():
             self.workflows.replace(each)
         for process in self.processes:
@@ -155,7 +158,8 @@ class Stage(Simulation):
         return StepExecutor(name, around, self, loop=loop, scripts=self.scripts, runs=self.runs)
 
     def make_effects(self, process: int, steps: dict[str, FakeExecutor]) -> OpenEffects:
-        return OpenEffects(self.handlers, steps["inline"], steps["thread"], partial(self.executing, process))
+        began = partial(self.executing, process)
+        return OpenEffects(self.handlers, steps["inline"], steps["thread"], began, stubs(self.blobs))
 
     def spawn(self) -> None:
         for zombie in self.processes:

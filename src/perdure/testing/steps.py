@@ -11,6 +11,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from functools import partial
 from importlib import import_module
 from math import ulp
 from typing import Any, Final, Literal
@@ -28,11 +29,12 @@ from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import Receipt, is_interrupt
-from perdure.ports.executor import Answered, Framed, Handler, Work
+from perdure.ports.executor import Answered, Framed, Handler, Requests, Work
 from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClock
 
 from .executor import FakeExecutor, Site
 from .faults import Surroundings
+from .tools import tool_answer
 
 PATIENCE_SECONDS: Final = 10.0
 """How long, in real time, a step may wait for real input or output."""
@@ -184,6 +186,7 @@ class StepExecutor(FakeExecutor):
         self._scripts = scripts
         self._runs = runs
         self._current: dict[bytes, Run] = {}
+        self._hear: Requests | None = None
 
     def start(self, publication: Publication, answered: Answered) -> None:
         self._site.executing(self._process, publication)
@@ -195,6 +198,18 @@ class StepExecutor(FakeExecutor):
             self._await(publication, work, answered)
         else:
             self._clock.after(0, lambda: self._call_now(publication, work, answered), self._life)
+
+    def hear(self, requested: Requests) -> None:
+        self._hear = requested
+
+    def answer(self, intent: bytes, id: str, value: bytes) -> None:
+        self._loop().steps.answer(intent, id, value)
+        self._loop().turn_soon()
+
+    def _requested(self, *request: Any) -> None:
+        """By the clock: a loop is running where a step asks."""
+        if self._hear is not None:
+            self._clock.after(0, partial(self._hear, *request), self._life)
 
     def stop(self, intent: bytes) -> None:
         if self.running.pop(intent, None) is not None:
@@ -221,6 +236,7 @@ class StepExecutor(FakeExecutor):
         loop = self._loop()
         if self._framed is not None:
             loop.steps.listen(self._framed)
+        loop.steps.hear(self._requested)
         asked = msgspec.structs.replace(publication, work=msgspec.structs.replace(work, function=watched))
         loop.steps.start(asked, lambda _, receipt: self._ends(publication, receipt, answered))
         loop.turn_soon()
@@ -283,18 +299,20 @@ class StepExecutor(FakeExecutor):
         if not isinstance(work, Work):
             return None
         script = self._script(publication.effect.location)
-        return work if script is None else msgspec.structs.replace(work, function=script)
+        if script is None:
+            return work
+        return work.scripted(script) if work.scripted is not None else msgspec.structs.replace(work, function=script)
 
     def _script(self, location: str) -> Script | None:
         """By location, or else by name: the last part of the location, without its ordinal."""
         name = unescape(location.rpartition("/")[2].partition("#")[0])
-        return self._scripts.get(location) or self._scripts.get(name)
+        return self._scripts.get(location) or self._scripts.get(name) or self._scripts.get(_name_of(location))
 
 
 class OpenEffects(EffectsExecutor):
     """Performs the effects of cells that have a handler. The others wait until a test answers them.
 
-    `handlers` may still grow. `began` hears of what begins to wait.
+    `handlers` may still grow. `began` hears of what begins to wait. `find` makes the handlers of tools.
     """
 
     def __init__(
@@ -303,10 +321,12 @@ class OpenEffects(EffectsExecutor):
         inline: FakeExecutor,
         thread: FakeExecutor,
         began: Callable[[Publication], None],
+        find: Callable[[str], Handler | None],
     ) -> None:
         super().__init__((), inline, thread)
         self._steps = inline
         self._handlers = handlers
+        self._find = find
         self._began = began
         self.waiting: dict[bytes, tuple[info.StepInfo, Answered]] = {}
         self._framed: Framed | None = None
@@ -316,7 +336,11 @@ class OpenEffects(EffectsExecutor):
         self._framed = framed
 
     def start(self, publication: Publication, answered: Answered) -> None:
-        if decode(publication.effect.params or b"")["effect"] in self._handlers:
+        asked = decode(publication.effect.params or b"")
+        if "call" in asked:
+            answered = tool_answer(answered) if asked["call"].startswith("tools/") else answered
+            super().start(publication, answered)
+        elif asked["effect"] in self._handlers:
             super().start(publication, answered)
         else:
             self._began(publication)

@@ -27,6 +27,7 @@ from perdure.cells.bind import Catalog, Definition
 from perdure.codec import decode
 from perdure.errors import CallerError, NotAnswered, NotYet
 from perdure.executors import info
+from perdure.kernel.asked import Actor
 from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Event, Ref
 from perdure.kernel.mailbox import Accepted, Refused
@@ -54,6 +55,7 @@ from perdure.views.export import write
 from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, send_frame, state_of
 from .disks import at_once
 from .faults import Faults
+from .processes import AtOnce
 from .stage import Stage
 from .steps import Run, Script
 
@@ -107,6 +109,8 @@ class World:
         self._stage = stage
         self._door = WorldDoor(self._stage)
         self._client = Client(self._door, self._stage.workflows, Catalog.read)
+        self.tasks = AtOnce(self._client.tasks, self._door.message_id)
+        """What people are asked for, with the verbs of `engine.tasks`."""
         self._started = 0
         self._stage.rest()
 
@@ -137,6 +141,7 @@ class World:
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
+        by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> WorldHandle[R]: ...
 
@@ -150,6 +155,7 @@ class World:
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
+        by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> WorldHandle[Any]: ...
 
@@ -162,6 +168,7 @@ class World:
         reuse: Reuse | None = None,
         at: datetime | None = None,
         delay: float | timedelta | None = None,
+        by: Actor | str | None = None,
         **kwargs: Any,
     ) -> WorldHandle[Any]:
         """Start an instance, as `engine.start` does. Without a key it gets a number."""
@@ -186,6 +193,7 @@ class World:
             reuse=reuse,
             at=at,
             delay=delay,
+            by=by,
             **kwargs,
         )
         return WorldHandle(self._door, at_once(start))
@@ -201,6 +209,19 @@ class World:
         if isinstance(workflow, Cell):
             return WorldHandle(self._door, self._client.handle(self._definition(workflow), key))
         return WorldHandle(self._door, self._client.handle(workflow, key))
+
+    def send_to(
+        self,
+        name: str,
+        body: object = None,
+        *,
+        reference: str,
+        parts: Mapping[str, str] | None = None,
+        id: str | None = None,
+    ) -> None:
+        """Send a message to the one live instance with this reference, as `engine.send_to` does."""
+        id = id or self._door.message_id()
+        at_once(self._client.send_to(name, body, reference=reference, parts=parts, id=id))
 
     # ---- cells -----------------------------------------------------------------------------------------
 
@@ -475,7 +496,8 @@ class WorldDoor:
         if height < seq:
             raise CallerError(f"in a world nothing happens while you wait: its journal ends with entry {height}")
 
-    def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
+    async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
+        yield  # what needs no time has happened
         raise CallerError("in a world nothing changes while you wait: look, advance(...), and look again")
 
     @property

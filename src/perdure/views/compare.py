@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from perdure.codec import decode, encode
 from perdure.kernel.apply import Changed, apply
 from perdure.kernel.batch import JournalRow
@@ -22,6 +25,7 @@ from perdure.kernel.events import (
     Event,
     Message,
     Received,
+    Requested,
     Retried,
     Rewound,
     Settled,
@@ -35,7 +39,7 @@ from perdure.kernel.receipt import Failure
 from perdure.runtime.history import word_of
 
 
-class Place(NamedTuple):
+class StoryPlace(NamedTuple):
     what: str  # step, timer, wait, child, message, input, status...
     location: str = ""
     attempt: int = 1
@@ -45,10 +49,41 @@ class Place(NamedTuple):
         return text if self.attempt == 1 else f"{text} (attempt {self.attempt})"
 
 
-STATUS: Final = Place("status")
+STATUS: Final = StoryPlace("status")
 
 
-class Fact(NamedTuple):
+class ComparedError(msgspec.Struct, frozen=True):
+    type: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class ShownFact(msgspec.Struct, frozen=True):
+    """`value` is left out where there is none."""
+
+    entry: int
+    status: str
+    value: Any | UnsetType
+    error: ComparedError | None
+
+
+class ShownDifference(msgspec.Struct, frozen=True):
+    """What came of a place in either history; None: only the other one has it."""
+
+    what: str
+    location: str
+    attempt: int
+    a: ShownFact | None
+    b: ShownFact | None
+
+    @property
+    def place(self) -> str:
+        return str(StoryPlace(self.what, self.location, self.attempt))
+
+
+class StoryFact(NamedTuple):
     """What came of a place, and the entry that says so. `value` is canonical bytes."""
 
     entry: int
@@ -61,22 +96,26 @@ class Fact(NamedTuple):
         error = self.error
         return self.status, self.value, None if error is None else (error.type, error.message, error.encoded)
 
-    def document(self) -> dict[str, Any]:
-        value = None if self.value is None else decode(self.value)
-        error = None if self.error is None else {"type": self.error.type, "message": self.error.message}
-        return {"entry": self.entry, "status": self.status, "value": value, "error": error}
+    def shown(self) -> ShownFact:
+        value = UNSET if self.value is None else decode(self.value)
+        error = None if self.error is None else ComparedError(self.error.type, self.error.message)
+        return ShownFact(self.entry, self.status, value, error)
 
 
-class Difference(NamedTuple):
+class StoryDifference(NamedTuple):
     """`a` or `b` is None where only the other history has the place."""
 
-    place: Place
-    a: Fact | None
-    b: Fact | None
+    place: StoryPlace
+    a: StoryFact | None
+    b: StoryFact | None
 
     @property
     def entry(self) -> int:
         return min(fact.entry for fact in (self.a, self.b) if fact is not None)
+
+    def shown(self) -> ShownDifference:
+        a, b = (None if fact is None else fact.shown() for fact in (self.a, self.b))
+        return ShownDifference(*self.place, a, b)
 
 
 class Story:
@@ -85,7 +124,7 @@ class Story:
     def __init__(self, address: Address, rows: list[JournalRow]) -> None:
         self.name = str(address)
         self.state = Instance(address)
-        self.facts: dict[Place, Fact] = {}
+        self.facts: dict[StoryPlace, StoryFact] = {}
         self._open: dict[bytes, Effect] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._kept: Event | None = None
@@ -100,25 +139,27 @@ class Story:
     def _happened(self, number: int, event: Event) -> None:
         match event:
             case Started(first=Message(name=name, body=body)):
-                self._add("message", name, Fact(number, value=body))
+                self._add("message", name, StoryFact(number, value=body))
             case Started(input=given):
-                self._add("input", "", Fact(number, value=given))
+                self._add("input", "", StoryFact(number, value=given))
             case Received(intent=id, receipt=receipt):
-                self._close(id, Fact(number, receipt.status, receipt.value, receipt.error))
+                self._close(id, StoryFact(number, receipt.status, receipt.value, receipt.error))
+            case Requested(intent=id, name=name, body=body):
+                self._add("request", f"{self._open[id].location}/{name}", StoryFact(number, value=body))
             case Streamed(intent=id, body=body):
-                self._add("frame", self._open[id].location, Fact(number, value=body))
+                self._add("frame", self._open[id].location, StoryFact(number, value=body))
             case Message(name=name, body=body):
-                self._add("message", name, Fact(number, value=body))
+                self._add("message", name, StoryFact(number, value=body))
             case CancelAsked(reason=reason, undo=undo):
-                self._add("cancel", "", Fact(number, "with undo" if undo else "", encode(reason)))
+                self._add("cancel", "", StoryFact(number, "with undo" if undo else "", encode(reason)))
             case Woken(location=location):
-                self._add("wake", location, Fact(number))
+                self._add("wake", location, StoryFact(number))
             case Retried():
-                self._add("retry", "", Fact(number))
+                self._add("retry", "", StoryFact(number))
             case Rewound(to=to):
-                self._add("rewind" if to else "retry", to, Fact(number))
+                self._add("rewind" if to else "retry", to, StoryFact(number))
             case Settled(location=location, receipt=receipt):
-                self._add("settled", location, Fact(number, receipt.status, receipt.value, receipt.error))
+                self._add("settled", location, StoryFact(number, receipt.status, receipt.value, receipt.error))
             case _:  # the kernel's own: about the processes that ran the flow, not about the flow
                 pass
 
@@ -127,60 +168,62 @@ class Story:
         heard = self._kept if type(entry.event) is Retried and self._kept is not None else entry.event
         self._kept = heard if decision.stuck is not None and decision.stuck.kept else None
         for id in decision.withdraw:
-            self._close(id, Fact(number, _reason(self._open[id], heard)))
+            self._close(id, StoryFact(number, _reason(self._open[id], heard)))
         if type(heard) is Rewound:
             for id in self._open.keys() - self.state.open.keys():
-                self._close(id, Fact(number, "dropped"))
+                self._close(id, StoryFact(number, "dropped"))
         for intent in changed.opened:
             effect = self._open[intent.id] = intent.effect
-            self.facts[_place(effect)] = Fact(number, "open")
+            self.facts[_place(effect)] = StoryFact(number, "open")
             for what, given in _given(effect):
-                self.facts[Place(what, effect.location, attempt_of(effect))] = Fact(number, value=given)
+                self.facts[StoryPlace(what, effect.location, attempt_of(effect))] = StoryFact(number, value=given)
         for note in decision.noted:
             kind, _, location = note.partition(" ")
             kind, _, version = kind.partition(":")
-            self._add(kind, location, Fact(number, version))
+            self._add(kind, location, StoryFact(number, version))
         for name, value in decision.publish:
-            self._add("published", name, Fact(number, value=value))
+            self._add("published", name, StoryFact(number, value=value))
         for fact in decision.announce:
-            self._add("announced", fact.name, Fact(number, value=fact.body))
+            self._add("announced", fact.name, StoryFact(number, value=fact.body))
         for send in decision.send:
-            self._add("send", send.name, Fact(number, value=send.body))
+            self._add("send", send.name, StoryFact(number, value=send.body))
         for _, value in decision.respond:
-            self._add("response", "", Fact(number, value=value))
+            self._add("response", "", StoryFact(number, value=value))
         if decision.stuck is not None:
-            self._add("stuck", decision.stuck.location, Fact(number, error=decision.stuck.error))
+            self._add("stuck", decision.stuck.location, StoryFact(number, error=decision.stuck.error))
 
     def _ended(self) -> None:
         state = self.state
         if state.ended:
             for effect in self._open.values():
-                self.facts[_place(effect)] = Fact(state.version, "withdrawn")
+                self.facts[_place(effect)] = StoryFact(state.version, "withdrawn")
         value, error = (None, None) if state.outcome is None else (state.outcome.value, state.outcome.error)
-        self.facts[STATUS] = Fact(state.version, state.status.value, value, error)
+        self.facts[STATUS] = StoryFact(state.version, state.status.value, value, error)
 
-    def _add(self, what: str, location: str, fact: Fact) -> None:
+    def _add(self, what: str, location: str, fact: StoryFact) -> None:
         """What has no attempts is counted: the second message of a name, the second value of a published one."""
         self._counts[what, location] += 1
         count = self._counts[what, location]
-        self.facts[Place(what, location if count == 1 else f"{location}#{count}")] = fact
+        self.facts[StoryPlace(what, location if count == 1 else f"{location}#{count}")] = fact
 
-    def _close(self, id: bytes, fact: Fact) -> None:
+    def _close(self, id: bytes, fact: StoryFact) -> None:
         self.facts[_place(self._open.pop(id))] = fact
 
 
-def differences(a: Story, b: Story) -> list[Difference]:
+def differences(a: Story, b: Story) -> list[StoryDifference]:
     """The earliest first, by the number of the entry in the history that has it first; how they stand now, last."""
-    found = [Difference(place, a.facts.get(place), b.facts.get(place)) for place in dict.fromkeys([*a.facts, *b.facts])]
+    found = [
+        StoryDifference(place, a.facts.get(place), b.facts.get(place)) for place in dict.fromkeys([*a.facts, *b.facts])
+    ]
     return sorted((each for each in found if _differs(each)), key=lambda each: (each.place == STATUS, each.entry))
 
 
-def _differs(each: Difference) -> bool:
+def _differs(each: StoryDifference) -> bool:
     return each.a is None or each.b is None or each.a.says() != each.b.says()
 
 
-def _place(effect: Effect) -> Place:
-    return Place(word_of(effect), effect.location, attempt_of(effect))
+def _place(effect: Effect) -> StoryPlace:
+    return StoryPlace(word_of(effect), effect.location, attempt_of(effect))
 
 
 def _given(effect: Effect) -> Iterator[tuple[str, bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import NamedTuple
 
-from perdure.errors import UnclearId, UnknownInstance
+from perdure.errors import UnclearRequest, UnknownInstance
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.ports.store import Filter, Queries
@@ -20,14 +20,14 @@ class Found(NamedTuple):
 async def find(client: Client, text: str) -> Found:
     """Also what is on its way. Raises `UnknownInstance` with what was perhaps meant."""
     if not _usable(text):
-        raise UnclearId(f"an ID is workflow/key, or the key alone; found {text!a:.80}")
+        raise UnclearRequest(f"an ID is workflow/key, or the key alone; found {text!a:.80}")
     queries = client.queries
     named = [head for address in _names(text) if (head := await queries.head(address)) is not None]
     heads = named or await queries.heads(Filter(key=text, limit=1000))
     addresses = list(dict.fromkeys(Address(head.workflow, head.key) for head in heads))
     if len(addresses) > 1:
         choice = ", ".join(sorted(map(str, addresses)))
-        raise UnclearId(f"{text!r} is the key of {len(addresses)} instances: {choice}; write one of these")
+        raise UnclearRequest(f"{text!r} is the key of {len(addresses)} instances: {choice}; write one of these")
     if addresses:
         return Found(addresses[0], heads[0])  # the last generation comes first
     keys = dict.fromkeys(Address(workflow, text) for workflow, *_ in await queries.workflows())

@@ -15,14 +15,14 @@ GENERATIONS_MAX: Final = 1000
 """Of one name, between two looks."""
 
 
-class Placed(NamedTuple):
+class JournalLine(NamedTuple):
     """An entry, and the instance that it is of."""
 
     id: str
     line: Line
 
 
-async def tail(queries: Queries, count: int) -> list[Placed]:
+async def tail(queries: Queries, count: int) -> list[JournalLine]:
     """The last entries. Each is read with its instance's history; those of the ruler need no other entries."""
     rows = await queries.journal(max(await queries.height() - count, 0), count)
     lines: dict[int, Line] = {}
@@ -35,7 +35,7 @@ async def tail(queries: Queries, count: int) -> list[Placed]:
         else:
             _, history = await read_history(queries, id)
             lines |= {line.seq: line for line in history}
-    return [Placed(names[row.instance], lines[row.seq]) for row in rows if row.seq in lines]
+    return [JournalLine(names[row.instance], lines[row.seq]) for row in rows if row.seq in lines]
 
 
 async def entries(queries: Queries, address: Address, follow: bool) -> AsyncIterator[Line]:

@@ -15,6 +15,8 @@ from perdure.ports.seen import Line, Summary, Waiting, error_of, result_of
 from perdure.ports.store import Queries
 from perdure.runtime.history import read_history, summary, value_of
 
+from .reasons import words_for
+
 
 class ShownError(msgspec.Struct, frozen=True):
     type: str
@@ -59,6 +61,7 @@ class ShownInstance(ListedInstance, frozen=True):
     result: Any
     error: ShownError | None
     stuck_at: str | None
+    parts: list[dict[str, Any]] | UnsetType = UNSET  # of an instance that has such: the nodes of a graph
 
 
 class ShownEntry(msgspec.Struct, frozen=True):
@@ -77,8 +80,10 @@ class ShownEntry(msgspec.Struct, frozen=True):
 
 
 async def look(queries: Queries, head: HeadRow) -> ShownInstance:
-    reader, _ = await read_history(queries, head.id)
+    reader, lines = await read_history(queries, head.id)
     state = reader.state
+    _, words = await words_for(queries, head.workflow, state.made)
+    parts = words.table(lines)
     listed = msgspec.structs.asdict(listed_instance(summary(head), await parent_of(queries, head)))
     return ShownInstance(
         **{**listed, "status": state.status.value},
@@ -88,6 +93,7 @@ async def look(queries: Queries, head: HeadRow) -> ShownInstance:
         result=result_of(state),
         error=shown_error(error_of(state)),
         stuck_at=state.stuck.location if state.stuck is not None else None,
+        parts=UNSET if parts is None else parts,
     )
 
 

@@ -21,9 +21,11 @@ from perdure.kernel.location import is_sleep
 from perdure.kernel.policy import Policy, decode_policy
 from perdure.kernel.rules import IN_FORCE, RULER, Rules, decode_rules
 from perdure.kernel.status import TERMINAL, Status
+from perdure.kernel.task import TaskRow
 from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
 from perdure.ports.store import JobState, Queries
 from perdure.runtime.history import read_history, summary, undelivered
+from perdure.tasks.row import TaskInfo, info_of, overdue
 
 PLACES: Final = {"inline": "inline", "thread": "threads", "process": "processes"}
 """The parameter of `perdure.open` that says how many steps an executor runs at once."""
@@ -50,11 +52,14 @@ async def see(queries: Queries, head: HeadRow, now: datetime, database: str) -> 
     owner = await queries.owner()
     jobs: dict[str, JobState] = {}
     children: dict[str, str] = {}
+    tasks: dict[str, TaskRow] = {}
     for open in waiting:
         intent = state.at(open.location)
         if intent is not None and isinstance(intent.effect, Child):
             child = await queries.head(Address(intent.effect.workflow, intent.effect.key))
             children |= {} if child is None else {open.location: child.status}
+            task = None if child is None else await queries.task(child.id)
+            tasks |= {} if task is None else {open.location: task}
         elif intent is not None and open.kind == "call" and not open.held:
             job = await queries.job(intent.id)
             jobs |= {} if job is None else {open.location: job}
@@ -68,6 +73,7 @@ async def see(queries: Queries, head: HeadRow, now: datetime, database: str) -> 
         undelivered=undelivered(await queries.undelivered(state.address)),
         jobs=jobs,
         children=children,
+        tasks=tasks,
         engine=None if owner is None else str(owner),
         workflows=frozenset(row.name for row in rows),
         versions=frozenset(row.version for row in mine),
@@ -188,10 +194,25 @@ class Reasons:
         return Reason("wait", text, (send,), open)
 
     def _child(self, open: Waiting) -> Reason:
+        if open.location in self._seen.tasks:
+            return self._task(info_of(self._seen.tasks[open.location]), open)
         status = self._seen.children.get(open.location)
         told = "is about to start" if status is None else f"is {status}"
         text = f"It waits{self._seen.since(open)} for its child {open.what}, which {told}."
         return Reason("child", text, (Advice(command=("why", open.what)),), open)
+
+    def _task(self, task: TaskInfo, open: Waiting) -> Reason:
+        people = ", ".join([*task.users, *(f"role {role}" for role in task.roles)])
+        who = f", held by {task.assignee}" if task.assignee else f", open for {people}" if people else ""
+        if task.held_since is not None:
+            who += f" since {span((self._seen.now - task.held_since).total_seconds())}"
+        due = overdue(task, self._seen.now)
+        late = f", due {due}" if due.startswith("in ") else f", {due}" if due else ""
+        text = f"It waits{self._seen.since(open)} for the task {task.name} ({task.id}){who}{late}."
+        person = task.assignee or next(iter(task.users), "ID")
+        roles = [] if task.assignee or task.users else [word for role in task.roles for word in ("--role", role)]
+        complete = ("tasks", "complete", task.id, "--as", person, *roles)
+        return Reason("task", text, (Advice("to complete it", complete),), open)
 
     # ---- what stands in the way ----------------------------------------------------------------------------
 

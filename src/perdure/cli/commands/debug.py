@@ -25,8 +25,7 @@ from perdure.views.look import shown_entry
 from perdure.views.reasons import words_for
 from perdure.views.rerun import Delivery, History, Parted, raised
 
-from ..console import Console
-from ..console import command as define
+from ..console import Console, define
 from ..debugger import Code, Debugger, Left
 from ..exits import Stopped
 from ..text import first_line, joined, shown, style, table, told
@@ -39,7 +38,7 @@ from ..world import code_of
 @click.option(
     "--at", type=click.IntRange(1), metavar="N", help="The entry. Default: where it raised or diverges, else the last."
 )
-def command(console: Console, id: str, target: str, at: int | None) -> None:
+def debug(console: Console, id: str, target: str, at: int | None) -> None:
     """The history is replayed up to entry N, and pdb stops at the first line of your code that this entry runs. No
     step runs and nothing is written: an engine may run on the database meanwhile. Commands of pdb also come from
     a pipe. Afterwards it says what the code asked for then, and what it asks for now. Of a cell the reducer is opened,

@@ -26,8 +26,7 @@ from perdure.runtime.handle import Handle
 from perdure.runtime.history import Reader
 from perdure.views.look import shown_error
 
-from ..console import Console
-from ..console import command as define
+from ..console import Console, define
 from ..exits import Exit
 from ..given import read_json
 from ..live import Progress, shown
@@ -59,7 +58,7 @@ class Ending(NamedTuple):
     help="Start a used key again: after a failure, or always.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer than this.")
-def command(  # noqa: PLR0917
+def run(  # noqa: PLR0917
     console: Console,
     target: str,
     given: str | None,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from perdure.app import is_server, run_async
-from perdure.app.workers import checked, known, opened, worker
+from perdure.app import is_server, run_async, workers
+from perdure.app.workers import checked, known, opened
 from perdure.errors import PerdureError
 from perdure.executors.signatures import Key, Keyring
 
-from ..console import Console
-from ..console import command as define
+from ..console import Console, define
 from ..exits import Stopped
 from ..load import module_of
 from .run import interruptible
@@ -31,7 +30,7 @@ from .run import interruptible
     help="How long running steps may take to end when the worker is stopped.",
 )
 @click.option("--key", metavar="ID=env:NAME", help="Sign receipts with HMAC, by the secret in this variable.")
-def command(  # noqa: PLR0917
+def worker(  # noqa: PLR0917
     console: Console, modules: tuple[str, ...], queues: tuple[str, ...], concurrency: int, drain: float, key: str | None
 ) -> None:
     """It runs the functions of its modules, and every step among their names; work for others it leaves alone.
@@ -55,7 +54,7 @@ def command(  # noqa: PLR0917
     async def main() -> dict[str, int]:
         with interruptible() as (interrupted, hurry):
             async with opened(console.db) as jobs:
-                made = worker(jobs, loaded, queues, concurrency=concurrency, keys=keys)
+                made = workers.worker(jobs, loaded, queues, concurrency=concurrency, keys=keys)
                 console.note(
                     f"serving {', '.join(queues)} with {len(functions)} function{'s' * (len(functions) != 1)} of "
                     f"{', '.join(modules)}, {concurrency} at once"

@@ -1,0 +1,67 @@
+"""Definitions that are data: restored from the database before anything runs, and kept there when an engine opens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.codec import decode
+from perdure.definitions import load
+from perdure.errors import BadProcess
+from perdure.kernel.machine import Workflow
+from perdure.kernel.workflows import Workflows
+from perdure.ports.dialect import Gathered, Stored
+from perdure.ports.store import Queries
+from perdure.runtime.definitions import activate, registers
+from perdure.runtime.log import log
+
+from .dialects import dialect_of
+
+
+async def restored(queries: Queries, known: Workflows[Any], gathered: list[Gathered]) -> None:
+    """Every version that the database keeps is known from now on, whether its code is here or not.
+
+    A definition that was given with other bytes than the stored ones of its version is a conflict, before anything
+    runs. A dialect of which nothing was given is added to `gathered`.
+    """
+    for name, register in await registers(queries):
+        for version in register.versions:
+            stored = await load.stored(queries, name, version.version)
+            assert stored is not None, "a register names what is published"
+            given = _given(gathered, name, version.version)
+            if given is not None:
+                load.is_new(register, stored, given, decode)
+            elif (workflow := restored_one(stored, gathered)) is not None:
+                known.replace(workflow)
+        activate(known, name, register)
+
+
+def _given(gathered: Sequence[Gathered], name: str, version: str) -> Stored | None:
+    each = [one for some in gathered for one in some.definitions if (one.name, one.version) == (name, version)]
+    return each[0] if each else None
+
+
+def restored_one(stored: Stored, gathered: list[Gathered]) -> Workflow | None:
+    dialect = dialect_of(stored.dialect)
+    if dialect is None:
+        log.warning("the definition %s %s is of a dialect that is not installed", stored.name, stored.version)
+        return None
+    restore = next(
+        (each.restore for each in gathered if each.restore is not None and each.dialect == dialect.name), None
+    )
+    if restore is None:
+        gathered.append(dialect.gather([]))
+        restore = gathered[-1].restore
+    assert restore is not None, "a dialect whose definitions are data restores them"
+    try:
+        return restore(stored)
+    except BadProcess as error:
+        log.warning("%s %s cannot run here: %s", stored.name, stored.version, error)
+        return None
+
+
+async def stored(queries: Queries) -> Workflows[Any]:
+    """The workflows whose definitions the database has, for a client without code."""
+    known: Workflows[Any] = Workflows()
+    await restored(queries, known, [])
+    return known

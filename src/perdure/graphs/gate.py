@@ -1,0 +1,196 @@
+"""The gate of a graph: one pure place that judges openings, growth, tool calls and steps.
+
+Every verdict follows from its arguments, which are recorded state. The kernel's own gate, which knows executors and
+their slots, stands behind this one. The stages of each judgement stand in the order of the code; the first one that
+denies is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from perdure.codec.converters.frame import did_you_mean
+from perdure.errors import PerdureError
+
+from .model import AXES, Limits, NodeSpec, Permit, fits, fits_any
+from .state import Usage
+from .tools import Tool
+
+MATCHED_MAX: Final = 10_000
+"""Characters of an argument that a pattern is tried on; a longer one does not match."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """`defer`: not now. `ask`: a person decides. `deny`: with the stage that said no, and why."""
+
+    word: Literal["allow", "defer", "ask", "deny"]
+    stage: str = ""
+    reason: str = ""
+    permit: Permit | None = None
+
+
+ALLOW: Final = Verdict("allow")
+DEFER: Final = Verdict("defer", "running")
+ASK: Final = Verdict("ask")
+
+
+def deny(stage: str, reason: str) -> Verdict:
+    return Verdict("deny", stage, reason)
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What is used, what is reserved, and the limits, of a node or of the instance."""
+
+    whose: str
+    limits: Limits
+    used: Usage
+    reserved: Usage
+
+
+def budget(accounts: Iterable[Account], wanted: Usage) -> Verdict:
+    """Whether what is wanted still fits. An axis that is used up denies, whatever is wanted."""
+    for account in accounts:
+        for axis in AXES:
+            limit = getattr(account.limits, axis)
+            if limit is None:
+                continue
+            spent = account.used.get(axis, 0) + account.reserved.get(axis, 0)
+            if spent >= limit:
+                return deny("budget", f"{account.whose} has used up its {axis}: {spent:g} of {limit:g}")
+            if spent + wanted.get(axis, 0) > limit:
+                left = limit - spent
+                return deny("budget", f"{account.whose} has {left:g} {axis} left, and {wanted[axis]:g} are wanted")
+    return ALLOW
+
+
+def opening(
+    spec: NodeSpec, depth: int, limits: Limits, running: int, accounts: Iterable[Account], *, approved: bool
+) -> Verdict:
+    """Stages: quarantine, depth, budget, running; then whether a person must be asked."""
+    if spec.trust == "quarantined":
+        if spec.isolation != "read_only":
+            return deny(
+                "quarantine", f"it reads what nobody vouches for, so it must be read_only, not {spec.isolation}"
+            )
+        if spec.kind == "child":
+            return deny("trust", "a quarantined node starts no child")
+    if limits.depth is not None and depth > limits.depth:
+        return deny("depth", f"its depth is {depth}, and the limit is {limits.depth}")
+    found = budget(accounts, {})
+    if found is not ALLOW:
+        return found
+    if spec.approve == "before" and not approved:
+        return ASK
+    if limits.running is not None and spec.kind != "child":
+        if limits.running == 0:
+            return deny("running", "the graph runs no node at all: running=0")
+        if running >= limits.running:
+            return DEFER
+    return ALLOW
+
+
+def growth(limits: Limits, *, closed: bool, depth: int, weight: int, added: int) -> Verdict:
+    """Stages: closed, depth, nodes. The last one, shape, is that of `check.py`."""
+    if closed:
+        return deny("closed", "the graph takes no more nodes: it is being cancelled")
+    if limits.depth is not None and depth > limits.depth:
+        return deny("depth", f"nodes may be submitted down to depth {limits.depth}, and these have depth {depth}")
+    if limits.nodes is not None and weight + added > limits.nodes:
+        return deny("nodes", f"the graph has {weight} nodes of {limits.nodes}, and {added} more were submitted")
+    return ALLOW
+
+
+def use(
+    spec: NodeSpec,
+    name: str,
+    arguments: Mapping[str, Any],
+    *,
+    tools: Mapping[str, Tool],
+    permits: Iterable[Permit],
+    veto: tuple[str, ...],
+    accounts: Iterable[Account],
+    wanted: Usage,
+    approved: bool = False,
+) -> Verdict:
+    """Stages: arguments, veto, permit, isolation, trust, budget."""
+    tool = tools.get(name)
+    if tool is None:
+        known = ", ".join(sorted(tools)) or "none"
+        return deny("arguments", f"there is no such tool; there are: {known}{did_you_mean(name, tools)}")
+    try:
+        tool.bind(arguments)
+    except PerdureError as error:
+        return deny("arguments", str(error))
+    if fits_any(veto, name) or fits_any(spec.veto, name):
+        return deny("veto", "a veto names it")
+    if spec.tools is not None and not fits_any(spec.tools, name):
+        return deny("permit", f"this node may use: {', '.join(spec.tools) or 'no tool'}")
+    permit = permit_for(name, arguments, permits)
+    if permit is not None and permit.verdict == "deny":
+        return deny("permit", f"a permit denies {permit.glob}{' with such arguments' if permit.where else ''}")
+    if spec.isolation == "read_only" and tool.writes:
+        return deny("isolation", "the node is read_only, and the tool writes")
+    if spec.trust == "quarantined" and tool.writes:
+        return deny("trust", "the node is quarantined, and the tool writes")
+    found = budget(accounts, wanted)
+    if found is not ALLOW:
+        return found
+    if permit is not None and permit.verdict == "ask" and not approved:
+        return Verdict("ask", permit=permit)
+    return ALLOW
+
+
+def permit_for(name: str, arguments: Mapping[str, Any], permits: Iterable[Permit]) -> Permit | None:
+    """The first permit that fits; None: the tool is allowed."""
+    return next((each for each in permits if fits(each.glob, name) and _holds(each, arguments)), None)
+
+
+def offered(spec: NodeSpec, tools: Mapping[str, Tool], permits: Iterable[Permit], veto: tuple[str, ...]) -> list[Tool]:
+    """The tools that a node may use with some arguments: what an agent is told of."""
+    permits = list(permits)
+    found = []
+    for name, tool in tools.items():
+        if fits_any(veto, name) or fits_any(spec.veto, name) or (tool.writes and spec.isolation == "read_only"):
+            continue
+        if spec.tools is not None and not fits_any(spec.tools, name):
+            continue
+        first = next(
+            (each for each in permits if fits(each.glob, name) and (not each.where or each.verdict != "deny")), None
+        )
+        if first is None or first.verdict != "deny":
+            found.append(tool)
+    return found
+
+
+def _holds(permit: Permit, arguments: Mapping[str, Any]) -> bool:
+    return all(_fulfils(arguments, path, conditions) for path, conditions in permit.where.items())
+
+
+def _fulfils(arguments: Mapping[str, Any], path: str, conditions: Mapping[str, Any]) -> bool:
+    value: Any = arguments
+    for part in path.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False
+        value = value[part]
+    return all(_condition(value, word, wanted) for word, wanted in conditions.items())
+
+
+def _condition(value: Any, word: str, wanted: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    match word:
+        case "equals":
+            return bool(value == wanted) and type(value) is type(wanted)
+        case "one_of":
+            return value in wanted
+        case "min":
+            return number and value >= wanted
+        case "max":
+            return number and value <= wanted
+        case "matches":
+            return isinstance(value, str) and len(value) <= MATCHED_MAX and re.fullmatch(wanted, value) is not None
+        case _:
+            return False

@@ -1,0 +1,145 @@
+"""Growth: the nodes of a start, and batches that runs or people submit. A batch is taken whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.errors import GraphProblem
+
+from . import gate, life
+from .check import Reading
+from .fields import limits as read_limits
+from .model import Limits, NodeSpec, fits_any
+from .state import NodeState, Run
+from .turn import Turn
+
+if TYPE_CHECKING:
+    from .author import Graph
+
+
+class Begun(msgspec.Struct):
+    """The nodes that a start has beside the declared ones: spec, depth and submitter of each."""
+
+    nodes: list[tuple[NodeSpec, int, str]] = []
+    problems: list[GraphProblem] = []
+
+
+def begin(graph: Graph, plain: Mapping[str, Any]) -> Begun:
+    """What a start adds to the declared nodes, or everything that is wrong with it."""
+    begun = Begun(problems=list(graph.problems))
+    given, done = plain.get("nodes") or [], plain.get("done") or {}
+    if begun.problems or not (given or done):
+        return begun
+    model = graph.model
+    known = {spec.name: (spec, 0) for spec in model.nodes}
+    for submitter, raw in _by_submitter(given).items():
+        base = _node_of(submitter)
+        if submitter and base not in done:
+            continue  # it runs again, and submits them again
+        if submitter and base not in known:
+            begun.problems.append(GraphProblem(submitter, "it is named as a submitter, and there is no such node"))
+            continue
+        parent, depth = known[base] if submitter else (None, -1)
+        tainted = parent is not None and parent.trust == "quarantined"
+        batch = [{**each, "trust": "quarantined"} for each in raw] if tainted else raw
+        reading = Reading(graph.book, f"{submitter}/" if submitter else "", known.keys(), tainted=tainted)
+        found = reading.read(batch)
+        begun.problems += reading.problems
+        for spec in found:
+            known[spec.name] = (spec, depth + 1)
+            begun.nodes.append((spec, depth + 1, base if submitter else ""))
+    for name in done:
+        if name not in known:
+            begun.problems.append(GraphProblem("done", f"{name!r:.80} is no node"))
+    limit = model.limits.nodes
+    weight = sum(spec.weight for spec, _ in known.values())
+    if limit is not None and weight > limit:
+        begun.problems.append(GraphProblem("limits", f"nodes={limit}, and the start has {weight}"))
+    return begun
+
+
+def _by_submitter(given: list[Any]) -> dict[str, list[Any]]:
+    batches: dict[str, list[Any]] = {}
+    for each in given:
+        if isinstance(each, Mapping) and isinstance(each.get("submitter"), str):
+            rest = {field: value for field, value in each.items() if field != "submitter"}
+            batches.setdefault(each["submitter"], []).append(rest)
+        else:
+            batches.setdefault("", []).append(each)
+    return batches
+
+
+def _node_of(submitter: str) -> str:
+    """The node of a run: its location without the iteration."""
+    node, slash, last = submitter.rpartition("/")
+    return node if slash and last.startswith("~") else submitter
+
+
+def submit(turn: Turn, node: NodeState | None, run: Run | None, asked: Any) -> dict[str, Any]:
+    """Add a batch under a run, or at the top. Gives the answer: full names, or the denial."""
+    state, limits = turn.state, turn.model.limits
+    batch, extra, veto = _batch(asked)
+    if not batch:
+        return {"v": []}
+    depth = node.depth + 1 if node is not None else 0
+    quarantined = node is not None and not node.trusted
+    if quarantined:
+        batch = [{**each, "trust": "quarantined"} if isinstance(each, Mapping) else each for each in batch]
+    prefix = f"{run.location}/" if run is not None else ""
+    reading = Reading(turn.graph.book, prefix, state.nodes.keys(), tainted=quarantined)
+    specs = reading.read(batch)
+    added = sum(spec.weight for spec in specs)
+    verdict = gate.growth(
+        limits, closed=state.cancelled, depth=depth, weight=state.weight, added=max(added, len(batch))
+    )
+    subject = "submit"
+    if verdict.word != "deny" and reading.problems:
+        first = reading.problems[0]
+        rest = len(reading.problems) - 1
+        verdict = gate.deny("shape", f"{first.text}{f' (and {rest} more problems)' if rest else ''}")
+        subject = first.where
+    if verdict.word == "deny":
+        return turn.deny(node, subject, verdict.stage, verdict.reason)
+    if quarantined:
+        turn.fact("tainted", {"submitter": node.name if node else "", "nodes": [spec.name for spec in specs]})
+    _take(turn, node, [_narrowed(turn, spec, node, extra, veto) for spec in specs], depth)
+    return {"v": [spec.name for spec in specs]}
+
+
+def _batch(asked: Any) -> tuple[list[Any], Limits, tuple[str, ...]]:
+    """The nodes of a batch; of an authored graph its limits and vetoes too."""
+    if isinstance(asked, Mapping):
+        return list(asked.get("nodes") or ()), read_limits(asked.get("limits")), tuple(asked.get("veto") or ())
+    return list(asked) if isinstance(asked, list | tuple) else [asked], Limits(), ()
+
+
+def _narrowed(
+    turn: Turn, spec: NodeSpec, submitter: NodeState | None, limits: Limits, veto: tuple[str, ...]
+) -> NodeSpec:
+    """Nothing that is submitted may do more than its submitter."""
+    parent = None if submitter is None else submitter.the
+    tools = spec.tools
+    if parent is not None and parent.tools is not None:
+        both = [name for name in turn.graph.tools if fits_any(parent.tools, name)]
+        tools = tuple([name for name in both if spec.tools is None or fits_any(spec.tools, name)])
+    spent = Limits(tokens=limits.tokens, cost=limits.cost, calls=limits.calls, wall=limits.wall)
+    tight = spec.limits.tightened(spent)
+    if parent is not None:
+        tight = tight.tightened(parent.limits)
+    all_veto = tuple(dict.fromkeys((*(parent.veto if parent is not None else ()), *veto, *spec.veto)))
+    return msgspec.structs.replace(spec, tools=tools, limits=tight, veto=all_veto)
+
+
+def _take(turn: Turn, submitter: NodeState | None, specs: list[NodeSpec], depth: int) -> None:
+    name = "" if submitter is None else submitter.name
+    nodes = []
+    for spec in specs:
+        turn.state.weight += spec.weight
+        nodes.append(life.add_node(turn, spec, depth=depth, submitter=name))
+        if submitter is not None:
+            submitter.children.append(spec.name)
+        turn.fact("added", {"node": spec.name, "submitter": name, "depth": depth, "kind": spec.kind})
+    life.link(turn, nodes)

@@ -1,0 +1,189 @@
+"""A graph as data: its nodes, limits and permits, their one canonical form and its hash.
+
+Code (`author.py`) and files (`load.py`) both become the types of this file; `check.py` reads and judges them, and the
+machine knows nothing else. A type, a function or a workflow stands here by its name: `author.py` keeps the objects.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import msgspec
+
+from perdure.codec import digest, encode
+from perdure.kernel.backoff import Backoff
+
+Kind = Literal["node", "loop", "classify", "tournament", "reduce", "child"]
+Policy = Literal["all_success", "accept_partial", "any_success", "all_terminal", "optional"]
+OutcomeWord = Literal["completed", "partial", "failed", "skipped", "cancelled"]
+
+KINDS: Final = ("node", "loop", "classify", "tournament", "reduce", "child")
+POLICIES: Final = ("all_success", "accept_partial", "any_success", "all_terminal", "optional")
+ISOLATIONS: Final = ("shared", "read_only", "worktree", "remote")
+CONTEXTS: Final = ("none", "system_only", "full")
+TRUSTS: Final = ("trusted", "quarantined")
+APPROVALS: Final = ("", "before")
+AXES: Final = ("tokens", "cost", "calls", "wall")
+"""What runs use up. The other limits bound the graph itself."""
+
+ROLES: Final[dict[str, tuple[str, str]]] = {
+    "explore": ("read_only", "system_only"),
+    "plan": ("shared", "full"),
+    "implement": ("worktree", "full"),
+    "verify": ("read_only", "none"),
+    "custom": ("shared", "none"),
+}
+"""The isolation and the context that a role gives."""
+
+NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+TAKEN: Final = frozenset({"ask", "use", "step", "entrant", "judge"})
+"""Names that locations inside of a run have."""
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a graph or a node may use. None is no limit.
+
+    `running`: runs with a place. `nodes`: nodes of the graph. `depth`: generations of submitted nodes. `tokens`,
+    `cost`, `calls`: what runs report. `wall`: seconds with a run open.
+    """
+
+    running: int | None = None
+    nodes: int | None = None
+    depth: int | None = None
+    tokens: float | None = None
+    cost: float | None = None
+    calls: float | None = None
+    wall: float | None = None
+
+    def tightened(self, other: Limits) -> Limits:
+        """The lower one of each."""
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Limits(*[min((each for each in pair if each is not None), default=None) for pair in pairs])
+
+
+class Permit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who may use the tools that a glob names: `allow`, `ask` (a person first) or `deny`. The first that fits counts.
+
+    `where` has conditions on arguments: `{"cents": {"max": 5000}}`. `within`: seconds that a person has to answer.
+    """
+
+    glob: str
+    verdict: Literal["allow", "ask", "deny"]
+    where: dict[str, dict[str, Any]] = {}
+    within: float | None = None
+    roles: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
+class NodeSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One node, with every field resolved. `name` is its full name; `after` has an alias and a full name each."""
+
+    name: str
+    kind: Kind = "node"
+    goal: str = ""
+    labels: dict[str, str] = {}
+    model: str = ""
+    after: tuple[tuple[str, str], ...] = ()
+    needs: dict[str, Policy] = {}  # by name; all_success for the others
+    role: str = "custom"
+    isolation: str = "shared"
+    context: str = "none"
+    trust: str = "trusted"
+    runner: str = ""
+    queue: str = ""
+    tools: tuple[str, ...] | None = None
+    veto: tuple[str, ...] = ()
+    output: str = ""  # the name of a type: see `author.Graph.types`
+    repairs: int = 1
+    retries: int = 0
+    backoff: Backoff = Backoff()
+    timeout: float | None = None
+    once: bool = False
+    limits: Limits = Limits()
+    priority: int = 0
+    rest: bool = True
+    approve: str = ""
+    max_iters: int = 0
+    branches: dict[str, tuple[str, ...]] = {}
+    default: str = ""
+    entrants: dict[str, str] = {}
+    reducer: str = ""
+    workflow: str = ""
+    input: Any = None
+    detach: bool = False
+
+    @property
+    def weight(self) -> int:
+        """How many nodes it becomes: a tournament has its entrants and a judge for each match."""
+        return 1 + 2 * len(self.entrants) - 1 if self.entrants else 1
+
+
+class Model(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A whole graph. Its bytes and its hash are equal however it was written."""
+
+    name: str
+    nodes: tuple[NodeSpec, ...]
+    limits: Limits = Limits()
+    permits: tuple[Permit, ...] = ()
+    veto: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    system: str = ""
+    outputs: tuple[str, ...] = ()
+    rest_after: float | None = 5
+    version: str = "1"
+
+    def canonical(self) -> bytes:
+        return encode(msgspec.to_builtins(self))
+
+    @property
+    def hash(self) -> str:
+        return digest(self.canonical())
+
+
+class Partial(msgspec.Struct, frozen=True):
+    """A runner returns this: the value is there, and not all of what was wanted. `reason` says why."""
+
+    value: Any = None
+    reason: str = ""
+
+
+class Used(msgspec.Struct, frozen=True):
+    """A tool or a runner returns this: a value, and what it cost: `Used(answer, {"tokens": 812, "cost": 0.004})`."""
+
+    value: Any = None
+    usage: dict[str, float] = {}
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What is known of a node that has ended: `node.inputs[alias]`, `await node.results(names)`."""
+
+    node: str
+    value: Any
+    outcome: OutcomeWord
+    trusted: bool = True
+    reason: str = ""
+
+
+class Match(msgspec.Struct, frozen=True):
+    """The two candidates that a judge compares."""
+
+    left: Result
+    right: Result
+
+
+@lru_cache(maxsize=1024)
+def _pattern(glob: str) -> re.Pattern[str]:
+    parts = re.split(r"(\*\*|\*)", glob)
+    text = "".join({"**": ".*", "*": "[^.]*"}.get(part, re.escape(part)) for part in parts)
+    return re.compile(text, re.DOTALL)
+
+
+def fits(glob: str, name: str) -> bool:
+    """`*` is a part of a name between dots, `**` is anything."""
+    return _pattern(glob).fullmatch(name) is not None
+
+
+def fits_any(globs: tuple[str, ...], name: str) -> bool:
+    return any(fits(glob, name) for glob in globs)

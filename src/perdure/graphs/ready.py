@@ -1,0 +1,104 @@
+"""Who may begin: dependencies with their policies, and the run queue. No layers: a node is ready in the entry whose
+receipt met its policy.
+
+Each edge is looked at twice: when it is added, and when its dependency ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Literal
+
+from .model import Policy
+from .state import NodeState, State
+
+Answer = Literal["met", "never", "out"]
+"""Of one dependency that has ended: fine, it can no longer be met, or a choice has left it out."""
+
+
+def policy_of(node: NodeState, name: str) -> Policy:
+    return node.the.needs.get(name, "all_success")
+
+
+def answer(dependency: NodeState, policy: Policy) -> Answer:
+    """What the end of a dependency means under a policy."""
+    if dependency.outcome == "skipped" and dependency.reason == "not_chosen":
+        return "out"
+    good = {
+        "all_success": ("completed",),
+        "any_success": ("completed",),
+        "accept_partial": ("completed", "partial"),
+    }.get(policy)
+    return "met" if good is None or dependency.outcome in good else "never"
+
+
+class Dependencies:
+    """Who waits for whom. Made from the nodes; a snapshot does not hold it."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._dependents: dict[str, list[str]] = {}
+        for node in state.nodes.values():
+            if node.status == "blocked":
+                self._remember(node)
+
+    def _remember(self, node: NodeState) -> None:
+        for _, name in node.the.after:
+            self._dependents.setdefault(name, []).append(node.name)
+
+    def of(self, name: str) -> list[str]:
+        return self._dependents.get(name, [])
+
+    def link(self, node: NodeState) -> None:
+        """Count what a new node waits for. What has ended already counts at once."""
+        self._remember(node)
+        self.count(node)
+
+    def count(self, node: NodeState) -> None:
+        nodes = self._state.nodes
+        node.missing = node.any_left = node.any_in = node.others = 0
+        node.any_met = node.doomed = False
+        for _, name in node.the.after:
+            policy = policy_of(node, name)
+            node.others += 1
+            if policy == "any_success":
+                node.any_left += 1
+                node.any_in += 1
+            elif policy != "optional":
+                node.missing += 1
+        for _, name in node.the.after:
+            if nodes[name].status == "ended":
+                self.ended(node, nodes[name])
+
+    def ended(self, node: NodeState, dependency: NodeState) -> None:
+        """Count the end of one dependency."""
+        policy = policy_of(node, dependency.name)
+        found = answer(dependency, policy)
+        node.others -= found == "out"
+        if policy == "any_success":
+            node.any_left -= 1
+            node.any_in -= found == "out"
+            node.any_met = node.any_met or found == "met"
+        elif policy != "optional":
+            node.missing -= 1
+            node.doomed = node.doomed or found == "never"
+
+    def verdict(self, node: NodeState) -> Literal["ready", "wait", "upstream", "not_chosen"]:
+        """What a blocked node may do now."""
+        if node.others == 0 and node.the.after:
+            return "not_chosen"
+        if node.doomed or (node.any_in and not node.any_met and not node.any_left):
+            return "upstream"
+        if node.missing or (node.any_in and not node.any_met):
+            return "wait"
+        return "ready"
+
+
+def push(state: State, node: NodeState) -> None:
+    """Put a node at the end of those of its priority."""
+    state.ready_count += 1
+    heapq.heappush(state.queue, (-node.the.priority, state.ready_count, node.index, node.name))
+
+
+def pop(state: State) -> str:
+    return heapq.heappop(state.queue)[3]

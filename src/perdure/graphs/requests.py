@@ -1,0 +1,329 @@
+"""What runs ask of their graph while they run: `submit`, `use`, `step` and its end `done`, `results`.
+
+A request is recorded before it is acted on. Its id names equal requests, so one that comes again, after a crash or a
+rest, finds the answer of the first one, or joins it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from perdure.codec import decode, encode
+from perdure.codec.converters.frame import did_you_mean
+from perdure.kernel.effects import Call
+from perdure.kernel.location import escape
+from perdure.kernel.receipt import Receipt
+
+from . import gate, life
+from .growth import submit
+from .opening import DELIVERIES, ask
+from .state import NodeState, Request, Run, Usage, usage_problem
+from .turn import SECOND, Turn
+
+LIVE: Final = ("inline", "thread")
+"""Executors that get a tool's function itself; the others find it by its name."""
+
+
+def requested(turn: Turn, node: NodeState, id: str, kind: str, body: bytes) -> None:
+    """One request of the open run of a node."""
+    run = node.run
+    assert run is not None
+    known = run.requests.get(id)
+    if known is not None and kind != "done":
+        if known.status == "answered":
+            turn.answers.append((run.intent, id, known.answer))
+        elif known.status == "step":
+            turn.answers.append((run.intent, id, encode({"go": True})))
+        return
+    asked = decode(body)
+    match kind:
+        case "use":
+            _use(turn, node, run, id, asked)
+        case "step":
+            _step(turn, node, run, id, asked)
+        case "done":
+            _done(turn, node, run, id, asked)
+        case "submit":
+            request = _new(run, id, "submit", "submit")
+            request.keep = True
+            turn.answer(node, request, submit(turn, node, run, asked))
+        case "results":
+            _results(turn, node, run, id, asked)
+        case _:
+            request = _new(run, id, kind, kind)
+            known_kinds = "submit, use, step, results"
+            payload = turn.deny(node, kind, "arguments", f"a graph takes these requests: {known_kinds}")
+            turn.answer(node, request, payload)
+
+
+def _new(run: Run, id: str, kind: str, name: str, args: Any = None) -> Request:
+    request = run.requests[id] = Request(id, kind, name, "called", args=args)
+    return request
+
+
+def begin_waiting(turn: Turn, node: NodeState, run: Run) -> None:
+    """A request of the run waits for a person or for nodes: its place is free, and after a while it rests."""
+    run.waiting += 1
+    life.give_place_back(turn, run)
+    rest_after = turn.model.rest_after
+    if rest_after is not None and node.the.rest and not run.rest_timer:
+        run.timers += 1
+        run.rest_timer = turn.timer(f"{run.location}/&rest#{run.timers}", rest_after, ("rest", node.name, ""))
+
+
+def rest(turn: Turn, node: NodeState) -> None:
+    """The time is over after which a waiting run rests. One that has something else in hand does not."""
+    run = node.run
+    assert run is not None
+    run.rest_timer = b""
+    if not run.intent or run.queued or not run.waiting:
+        return
+    if any(request.status in ("called", "backoff", "step") for request in run.requests.values()):
+        run.timers += 1
+        seconds = turn.model.rest_after or 0
+        run.rest_timer = turn.timer(f"{run.location}/&rest#{run.timers}", seconds, ("rest", node.name, ""))
+        return
+    life.close_call(turn, node, run, withdraw=True)
+    run.resting = True
+    turn.fact("rested", {"node": node.name, "run": run.location})
+
+
+# ---- tools -----------------------------------------------------------------------------------------------------------
+
+
+def _use(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) -> None:
+    name, arguments = asked["tool"], asked["arguments"]
+    request = _new(run, id, "use", name, arguments)
+    wanted = {"calls": 1, **(asked.get("reserve") or {})}
+    verdict = judge_use(turn, node, name, arguments, wanted)
+    if verdict.word == "deny":
+        turn.answer(node, request, turn.deny(node, name, verdict.stage, verdict.reason))
+        return
+    tool = turn.graph.tools[name]
+    request.args = tool.bind(arguments)
+    request.keep = tool.writes
+    turn.reserve(node, request, wanted)
+    number = run.uses[name] = run.uses.get(name, 0) + 1
+    request.location = f"{run.location}/use/{escape(name)}#{number}"
+    if verdict.word == "ask":
+        permit = verdict.permit
+        assert permit is not None
+        location = f"{run.location}/ask/{escape(name)}#{number}"
+        data = {"node": node.name, "goal": node.the.goal, "tool": name, "arguments": arguments}
+        request.status = "asked"
+        request.intent = ask(
+            turn,
+            location,
+            f"May {node.name} use {name}?",
+            data,
+            ("ask", node.name, id),
+            node=node,
+            roles=permit.roles,
+            users=permit.users,
+            within=permit.within,
+            edits=tool.schema,
+        )
+        turn.fact("asked", {"node": node.name, "location": location, "subject": name})
+        begin_waiting(turn, node, run)
+        return
+    _call(turn, node, request)
+
+
+def judge_use(
+    turn: Turn, node: NodeState, name: str, arguments: dict[str, Any], wanted: Usage, *, approved: bool = False
+) -> gate.Verdict:
+    return gate.use(
+        node.the,
+        name,
+        arguments,
+        tools=turn.graph.tools,
+        permits=turn.model.permits,
+        veto=turn.model.veto,
+        accounts=turn.accounts(node),
+        wanted=wanted,
+        approved=approved,
+    )
+
+
+def _call(turn: Turn, node: NodeState, request: Request) -> None:
+    """Open the call of a tool, for the first time or once more."""
+    tool = turn.graph.tools[request.name]
+    request.status = "called"
+    params = None
+    if tool.executor not in LIVE:
+        call = f"{tool.function.__module__}:{tool.function.__qualname__}"
+        params = encode({"call": call, "args": [], "kwargs": request.args})
+    timeout = None if tool.timeout is None else round(tool.timeout * SECOND)
+    deliveries = 1 if tool.once else DELIVERIES
+    effect = Call(request.location, request.attempt, tool.executor, timeout, deliveries, params)
+    request.intent = turn.open(effect, ("use", node.name, request.id))
+
+
+def tool_answered(turn: Turn, node: NodeState, request: Request, receipt: Receipt) -> None:
+    """The receipt of a tool's call: an answer, or another attempt after a pause."""
+    tool = turn.graph.tools[request.name]
+    request.intent = b""
+    if receipt.status == "ok":
+        found: Any = decode(receipt.value) if receipt.value else None
+        value, usage = found if tool.executor in LIVE else (found, {})
+        _spend(turn, node, request, usage)
+        turn.answer(node, request, {"v": value})
+        return
+    error = receipt.error
+    request.errors.append([receipt.status, ""] if error is None else [error.type, error.message[:2000]])
+    retry = receipt.status == "error" and error is not None and error.retry and request.attempt <= tool.retries
+    if retry:
+        seconds = tool.backoff.seconds(request.attempt, lambda: _dice(turn))
+        request.status = "backoff"
+        location = f"{request.location}/backoff#{request.attempt}"
+        request.intent = turn.timer(location, seconds, ("again", node.name, request.id))
+        return
+    _spend(turn, node, request, {})
+    request.keep = request.keep and receipt.status == "unknown"
+    word = {"timeout": "t", "unknown": "u"}.get(receipt.status, "f")
+    turn.answer(node, request, {word: [request.name, request.attempt, request.errors]})
+
+
+def tool_again(turn: Turn, node: NodeState, request: Request) -> None:
+    request.attempt += 1
+    _call(turn, node, request)
+
+
+def person_answered(turn: Turn, node: NodeState, request: Request, receipt: Receipt) -> None:
+    """A person has answered for a tool's call, or nobody has in time."""
+    request.intent = b""
+    verdict, edited = read_answer(receipt)
+    said = {"node": node.name, "subject": request.name, "stage": verdict.stage, "outcome": verdict.word}
+    turn.fact("answered", said)
+    if verdict.word == "deny":
+        payload = turn.deny(node, request.name, verdict.stage, verdict.reason)
+        turn.answer(node, request, payload)
+        return
+    arguments = edited if edited is not None else request.args
+    wanted = request.reserve
+    turn.release(node, request)  # judged again as if nothing was reserved
+    again = judge_use(turn, node, request.name, arguments, wanted, approved=True)
+    if again.word == "deny":
+        turn.answer(node, request, turn.deny(node, request.name, again.stage, again.reason))
+        return
+    turn.reserve(node, request, wanted)
+    request.args = turn.graph.tools[request.name].bind(arguments)
+    run = node.run
+    assert run is not None
+    run.waiting -= 1
+    _call(turn, node, request)
+
+
+def read_answer(receipt: Receipt) -> tuple[gate.Verdict, dict[str, Any] | None]:
+    """What a person's answer means, and the arguments as the person has edited them."""
+    if receipt.status == "ok" and receipt.value:
+        found = decode(receipt.value)
+        answer = found.get("answer") or {}
+        outcome, by = found.get("outcome") or answer.get("outcome"), found.get("by") or ""
+        if outcome == "approve":
+            return gate.ALLOW, answer.get("arguments")
+        reason = answer.get("reason") or "no reason was given"
+        return gate.deny("person", f"{by or 'a person'} said no: {reason}"), None
+    error = receipt.error
+    if receipt.status == "timeout" or (error is not None and error.type == "TaskExpired"):
+        return gate.deny("expired", "no person answered in time"), None
+    text = "" if error is None else error.message
+    return gate.deny("person", f"the question was cancelled{': ' + text if text else ''}"), None
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _step(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) -> None:
+    request = _new(run, id, "step", asked["name"])
+    wanted = {"calls": 1, **(asked.get("reserve") or {})}
+    problem = usage_problem(wanted)
+    verdict = gate.deny("arguments", f"reserve: {problem}") if problem else gate.budget(turn.accounts(node), wanted)
+    if verdict.word == "deny":
+        turn.answer(node, request, turn.deny(node, request.name, verdict.stage, verdict.reason))
+        return
+    turn.reserve(node, request, wanted)
+    request.status = "step"
+    turn.answers.append((run.intent, id, encode({"go": True})))
+
+
+def _done(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) -> None:
+    """The run has performed a step. Its result is the answer that an equal request hears from now on."""
+    request = run.requests.get(asked["step"])
+    if request is not None and request.status == "step":
+        if "f" in asked:
+            _spend(turn, node, request, {})
+            payload: dict[str, Any] = {"f": [request.name, 1, [asked["f"]]]}
+        else:
+            _spend(turn, node, request, asked.get("usage") or {})
+            payload = {"v": asked.get("v")}
+        turn.release(node, request)
+        request.answer, request.status = encode(payload), "answered"
+    new = node.notes[run.told :]
+    run.told = len(node.notes)
+    turn.answers.append((run.intent, id, encode({"n": new} if new else {})))
+
+
+def _spend(turn: Turn, node: NodeState, request: Request, usage: Any) -> None:
+    """Count what a request cost, once. A usage that makes no sense counts as what was reserved."""
+    usage = usage or {}
+    if problem := usage_problem(usage):
+        turn.deny(node, request.name, "usage", f"{problem}; what was reserved counts")
+        usage = {axis: amount for axis, amount in request.reserve.items() if axis != "calls"}
+    turn.spend(node, {**usage, "calls": usage.get("calls", 1)})
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
+
+
+def _results(turn: Turn, node: NodeState, run: Run, id: str, asked: Any) -> None:
+    state = turn.state
+    request = _new(run, id, "results", "results")
+    names = tuple(dict.fromkeys(str(name) for name in asked))
+    unknown = next((name for name in names if name not in state.nodes), None)
+    if unknown is not None:
+        known = ", ".join(list(state.nodes)[:20])
+        reason = f"there is no node {unknown!r:.80}{did_you_mean(unknown, state.nodes)}; there are: {known}"
+        turn.answer(node, request, turn.deny(node, "results", "arguments", reason))
+        return
+    endless = next((name for name in names if _waits_for(turn, name, node.name)), None)
+    if endless is not None:
+        reason = f"{endless} waits for {node.name} itself: the two would wait for each other"
+        turn.answer(node, request, turn.deny(node, "results", "arguments", reason))
+        return
+    request.names = names
+    open_names = [name for name in names if state.nodes[name].status != "ended"]
+    if not open_names:
+        turn.answer(node, request, {"r": life.results(turn, names)})
+        return
+    request.status, request.left = "waits", len(open_names)
+    for name in open_names:
+        state.waiters.setdefault(name, []).append((node.name, id))
+    begin_waiting(turn, node, run)
+
+
+def _waits_for(turn: Turn, name: str, asker: str) -> bool:
+    """Whether a node cannot end before the asker has: by its dependencies, or by results that its run waits for."""
+    nodes = turn.state.nodes
+    todo, seen = [name], set()
+    while todo:
+        each = todo.pop()
+        if each == asker:
+            return True
+        if each in seen:
+            continue
+        seen.add(each)
+        found = nodes[each]
+        if found.status == "ended":
+            continue
+        if found.status == "blocked":
+            todo += [other for _, other in found.the.after if found.the.needs.get(other) != "optional"]
+        todo += [other for other in found.children if nodes[other].controller == each]
+        run = found.run
+        if run is not None:
+            todo += [other for request in run.requests.values() if request.status == "waits" for other in request.names]
+    return False
+
+
+def _dice(turn: Turn) -> float:
+    return int.from_bytes(turn.moment.entropy()[:7], "big") / 2**56

@@ -1,0 +1,304 @@
+"""The live side of a run: the `Node` that a runner gets, its requests, and what its return means.
+
+Nothing here changes the state of a graph: a request travels to the machine as an event and comes back as an answer. A
+run that begins again, after a crash or a rest, hears the recorded answers first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from perdure.codec import decode, digest, encode, from_plain, to_plain
+from perdure.codec.converters.records import hints_of
+from perdure.errors import BadCall, CallerError, Denied, NotInRun, OutcomeUnknown, PerdureError, StepFailed, StepTimeout
+from perdure.kernel.loops import Break, Continue
+from perdure.kernel.receipt import Failure
+from perdure.ports import asking
+from perdure.ports.executor import Work
+
+from . import gate
+from .author import Graph, is_async, portable
+from .life import read_result
+from .model import Limits, Match, NodeSpec, Partial, Result, Used
+from .state import NodeState, Run
+from .tools import Tool
+
+if TYPE_CHECKING:
+    from .machine import GraphMachine
+    from .turn import Turn
+
+
+class Node:
+    """One run of a node, as its runner sees it. The requests are for inline runs (`async def`), while they run."""
+
+    def __init__(self, graph: Graph, spec: NodeSpec, goal: str, input: Any) -> None:
+        self.name = spec.name
+        self.goal = goal
+        self.input = input  # of the graph
+        self.inputs: dict[str, Result] = {}
+        self.iteration = 0
+        self.previous: Any = None
+        self.notes: list[str] = []
+        self.budget: dict[str, Any] | None = None
+        self.match: Match | None = None
+        self.kind = spec.kind
+        self.role = spec.role
+        self.isolation = spec.isolation
+        self.context = spec.context
+        self.trust: Literal["trusted", "quarantined"] = spec.trust  # type: ignore[assignment]
+        self.model = spec.model
+        self.labels = spec.labels
+        self.limits: Limits = spec.limits
+        self.priority = spec.priority
+        self.output = graph.type_of(spec)
+        self.labels_of_branches = tuple(spec.branches)
+        self.system = graph.model.system
+        self.actor = ""
+        self.tools: list[Tool] = []
+        self.may_submit = True
+        self._graph = graph
+        self._recorded: Mapping[str, bytes] = {}
+        self._counts: Counter[str] = Counter()
+        self._ask_instance: asking.Ask | None = None
+
+    def __repr__(self) -> str:
+        return f"<node {self.name}>"
+
+    # ---- requests --------------------------------------------------------------------------------------------------
+
+    async def submit(self, nodes: Iterable[Mapping[str, Any]] | Graph) -> list[str]:
+        """Add nodes to the graph, beside this run. Gives their full names; `Denied` if the gate does not take them."""
+        batch: Any = nodes.as_batch() if isinstance(nodes, Graph) else [portable(each) for each in nodes]
+        answer = await self._ask("submit", "submit", _plain("submit", batch))
+        return list(answer["v"])
+
+    async def use(self, tool: str | Tool, /, **arguments: Any) -> Any:
+        """Use a tool. `Denied` if the gate or a person says no, `StepFailed` if the tool fails for good."""
+        name = tool if isinstance(tool, str) else tool.name
+        body = {"tool": name, "arguments": _plain(name, arguments)}
+        value = (await self._ask("use", name, body))["v"]
+        known = self._graph.tools.get(name)
+        return value if known is None or known.returns is None else _read(value, known.returns)
+
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *args: Any,
+        reserve: Mapping[str, float] | None = None,
+        usage: Mapping[str, float] | Callable[[Any], Mapping[str, float]] | None = None,
+    ) -> Any:
+        """Call a function here and record its result, its arguments by their digest alone. For calls of models.
+
+        `reserve` counts against the budget until the result is there; `usage`, or what it gives for the result, counts
+        then.
+        """
+        content = digest(encode(_plain(name, list(args))))
+        body = {"name": name, "arguments": content, "reserve": dict(reserve or {})}
+        id = self._next_id("step", name, content)
+        answer = await self._answered(id, "step", body)
+        returns = hints_of(getattr(function, "__func__", function), None).get("return")
+        if "go" not in answer:
+            return _read(answer["v"], returns)
+        try:
+            found = function(*args)
+            value = await found if isawaitable(found) else found
+            plain = to_plain(value)
+            cost = dict(usage(value) if callable(usage) else usage or {})
+        except Exception as error:
+            failure = Failure(type(error).__name__, str(error)[:2000])
+            await self._send(f"{id}!", "done", {"step": id, "f": [failure.type, failure.message]})
+            raise StepFailed(name, 1, (failure,)) from error
+        await self._send(f"{id}!", "done", {"step": id, "v": plain, "usage": cost})
+        return _read(plain, returns)
+
+    async def results(self, names: Iterable[str]) -> dict[str, Result]:
+        """What became of nodes, once all of them have ended. Holds no place meanwhile."""
+        names = [names] if isinstance(names, str) else list(names)
+        answer = await self._ask("results", "results", _plain("results", names))
+        specs = {spec.name: spec for spec in self._graph.model.nodes}
+        found = {}
+        for name, value, outcome, trusted, reason in answer["r"]:
+            kind = self._graph.type_of(specs[name]) if name in specs else None
+            found[name] = Result(name, value if value is None else _read(value, kind), outcome, trusted, reason)
+        return found
+
+    # ---- how they travel -------------------------------------------------------------------------------------------
+
+    async def _ask(self, kind: str, name: str, body: Any) -> dict[str, Any]:
+        return await self._answered(self._next_id(kind, name, digest(encode(body))), kind, body)
+
+    def _next_id(self, kind: str, name: str, content: str) -> str:
+        """Equal for equal requests, and for the how many-th of them this is."""
+        key = f"{kind} {name} {content[-32:]}"
+        self._counts[key] += 1
+        return f"{key} {self._counts[key]}"
+
+    async def _answered(self, id: str, kind: str, body: Any) -> dict[str, Any]:
+        recorded = self._recorded.get(id)
+        answer = self._heard(recorded) if recorded is not None else await self._send(id, kind, body)
+        if "d" in answer:
+            raise Denied(*answer["d"])
+        for word, error in (("f", StepFailed), ("t", StepTimeout), ("u", OutcomeUnknown)):
+            if word in answer:
+                name, attempts, errors = answer[word]
+                raise error(name, attempts, tuple([Failure(*each) for each in errors]))
+        return answer
+
+    async def _send(self, id: str, kind: str, body: Any) -> dict[str, Any]:
+        if self._ask_instance is None:
+            raise NotInRun(f"node.{kind}")
+        return self._heard(await self._ask_instance(id, kind, encode(body)))
+
+    def _heard(self, data: bytes) -> dict[str, Any]:
+        answer: dict[str, Any] = decode(data)
+        self.notes += answer.get("n", ())
+        return answer
+
+
+def _plain(what: str, value: Any) -> Any:
+    try:
+        return to_plain(value)
+    except CallerError as error:
+        raise BadCall(f"the arguments of {what}: {error}") from None
+
+
+def _read(plain: Any, kind: Any) -> Any:
+    if kind is None:
+        return plain
+    try:
+        return from_plain(plain, kind)
+    except PerdureError:
+        return plain
+
+
+# ---- what the machine gives to executors -----------------------------------------------------------------------------
+
+
+def work(machine: GraphMachine, intent: bytes) -> object:
+    """The live work of an open call: a runner with its node, or a tool with its arguments."""
+    kind, name, request_id = machine.state.intents.get(intent, ("", "", ""))
+    node = machine.state.nodes.get(name)
+    if node is None or node.run is None:
+        return None
+    if kind == "run":
+        made = node_of(machine, node, node.run)
+        return _run_work(machine.graph.runner_of(node.the), made)
+    if kind == "use":
+        request = node.run.requests[request_id]
+        tool = machine.graph.tools[request.name]
+        args, kwargs = tool.arguments(request.args)
+        return _tool_work(tool.function, args, kwargs)
+    return None
+
+
+def _run_work(runner: Callable[..., Any], node: Node) -> Work:
+    inline = is_async(runner)
+    return Work(
+        perform if inline else perform_in_thread,
+        (runner, node),
+        {},
+        None,
+        asks=inline,
+        scripted=lambda script: _run_work(script, node),
+    )
+
+
+def _tool_work(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
+    return Work(
+        call if is_async(function) else call_in_thread,
+        (function, args, kwargs),
+        {},
+        None,
+        scripted=lambda script: _tool_work(script, args, kwargs),
+    )
+
+
+def node_of(machine: GraphMachine, node: NodeState, run: Run) -> Node:
+    """What a runner gets. Equal each time that the run begins, but for the answers that it has heard by then."""
+    graph, state, spec = machine.graph, machine.state, node.the
+    model = machine.model
+    made = Node(graph, spec, machine.goal(node), decode(state.input))
+    for alias, name in spec.after:
+        dependency = state.nodes[name]
+        if dependency.status == "ended":
+            made.inputs[alias] = read_result(graph, dependency)
+    made.iteration = node.iteration
+    made.previous = decode(node.previous) if node.previous else None
+    made.notes = node.notes[: run.notes]
+    made.budget = run.budget
+    made.actor = state.actor
+    if node.left:
+        left, right = state.nodes[node.left], state.nodes[node.right]
+        made.match = Match(read_result(graph, left), read_result(graph, right))
+    made.tools = gate.offered(spec, graph.tools, model.permits, model.veto)
+    depth = model.limits.depth
+    made.may_submit = depth is None or node.depth < depth
+    made._recorded = {request.id: request.answer for request in run.requests.values() if request.status == "answered"}
+    return made
+
+
+async def perform(runner: Callable[..., Any], node: Node) -> list[Any]:
+    node._ask_instance = asking.current.get(None)
+    try:
+        return packed(await runner(node))
+    finally:
+        node._ask_instance = None
+
+
+def perform_in_thread(runner: Callable[..., Any], node: Node) -> list[Any]:
+    return packed(runner(node))
+
+
+async def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    return _of_tool(await function(*args, **kwargs))
+
+
+def call_in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    return _of_tool(function(*args, **kwargs))
+
+
+def _of_tool(value: Any) -> list[Any]:
+    usage: Any = {}
+    if isinstance(value, Used):
+        value, usage = value.value, value.usage
+    return [to_plain(value), usage]
+
+
+def packed(value: Any) -> list[Any]:
+    """What a runner returned, as its receipt has it: a word, the value, usage, reason."""
+    usage: Any = None
+    if isinstance(value, Used):
+        value, usage = value.value, value.usage
+    word, reason = "value", ""
+    if isinstance(value, Break):
+        word, value = "break", value.value
+    elif isinstance(value, Continue):
+        value = value.state
+    elif isinstance(value, Partial):
+        word, reason, value = "partial", value.reason, value.value
+    if isinstance(value, Used):
+        value, usage = value.value, value.usage
+    try:
+        plain = to_plain(value)
+        encode(plain)
+    except CallerError as error:
+        return ["output", str(error)]
+    if reason:
+        return [word, plain, usage, reason]
+    return [word, plain, usage] if usage else [word, plain]
+
+
+def parameters(turn: Turn, node: NodeState, runner: Callable[..., Any]) -> bytes:
+    """What a worker of a queue needs to call a runner: its name, and the node as data."""
+    spec = node.the
+    data = {
+        "spec": msgspec.to_builtins(spec),
+        "iteration": node.iteration,
+    }
+    return encode({"call": f"{runner.__module__}:{runner.__qualname__}", "args": [data], "kwargs": {}})

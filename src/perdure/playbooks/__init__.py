@@ -1,0 +1,1 @@
+"""Playbooks: workflows written in YAML as Petri nets."""

@@ -1,0 +1,129 @@
+"""Kinds: what an action can do, and which parameters it takes.
+
+The kinds of the machine itself stand here. Kinds that an executor performs are tools; their descriptions come from
+outside (`perdure.tools`), as plain data made from their structs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+
+class Field(msgspec.Struct, frozen=True):
+    types: tuple[str, ...] = ("any",)  # of JSON Schema: string number integer boolean array object null; or any
+    required: bool = False
+    raw: bool = False  # its text is code and is not rendered
+    split: bool = False  # its text is split into words before templates are rendered
+    sql: bool = False  # templates in it are a problem: values are bound
+    about: str = ""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    name: str
+    fields: dict[str, Field]
+    tool: bool = True  # an executor performs it
+    about: str = ""
+
+
+def _machine(name: str, about: str, **fields: Field) -> Kind:
+    return Kind(name, {key.rstrip("_"): field for key, field in fields.items()}, tool=False, about=about)
+
+
+_TEXT: Final = ("string",)
+
+OURS: Final = {
+    kind.name: kind
+    for kind in (
+        _machine("noop", "Does nothing.", result=Field(about="the result")),
+        _machine(
+            "fail",
+            "Fails.",
+            message=Field(_TEXT, about="the text of the error"),
+            error=Field(_TEXT, about="the kind of the error; `failed` if left out"),
+            retryable=Field(("boolean",), about="whether a retry makes sense"),
+        ),
+        _machine(
+            "workbook", "Runs an entry of the workbook in place.", use=Field(_TEXT, required=True, about="the entry")
+        ),
+        _machine(
+            "workflow",
+            "Starts an instance of any workflow as a child.",
+            workflow=Field(_TEXT, required=True, about="the name of the workflow"),
+            key=Field(_TEXT, about="the key of the child; made from the instance and the location if left out"),
+            wait=Field(_TEXT, about="`result` waits for the end; `none` goes on at once"),
+            return_step=Field(_TEXT, about="of a playbook: the step whose result is given back"),
+        ),
+        _machine(
+            "wait",
+            "Waits for a time or a message.",
+            for_=Field(("string", "number"), about="a duration"),
+            until=Field(_TEXT, about="a time, in ISO 8601"),
+            message=Field(_TEXT, about="the name of a message"),
+            timeout=Field(("string", "number"), about="how long a message is waited for"),
+            on_timeout=Field(_TEXT, about="`error` or `continue`"),
+        ),
+        _machine(
+            "task",
+            "Asks a person.",
+            title=Field(_TEXT, required=True, about="what the person reads first"),
+            description=Field(_TEXT, about="what the person is to do"),
+            form=Field(("object",), about="the questions, as JSON Schema"),
+            assignee=Field(_TEXT, about="a person"),
+            candidates=Field(("array",), about="persons and groups who may take it"),
+            priority=Field(("integer",), about="higher is sooner"),
+            due=Field(("string", "number"), about="how long the task may take"),
+            data=Field(about="what the person sees"),
+        ),
+    )
+}
+
+CONNECTED: Final = ("postgres", "sqlite", "duckdb", "http")
+
+
+def tool_kinds(described: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
+    """Kinds from the descriptions of tools: name, then `about` and `fields`."""
+    return {
+        name: Kind(
+            name, {key: msgspec.convert(field, Field) for key, field in each["fields"].items()}, True, each["about"]
+        )
+        for name, each in described.items()
+    }
+
+
+def all_kinds(tools: Mapping[str, Kind]) -> dict[str, Kind]:
+    return {**tools, **OURS}
+
+
+def wrong_type(value: Any, types: Iterable[str]) -> str:
+    """The type of a literal that a field does not take; empty if it does."""
+    names = set(types)
+    if "any" in names or value is None:
+        return ""
+    match value:
+        case bool():
+            found = {"boolean"}
+        case int():
+            found = {"integer", "number"}
+        case float():
+            found = {"number"}
+        case str():
+            found = {"string"}
+        case list():
+            found = {"array"}
+        case _:
+            found = {"object"}
+    return "" if names & found else WORDS[sorted(found)[0]]
+
+
+WORDS: Final = {
+    "string": "text",
+    "number": "number",
+    "integer": "whole number",
+    "boolean": "true or false",
+    "array": "list",
+    "object": "map",
+    "null": "null",
+}

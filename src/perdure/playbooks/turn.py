@@ -1,0 +1,159 @@
+"""One delivery: what it opens, withdraws and notes, and the evaluation of expressions at its moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from perdure.errors import ExpressionError
+from perdure.kernel.decision import Decision, Outcome
+from perdure.kernel.effects import KINDS, NUMBERS, Call, Effect, attempt_of
+from perdure.kernel.identity import Identity
+from perdure.kernel.moment import TIME_MAX, Moment, when
+
+from .scope import Code, Compiler, Fixed
+from .state import Open, State
+from .values import Fault, NeedsPut, Stored, canonical, is_large
+
+EXECUTOR: Final = "effects"
+SECOND: Final = 1_000_000_000
+
+
+class Turn:
+    def __init__(self, state: State, identity: Identity, moment: Moment, compiler: Compiler) -> None:
+        self.state = state
+        self.moment = moment
+        self.compiler = compiler
+        self._identity = identity
+        self._now: datetime | None = None
+        self._entropy: bytes | None = None
+        self.opened: list[tuple[bytes, Effect]] = []
+        self.withdrawn: list[bytes] = []
+        self.noted: list[str] = []
+        self.published: list[tuple[str, bytes]] = []
+        self.responded: list[tuple[str, bytes]] = []
+        self.outcome: Outcome | None = None
+        self.fired = 0
+
+    @property
+    def at(self) -> int:
+        return self.moment.at
+
+    @property
+    def entropy(self) -> bytes:
+        if self._entropy is None:
+            self._entropy = self.moment.entropy()
+        return self._entropy
+
+    # ---- effects -------------------------------------------------------------------------------------------------
+
+    def open(self, effect: Effect, opened: Open) -> None:
+        id = self._identity.intent(effect.location, attempt_of(effect))
+        opened.location, opened.attempt = effect.location, attempt_of(effect)
+        opened.effect = [NUMBERS[type(effect)], [getattr(effect, name) for name in effect.__struct_fields__]]
+        if self.state.final == "running":
+            self.state.finals.append(effect.location)
+        self.state.open[id] = opened
+        self.opened.append((id, effect))
+
+    def call(self, location: str, asked: dict[str, Any], opened: Open, **more: Any) -> None:
+        params = canonical(asked, "the parameters of an action")
+        self.open(Call(location, params=params, **{"executor": EXECUTOR, **more}), opened)
+
+    def withdraw(self, id: bytes) -> None:
+        """Take back an effect. One that was opened in this very delivery never was."""
+        del self.state.open[id]
+        before = len(self.opened)
+        self.opened = [each for each in self.opened if each[0] != id]
+        if len(self.opened) == before:
+            self.withdrawn.append(id)
+
+    def withdraw_at(self, location: str) -> None:
+        id = self._identity.intent(location, 1)
+        if id in self.state.open:
+            self.withdraw(id)
+
+    def withdraw_of(self, token: int | None = None, pipe: int | None = None) -> None:
+        """Take back what a token, or one way through its pipeline, has open; None: all."""
+        found = [
+            (each.location, each.attempt, id)
+            for id, each in self.state.open.items()
+            if (token is None or each.token == token) and (pipe is None or each.pipe == pipe)
+        ]
+        for _, _, id in sorted(found):
+            self.withdraw(id)
+
+    def note(self, kind: str, location: str) -> None:
+        self.noted.append(f"{kind} {location}")
+
+    def decision(self) -> Decision:
+        return Decision(
+            open=tuple(effect for _, effect in self.opened),
+            intents=tuple(id for id, _ in self.opened),
+            withdraw=tuple(self.withdrawn),
+            noted=tuple(self.noted),
+            publish=tuple(self.published),
+            respond=tuple(self.responded),
+            outcome=self.outcome,
+        )
+
+    # ---- evaluation ----------------------------------------------------------------------------------------------
+
+    def value(self, code: Code, roots: Mapping[str, Any], path: str, location: str) -> Any:
+        """The value of a field. Raises `Fault`, or `NeedsRead` where it looks into a stored value."""
+        if type(code) is Fixed:
+            return code.value
+        if self._now is None:
+            self._now = when(self.moment.at)
+        try:
+            return code.evaluate(roots, now=self._now, entropy=self.entropy, location=f"{location}:{path}")  # type: ignore[union-attr]
+        except ExpressionError as error:
+            raise self.fault(error, path) from None
+
+    def guard(self, code: Code | None, roots: Mapping[str, Any], path: str, location: str) -> bool:
+        if code is None:
+            return True
+        try:
+            return bool(self.value(code, roots, path, location))
+        except Fault:
+            if self.compiler.playbook.settings.on_template_error == "false":
+                return False
+            raise
+
+    def fault(self, error: ExpressionError, path: str) -> Fault:
+        kind = error.code if error.code in ("guard_type", "not_iterable") else "template_error"
+        found = f" (found {', '.join(error.operands)})" if error.operands else ""
+        at = path + error.path
+        text = f"{self.compiler.spelled(at)}: {error.text.strip()}: {error.reason}{found}"
+        return Fault(kind, text, details={"at": at, "line": error.line, "column": error.column})
+
+    def sized(self, value: Any, token: int) -> Any:
+        """The value, or a reference to it if it is large. Raises `NeedsPut` until it is stored."""
+        limit = self.compiler.playbook.settings.limits.max_payload_bytes
+        if isinstance(value, Stored) or not is_large(value, limit):
+            return value
+        if _holds_ref(value):  # its parts are stored already
+            return value
+        data = canonical(value, "a large value")
+        digest = sha256(data).hexdigest()
+        for kept in self.state.reads.get(token, ()):
+            if kept[0] == digest and kept[1] == "put":
+                return kept[2]
+        raise NeedsPut(data, digest)
+
+
+def _holds_ref(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_ref, value.values()))
+    return any(map(_holds_ref, value)) if isinstance(value, list) else isinstance(value, Stored)
+
+
+def effect_of(opened: Open) -> Effect:
+    kind, fields = opened.effect
+    return KINDS[kind](*[tuple(each) if isinstance(each, list) else each for each in fields])
+
+
+def due(turn: Turn, within: float) -> int:
+    return min(turn.at + int(within * SECOND), TIME_MAX)

@@ -1,0 +1,113 @@
+"""A definition as a workflow: what the kernel runs, and what callers start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from perdure.codec import decode, digest, encode, to_plain
+from perdure.errors import CallerError, TooLarge
+from perdure.kernel.decision import Decision
+from perdure.kernel.difference import Difference, Explanation
+from perdure.kernel.limits import MEBIBYTE, VALUE_MAX, Limits
+from perdure.kernel.machine import Machine
+from perdure.kernel.policy import Policy
+from perdure.kernel.routing import Subscription
+from perdure.ports.dialect import Stored
+
+from .check import load, net_of
+from .kinds import Kind
+from .machine import PlaybookMachine
+from .model import Definition, to_bytes
+from .problem import Problem
+from .scope import Compiler
+
+NOUN: Final = "playbook"
+POLICY: Final = Policy(
+    NOUN,
+    exact=True,
+    rewind=False,
+    fork=False,
+    why={
+        "rewind": "a playbook: its steps are not undone; start a new instance, or retry a failed one",
+        "fork": "a playbook: start another instance with the input that you want",
+    },
+)
+LIMITS: Final = Limits(effects=10_000, bytes=16 * MEBIBYTE)
+
+
+class PlaybookWorkflow:
+    """A playbook that an engine can run: `perdure.open(url, workflows=[perdure.load_playbook("restock.yaml")])`."""
+
+    parameters = b""
+    subscriptions: tuple[Subscription, ...] = ()
+    limits = LIMITS
+    policy = POLICY
+
+    def __init__(self, definition: Definition, warnings: tuple[Problem, ...] = ()) -> None:
+        self.definition = definition
+        self.name = definition.playbook.name
+        self.version = definition.version
+        self.warnings = warnings
+        self.compiler = Compiler(definition)
+        self.net = net_of(definition.playbook)
+
+    def __repr__(self) -> str:
+        return f"<playbook {self.name} {self.version}>"
+
+    @property
+    def stored(self) -> Stored:
+        """The definition as it is kept. The active version is the one that was registered last."""
+        return Stored(self.name, self.version, NOUN, body := to_bytes(self.definition.playbook), digest(body), "last")
+
+    def where(self, details: Any) -> str:
+        """`file:line:column` of an error of an expression; empty if the file is not known here."""
+        if not isinstance(details, dict) or "at" not in details or not self.definition.places:
+            return ""
+        line, column = self.definition.places.get(details["at"], (0, 0))
+        if details["line"] > 1:
+            line, column = line + details["line"] - 1, details["column"]
+        elif details["line"] == 1:
+            column += details["column"] - 1
+        return f"{self.definition.source}:{line}:{column}"
+
+    def machine(self, address: str, snapshot: bytes | None) -> PlaybookMachine:
+        return PlaybookMachine(self.compiler, self.net, snapshot)
+
+    def differs(self, recorded: Decision, current: Decision) -> bool:
+        return (
+            recorded.open != current.open
+            or recorded.withdraw != current.withdraw
+            or recorded.noted != current.noted
+            or recorded.outcome != current.outcome
+            or recorded.respond != current.respond
+        )
+
+    def explain(self, machine: Machine, difference: Difference) -> Explanation:
+        advice = "an expression gave another value than before: a playbook is never changed under its instances"
+        return Explanation(advice=advice)
+
+    # ---- what callers need ---------------------------------------------------------------------------------------
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        if len(args) > 1 or (args and kwargs):
+            raise CallerError(f"{self.name} is a playbook: its input is one map, or keyword arguments")
+        return self.encode_plain_input(args[0] if args else kwargs)
+
+    def encode_plain_input(self, value: Any) -> bytes:
+        """The input is merged over the workload when the instance starts."""
+        plain = to_plain({} if value is None else value)
+        if not isinstance(plain, dict):
+            raise CallerError(f"the input of {self.name} is a map over its workload, found {type(value).__name__}")
+        encoded = encode(plain)
+        if len(encoded) > VALUE_MAX:
+            raise TooLarge(f"the input of {self.name}", len(encoded), VALUE_MAX)
+        return encoded
+
+    def decode_result(self, value: bytes) -> Any:
+        return decode(value)
+
+
+def from_text(text: str, source: str = "", tools: Mapping[str, Kind] | None = None) -> PlaybookWorkflow:
+    loaded = load(text, source, tools)
+    return PlaybookWorkflow(loaded.definition, loaded.warnings)

@@ -1,0 +1,113 @@
+"""What `app` knows of processes: how they are checked, kept and restored, and what performs their calls."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from perdure.codec import decode
+from perdure.errors import BadProcess, Problem
+from perdure.ports.dialect import Gathered, Opening, Stored
+from perdure.ports.executor import Handler
+
+from .check import Known, check
+from .functions import Transport, UserFunction
+from .process import Process
+from .transports import handlers
+from .workflow import NOUN
+
+log = logging.getLogger("perdure")
+
+
+class ProcessDialect:
+    name = NOUN
+    catalog = None
+
+    def gather(self, given: Sequence[Any]) -> Gathered:
+        processes = [each for each in given if isinstance(each, Process)]
+        functions = [each for each in given if isinstance(each, UserFunction)]
+        rest = [each for each in given if not isinstance(each, Process | UserFunction)]
+        users = {each.name: each for each in functions}
+        valid = [each for each in processes if not _errors(each.problems)]
+        for each in valid:
+            each.bind({name: users[name].function for name in users})
+        return Gathered(
+            valid,
+            rest,
+            performers=perform,
+            dialect=NOUN,
+            check=Checking(processes, users),
+            definitions=[each.stored for each in valid],
+            restore=Restoring(users),
+        )
+
+
+DIALECT: Final = ProcessDialect()
+
+
+def perform(
+    given: Sequence[Any],
+    built_in: Mapping[str, Callable[..., Any]],
+    steps: Callable[[str], Handler],
+    *,
+    lenient: bool,
+) -> list[Handler]:
+    return handlers(given, built_in["http"], steps)
+
+
+class Restoring:
+    """A definition that the database has, as a process of this engine."""
+
+    def __init__(self, users: Mapping[str, UserFunction]) -> None:
+        self._users = users
+
+    def __call__(self, stored: Stored) -> Process:
+        process = Process.of(decode(stored.definition), f"{stored.name} {stored.version} in the database")
+        process.bind({name: self._users[name].function for name in self._users})
+        return process
+
+
+class Checking:
+    """All problems of all processes, before any instance moves."""
+
+    def __init__(self, processes: Sequence[Process], users: Mapping[str, UserFunction]) -> None:
+        self._processes = processes
+        self._users = users
+
+    def __call__(self, opening: Opening) -> None:
+        transports = {each.name for each in opening.handlers if isinstance(each, Transport)}
+        functions = {name: each.version for name, each in self._users.items()}
+        names = set(opening.workflows)
+        for process in self._processes:
+            problems = process.problems
+            if not _errors(problems):
+                known = Known(functions, transports, names, _is_step)
+                problems = tuple(check(process.data, known))
+            if not _errors(problems):
+                continue
+            error = BadProcess(f"{process.name} {process.number}", tuple(_errors(problems)))
+            if opening.strict:
+                raise error
+            opening.unavailable(process, str(error))
+
+
+def _errors(problems: Sequence[Problem]) -> list[Problem]:
+    return [each for each in problems if each.severity == "error"]
+
+
+def _is_step(place: str) -> bool:
+    """Whether `module:function` is a step. The definition's author names the module, so it may be imported."""
+    module, _, path = place.partition(":")
+    main = sys.modules.get("__main__")
+    script = str(getattr(main, "__file__", "") or "").rpartition("/")[2].removesuffix(".py")
+    try:
+        found: Any = main if module == script else importlib.import_module(module)
+    except Exception as error:
+        log.warning("the module %s of a process cannot be imported: %s", module, error)
+        return False
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found is not None and type(found).__name__ == "StepFunction"

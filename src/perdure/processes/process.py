@@ -1,0 +1,165 @@
+"""A process: the definition that its parts make, with its problems, bytes and hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from perdure.codec import digest, encode
+from perdure.errors import BadProcess, Problem
+from perdure.kernel.retention import Retention
+
+from . import model
+from .author import Reference, Steps, Task, caller
+from .fields import Lifted
+from .workflow import Runnable
+
+if TYPE_CHECKING:
+    from perdure.drawing.draw import Format
+    from perdure.drawing.model import Direction
+
+
+class Process(Runnable):
+    """A process: a name, a version and a nested value of steps. See `perdure.processes` for its parts."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        steps: Steps,
+        *,
+        title: str = "",
+        description: str = "",
+        labels: Mapping[str, str] | None = None,
+        input: Any = None,
+        output: Any = None,
+        state_schema: Any = None,
+        state: Mapping[str, Any] | None = None,
+        reference: Reference | None = None,
+        roles: Sequence[str] = (),
+        managers: Sequence[str] = (),
+        tasks: Sequence[Task] = (),
+        functions: Mapping[str, int] | None = None,
+        unhandled: Literal["stuck", "fail"] = "stuck",
+        limits: Mapping[str, int] | None = None,
+        retention: Retention | None = None,
+    ) -> None:
+        document = {
+            "format": model.FORMAT,
+            "name": name,
+            "version": version,
+            "title": title,
+            "description": description,
+            "labels": labels,
+            "input": input,
+            "output": output,
+            "state_schema": state_schema,
+            "state": {key: Lifted(value) for key, value in (state or {}).items()},
+            "reference": None if reference is None else reference.fields,
+            "roles": list(roles),
+            "managers": list(managers),
+            "tasks": tasks,
+            "steps": steps,
+            "requires": {"functions": dict(functions or {})},
+            "unhandled": unhandled,
+            "limits": limits,
+            "retention": retention,
+        }
+        self._begin(document, caller(), None)
+
+    def _begin(self, document: Any, where: str, locate: Callable[[str], str] | None) -> None:
+        Runnable.__init__(self)
+        self._data, reader = model.read(document)
+        self._form = tuple(reader.problems)
+        self._places = {model.spelled(path): place for path, place in reader.places.items()}
+        self._where = where
+        self._locate = locate
+
+    @classmethod
+    def of(cls, document: Any, where: str = "", locate: Callable[[str], str] | None = None) -> Process:
+        """The process of a document from JSON, YAML or stored bytes. `locate` gives the place of a path in its text."""
+        process = cls.__new__(cls)
+        process._begin(document, where, locate)
+        return process
+
+    @property
+    def name(self) -> str:
+        return str(self._data.get("name", "?"))
+
+    @property
+    def number(self) -> str:
+        """The version that the author gave it, MAJOR.MINOR.PATCH."""
+        return str(self._data.get("version", "?"))
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """All problems, errors first. A process with an error cannot run."""
+        from .check import check  # it reads every expression: only when it is asked for
+
+        found = [*self._form, *check(self._data)]
+        placed = [each._replace(where=self._placed(each.where)) for each in dict.fromkeys(found)]
+        return tuple(sorted(placed, key=lambda each: each.severity != "error"))
+
+    def _placed(self, path: str) -> str:
+        """The path of a problem, with the place of the part that it is in."""
+        inside = [
+            part for part in self._places if path.startswith(part) and path[len(part) :][:1] in ("", ".", "[", "/")
+        ]
+        place = self._places[max(inside, key=len)] if inside else self._where
+        if self._locate is not None:
+            place = self._locate(path)
+        return f"{path} ({place})" if place else path
+
+    def require_valid(self) -> None:
+        """Raise `BadProcess` with all problems, if one of them is an error."""
+        if any(each.severity == "error" for each in self.problems):
+            raise BadProcess(f"{self.name} {self.number}", self.problems)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The definition as plain data. Raises `BadProcess` if it has errors."""
+        self.require_valid()
+        return self._data
+
+    @cached_property
+    def bytes(self) -> bytes:
+        """The one canonical encoding of the definition."""
+        return encode(self.data)
+
+    @cached_property
+    def hash(self) -> str:
+        return digest(self.bytes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Process) and self.bytes == other.bytes
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name} {self.number}>"
+
+    def source(self) -> str:
+        """The definition as Python of `perdure.processes`. Running it gives the same bytes."""
+        from .source import source
+
+        return source(self.data)
+
+    def export(self, format: Literal["json", "yaml", "python"] = "json") -> str:
+        """The definition as text; loading it gives the same hash."""
+        from .load import to_json, to_yaml
+
+        if format == "python":
+            return self.source()
+        if format not in ("json", "yaml"):
+            raise ValueError(f"format={format!r}: a process is exported as json, yaml or python")
+        return to_yaml(self.data) if format == "yaml" else to_json(self.data)
+
+    def draw(self, format: Format = "svg", direction: Direction = "LR") -> str:
+        """The definition as a picture: SVG, Mermaid or JSON."""
+        from perdure.drawing import draw
+
+        from .blocks import blocks
+
+        return draw(blocks(self.data), format, direction, title=f"{self.name} {self.number}")

@@ -1,0 +1,147 @@
+"""`engine.processes`: definitions that are data, as callers see them. They are kept in `perdure.definition/<name>`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from perdure.codec import decode, digest
+from perdure.definitions import load
+from perdure.definitions.machine import DEFINITIONS
+from perdure.definitions.model import (
+    ACTIVATE,
+    PUT,
+    WORKFLOW,
+    Register,
+    Registered,
+    Rule,
+    activate_body,
+    address,
+    first_input,
+    put_body,
+    put_id,
+)
+from perdure.errors import CallerError, DefinitionConflict, UnknownVersion, UnknownWorkflow
+from perdure.kernel.asked import Actor
+from perdure.kernel.events import Started
+from perdure.kernel.workflows import Workflows
+from perdure.ports.dialect import Stored
+from perdure.ports.store import Filter, Queries, place_of
+
+from .arguments import unknown
+from .door import Door
+from .handle import Handle
+
+By = Actor | str | None
+
+
+class Storable(Protocol):
+    """A workflow whose definition is data."""
+
+    @property
+    def stored(self) -> Stored: ...
+
+
+class Definitions:
+    """The definitions of one dialect. `added` hears of one that this engine is to run."""
+
+    def __init__(self, door: Door, dialect: str, added: Callable[[Stored, Register], None] | None = None) -> None:
+        self._door = door
+        self._dialect = dialect
+        self._added = added
+
+    async def put(self, workflow: Storable, *, activate: bool = False, by: By = None) -> str:
+        """Keep a definition, and run it from now on. The same bytes again write nothing. The answer is its version.
+
+        Other bytes under a version that is kept are a `DefinitionConflict`. `activate`: new instances run on it. Else
+        they run on the highest version, unless a person activated another.
+        """
+        given = workflow.stored
+        register = await keep(self._door, given, activate=activate, by=by)
+        if self._added is not None:
+            self._added(given, register)
+        return given.version
+
+    async def activate(self, name: str, version: str, *, by: By = None) -> None:
+        """Make a version the one that new instances run on."""
+        stored = await self.get(name, version)
+        handle = _handle(self._door, name)
+        answer = await handle.ask(ACTIVATE, decode(activate_body(version)), by=by)
+        if answer.get("refused"):
+            raise UnknownVersion(f"{name} has no version {version!r}")
+        if self._added is not None:
+            self._added(stored, await self._register(name))
+
+    async def list(self) -> list[tuple[str, Register]]:
+        """The names, each with its versions and the active one."""
+        found = await registers(self._door.queries)
+        return [(name, register) for name, register in found if register.dialect == self._dialect]
+
+    async def versions(self, name: str) -> tuple[Registered, ...]:
+        """In the order of their registration: who registered which when."""
+        return (await self._register(name)).versions
+
+    async def get(self, name: str, version: str = "") -> Stored:
+        """A version of a definition, by default the active one."""
+        register = await self._register(name)
+        found = await load.stored(self._door.queries, name, version)
+        if found is None:
+            known = [each.version for each in register.versions]
+            raise UnknownVersion(unknown(f"version of {name}", version, known, "put it there first"))
+        return found
+
+    async def _register(self, name: str) -> Register:
+        register = await load.register_of(self._door.queries, name)
+        if register is None or register.dialect != self._dialect:
+            names = [each for each, _ in await self.list()]
+            raise UnknownWorkflow(unknown(self._dialect, name, names, "put it there first"))
+        return register
+
+
+async def keep(door: Door, given: Stored, *, activate: bool = False, by: By = None) -> Register:
+    """Put a definition into the journal, unless it is there already."""
+    register = await load.register_of(door.queries, given.name)
+    before = None if register is None else await load.stored(door.queries, given.name, given.version)
+    new = load.is_new(register, before, given, decode)
+    if register is not None and not new and (not activate or register.active == given.version):
+        return register
+    if register is None:
+        rule: Rule = "last" if given.rule == "last" else "highest"
+        started = Started(WORKFLOW, given.name, first_input(given.dialect, rule), door.entropy())
+        await door.put(address(given.name), started)
+    id = put_id(given.version, digest(given.definition), activate=activate)
+    if activate:
+        id += f" {door.entropy().hex()}"  # a version may be activated again
+    body = decode(put_body(given.version, given.definition, activate=activate))
+    answer = await _handle(door, given.name).ask(PUT, body, id=id, by=by)
+    if answer.get("refused") == "conflict":
+        raise DefinitionConflict(given.name, given.version, f"it is stored as {answer['digest']}", "")
+    if answer.get("refused"):
+        raise CallerError(f"{given.name} {given.version} was refused: {answer}")
+    found = await load.register_of(door.queries, given.name)
+    assert found is not None, "it was just written"
+    return found
+
+
+def _handle(door: Door, name: str) -> Handle[Any]:
+    return Handle(door, address(name), DEFINITIONS, None, Workflows([DEFINITIONS]))
+
+
+async def registers(queries: Queries) -> list[tuple[str, Register]]:
+    """The registers of all names, by their names."""
+    found: list[tuple[str, Register]] = []
+    before = None
+    while heads := await queries.heads(Filter(WORKFLOW, before=before)):
+        for head in heads:
+            register = await load.register_of(queries, head.key)
+            if register is not None:
+                found.append((head.key, register))
+        before = place_of(heads[-1])
+    return sorted(found, key=lambda each: each[0])
+
+
+def activate(known: Workflows[Any], name: str, register: Register) -> None:
+    """New instances of a name run on its active version, if it is known here."""
+    active = register.active
+    if active and known.exactly(name, active) is not None:
+        known.activate(name, active)

@@ -1,0 +1,70 @@
+"""Child processes of tools: bounded output, and no process is left behind when a call is withdrawn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from .tool import ToolError
+
+OUTPUT_MAX: Final = 16 * 1024 * 1024
+
+
+class Ended(msgspec.Struct, frozen=True):
+    code: int
+    out: bytes
+    err: bytes
+
+
+async def run_process(
+    argv: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+) -> Ended:
+    """Run a program to its end. It has a group of its own, which is killed if this is cancelled."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=None if env is None else {**os.environ, **env},
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise ToolError("not_found", f"the program {argv[0]!a:.200} cannot be started: {error}") from None
+    try:
+        out, err, _ = await asyncio.gather(_read(process.stdout), _read(process.stderr), _write(process, stdin))
+        return Ended(await process.wait(), out, err)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            await process.wait()
+
+
+async def _write(process: asyncio.subprocess.Process, data: bytes) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
+    assert stream is not None
+    found = bytearray()
+    while chunk := await stream.read(65536):
+        found += chunk
+        if len(found) > OUTPUT_MAX:
+            raise ToolError("too_large", f"the process wrote more than {OUTPUT_MAX:,} bytes")
+    return bytes(found)

@@ -1,0 +1,277 @@
+"""Growth and trust: runs submit nodes, the gate takes a batch whole or not at all, quarantine spreads."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.graphs import BadGraph, Denied, Graph, Limits, tool
+
+from .rig import Rig, run
+
+
+@tool(writes=True)
+async def write_file(text: str) -> str:
+    return text
+
+
+@tool
+async def look() -> str:
+    return "seen"
+
+
+def growing(runner, **options) -> Graph:
+    graph = Graph("g", runner=runner, tools=[write_file, look], **options)
+    graph.node("plan", goal="plan")
+    return graph
+
+
+def by_name(**parts):
+    """A runner with a function for each node; the others return their goal."""
+
+    async def runner(node):
+        part = parts.get(node.name.rpartition("/")[2])
+        return node.goal if part is None else await part(node)
+
+    return runner
+
+
+def test_submitted_nodes_start_beside_their_submitter():
+    async def plan(node):
+        names = await node.submit([{"name": "a", "goal": "x"}, {"name": "b", "after": ["a"]}])
+        await node.use("look")
+        return names
+
+    rig = run(growing(by_name(plan=plan)))
+
+    assert rig.result == ["plan/a", "plan/b"]
+    assert rig.ran.index("plan/a") < rig.ran.index("plan/use/look#1")
+    assert [each["node"] for each in rig.facts("added")] == ["plan/a", "plan/b"]
+
+
+def test_a_forward_reference_works_and_any_node_can_be_named_in_full():
+    async def plan(node):
+        return await node.submit([{"name": "late", "after": ["early", "other"]}, {"name": "early"}])
+
+    graph = growing(by_name(plan=plan))
+    graph.node("other")
+    rig = run(graph)
+
+    assert rig.opened().index("plan/early") < rig.opened().index("plan/late")
+
+
+def test_one_bad_node_refuses_the_batch_untouched():
+    async def plan(node):
+        with pytest.raises(Denied) as denied:
+            await node.submit([{"name": "good"}, {"name": "bad", "after": ["nobody"]}])
+        assert denied.value.stage == "shape"
+        assert denied.value.subject == "bad"
+        return list(node.notes)
+
+    rig = run(growing(by_name(plan=plan)))
+
+    assert list(rig.state.nodes) == ["plan"]
+    assert "nobody" in rig.result[0]
+
+
+def test_the_node_limit_denies_and_work_goes_on():
+    async def plan(node):
+        with pytest.raises(Denied) as denied:
+            await node.submit([{"name": f"n{number}"} for number in range(5)])
+        assert denied.value.stage == "nodes"
+        return await node.submit([{"name": "a"}])
+
+    rig = run(growing(by_name(plan=plan), limits=Limits(nodes=3)))
+
+    assert rig.result == ["plan/a"]
+    assert [each["stage"] for each in rig.facts("denied")] == ["nodes"]
+
+
+def test_an_empty_batch_leaves_no_fact():
+    async def plan(node):
+        return await node.submit([])
+
+    rig = run(growing(by_name(plan=plan)))
+
+    assert rig.result == []
+    assert rig.facts("added") == []
+
+
+def test_an_authored_graph_flattens_and_never_stacks():
+    inner = Graph("inner", limits=Limits(tokens=5, running=1), veto=["look"])
+    inner.node("one", goal="1")
+    inner.node("two", goal="2", after=["one"])
+
+    async def plan(node):
+        return await node.submit(inner)
+
+    rig = run(growing(by_name(plan=plan)))
+
+    assert rig.result == ["plan/one", "plan/two"]
+    added = rig.state.nodes["plan/one"].the
+    assert added.limits.tokens == 5
+    assert added.veto == ("look",)
+
+
+def test_two_iterations_may_submit_one_name():
+    async def again(node):
+        return await node.submit([{"name": "same"}])
+
+    graph = Graph("g", runner=by_name(again=again))
+    graph.loop("again", max_iters=2)
+
+    assert run(graph).result == ["again/~1/same"]
+
+
+def test_depth_counts_generations():
+    async def deeper(node):
+        try:
+            return await node.submit([{"name": "deeper"}])
+        except Denied as denied:
+            return denied.stage
+
+    graph = Graph("g", runner=by_name(deeper=deeper), limits=Limits(depth=2))
+    graph.node("deeper")
+    rig = run(graph)
+
+    assert list(rig.state.nodes) == ["deeper", "deeper/deeper", "deeper/deeper/deeper"]
+    assert [node.depth for node in rig.state.nodes.values()] == [0, 1, 2]
+
+
+def test_depth_0_forbids_growth():
+    async def plan(node):
+        with pytest.raises(Denied) as denied:
+            await node.submit([{"name": "a"}])
+        return denied.value.stage
+
+    assert run(growing(by_name(plan=plan), limits=Limits(depth=0))).result == "depth"
+
+
+def test_a_start_brings_nodes_and_what_is_done():
+    graph = growing(by_name())
+    graph.node("end", after=["plan"], goal="end")
+    extra = [{"name": "more", "after": ["end"], "goal": "${inputs.plan.x}${inputs.end}", "needs": {}}]
+    extra[0]["after"] = ["end", "plan"]
+    rig = run(graph, nodes=extra, done={"plan": {"x": 7}})
+
+    assert rig.ran == ["end", "more"]
+    assert rig.result == "7end"
+
+
+def test_a_start_resumes_from_submissions_and_what_was_completed():
+    nodes = [
+        {"name": "a", "submitter": "plan", "goal": "a"},
+        {"name": "b", "submitter": "plan", "after": ["a"], "goal": "b"},
+    ]
+    rig = run(growing(by_name()), nodes=nodes, done={"plan": "p", "plan/a": "x"})
+    assert rig.ran == ["plan/b"]
+    assert rig.state.nodes["plan/b"].depth == 1
+
+    again = run(growing(by_name()), nodes=nodes)
+    assert again.ran == ["plan"], "a submitter that runs again submits again"
+
+
+def test_a_bad_start_is_refused_before_anything_is_recorded():
+    with pytest.raises(BadGraph):
+        Rig(growing(by_name()), nodes=[{"name": "plan"}])
+    with pytest.raises(BadGraph):
+        Rig(growing(by_name()), done={"nobody": 1})
+    with pytest.raises(BadGraph):
+        Rig(growing(by_name(), limits=Limits(nodes=1)), nodes=[{"name": "more"}])
+
+
+def test_a_person_can_add_nodes_at_the_top():
+    async def plan(node):
+        await node.submit([])
+        return await node.use("look")
+
+    rig = Rig(growing(by_name(plan=plan)))
+    decision = rig.deliver_message("submit", [{"name": "late", "goal": "l"}])
+
+    assert rig.responses == {decision: {"names": ["late"]}}
+    rig.run()
+    assert rig.outcomes() == {"plan": "completed", "late": "completed"}
+
+
+# ---- trust -----------------------------------------------------------------------------------------------------------
+
+
+def quarantined(runner) -> Graph:
+    graph = Graph("g", runner=runner, tools=[write_file, look])
+    graph.node("reader", role="explore", trust="quarantined")
+    graph.node("after", after=["reader"], goal="after")
+    return graph
+
+
+def test_quarantine_spreads_to_what_is_submitted_and_a_quarantined_writer_never_opens():
+    async def reader(node):
+        await node.submit([{"name": "writer", "role": "implement"}, {"name": "fine", "role": "explore"}])
+        return "read"
+
+    rig = run(quarantined(by_name(reader=reader)))
+
+    assert rig.outcomes()["reader/writer"] == "failed(denied)"
+    assert rig.outcomes()["reader/fine"] == "completed"
+    assert not rig.state.nodes["reader/fine"].trusted
+    assert "reader/writer" not in rig.ran
+    assert rig.facts("tainted")[0]["nodes"] == ["reader/writer", "reader/fine"]
+    assert [each["stage"] for each in rig.facts("denied")] == ["quarantine"]
+    assert "quarantine" in rig.state.nodes["reader"].notes[0], "its submitter hears of it too"
+
+
+def test_untrusted_output_is_marked_wherever_it_is_read():
+    seen = {}
+
+    async def after(node):
+        seen.update(node.inputs)
+
+    run(quarantined(by_name(after=after)))
+
+    assert seen["reader"].trusted is False
+
+
+def test_read_only_nodes_cannot_write():
+    async def reader(node):
+        with pytest.raises(Denied) as denied:
+            await node.use("write_file", text="x")
+        return denied.value.stage
+
+    rig = run(quarantined(by_name(reader=reader)))
+
+    assert rig.facts("denied")[0]["stage"] == "isolation"
+    assert rig.outcomes()["reader"] == "completed"
+
+
+def test_judges_and_entrants_inherit_quarantine():
+    async def runner(node):
+        return "left" if node.match else node.trust
+
+    graph = Graph("g", runner=runner)
+    graph.tournament("best", entrants={"a": "", "b": ""}, trust="quarantined", isolation="read_only")
+    rig = run(graph)
+
+    assert rig.result == "quarantined"
+    assert [node.trusted for node in rig.state.nodes.values()] == [False] * 4
+
+
+def test_a_quarantined_node_starts_no_child():
+    async def reader(node):
+        await node.submit([{"name": "kid", "kind": "child", "workflow": "other", "isolation": "read_only"}])
+
+    rig = run(quarantined(by_name(reader=reader)))
+
+    assert rig.outcomes()["reader/kid"] == "failed(denied)"
+    assert rig.facts("denied")[0]["stage"] == "trust"
+
+
+def test_submitted_nodes_only_narrow_what_their_submitter_may_do():
+    async def plan(node):
+        await node.submit([{"name": "a"}, {"name": "b", "tools": ["write_file"], "limits": {"calls": 9}}])
+
+    graph = Graph("g", runner=by_name(plan=plan), tools=[write_file, look])
+    graph.node("plan", tools=["look"], limits=Limits(calls=4), veto=["x"])
+    rig = run(graph)
+
+    assert rig.state.nodes["plan/a"].the.tools == ("look",)
+    assert rig.state.nodes["plan/b"].the.tools == ()
+    assert rig.state.nodes["plan/b"].the.limits.calls == 4
+    assert rig.state.nodes["plan/b"].the.veto == ("x",)

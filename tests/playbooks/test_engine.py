@@ -1,0 +1,125 @@
+"""Playbooks in a real engine: real tools, real files, crashes."""
+
+import asyncio
+import textwrap
+
+import perdure
+from perdure.app.playbooks import load_playbook
+from tests.playbooks.stage import HEAD
+
+
+def book(body):
+    return load_playbook(HEAD + textwrap.dedent(body))
+
+
+async def start(playbook, url=":memory:", key="k", input=None, **options):
+    async with perdure.open(url, workflows=[playbook], **options) as engine:
+        handle = await engine.start(playbook, input or {}, key=key)
+        return await asyncio.wait_for(handle.result(), 20)
+
+
+async def test_a_playbook_moves_rows_between_databases(tmp_path):
+    playbook = book(
+        f"""
+        workflow:
+          - step: load
+            tool:
+              - {{name: make, kind: sqlite, dsn: {tmp_path}/a.db, script: "create table t (n int); insert into t values (1), (2), (3)"}}
+              - {{name: read, kind: sqlite, dsn: {tmp_path}/a.db, query: "select n from t where n > :least", params: {{least: 1}}}}
+              - {{name: sum, kind: duckdb, query: "select sum(n)::int as total from (select unnest(:ns) as n)",
+                  params: {{ns: "{{{{ read.rows | map(attribute='n') | list }}}}"}}}}
+              - {{name: ask, kind: python, args: {{x: "{{{{ sum.rows[0].total }}}}"}}, code: "return x * 2"}}
+              - {{name: say, kind: shell, command: "echo total {{{{ ask }}}}"}}
+        """
+    )
+
+    assert await start(playbook) == "total 10"
+
+
+SLOW = """
+    executor: {spec: {ctx: {go: {init: false}}}}
+    workflow:
+      - {step: a, tool: {kind: noop, result: 1}, next: b}
+      - step: b
+        spec: {policy: {admit: {rules: [{when: ctx.go, then: {allow: true}}, {else: {then: {allow: false}}}]}}}
+        tool: {kind: noop, result: "{{ a + 1 }}"}
+"""
+
+
+async def test_a_denied_token_survives_a_restart_without_the_file(tmp_path):
+    url = tmp_path / "p.db"
+    async with perdure.open(url, workflows=[book(SLOW)]) as engine:
+        handle = await engine.start("p", key="k")
+        assert (await handle.status()) == "waiting"
+    async with perdure.open(url) as engine:
+        handle = engine.handle("p", "k")
+        assert await handle.ask("ctx", {"set": {"go": True}}, by="ann", reason="it is fine") == {"ctx_version": 1}
+        assert await handle.result() == 2
+        assert (await handle.read("summary"))["verdict"] == "success"
+
+
+async def test_an_instance_stays_on_its_version_and_the_file_registered_last_is_the_newest(tmp_path):
+    url = tmp_path / "p.db"
+    later = [book(SLOW.replace("a + 1", f"a + {more}")) for more in (10, 20, 30)]
+    async with perdure.open(url, workflows=[book(SLOW)]) as engine:
+        await engine.start("p", key="old")
+        for each in later:
+            await engine.playbooks.put(each, by="ann")
+        await engine.start("p", key="new")
+        await engine.handle("p", "old").ask("ctx", {"set": {"go": True}})
+        await engine.handle("p", "new").ask("ctx", {"set": {"go": True}})
+        assert await engine.handle("p", "old").result() == 2
+        assert await engine.handle("p", "new").result() == 31
+        assert [each.version for each in await engine.playbooks.versions("p")][1:] == [each.version for each in later]
+
+
+async def test_two_spellings_are_one_version(tmp_path):
+    one = book(
+        "workflow: [{step: a, tool: {kind: noop}, next: [{step: b, when: ctx.x is defined}]}, {step: b, tool: {kind: noop}}]"
+    )
+    two = book(
+        """
+        # the same
+        workflow:
+          - step: a
+            next: {arcs: [{when: "{{ ctx.x is defined }}", step: b}]}
+            tool: [{name: a_task, kind: noop}]
+          - {tool: {kind: noop}, step: b}
+        """
+    )
+
+    assert one.version == two.version
+    async with perdure.open(tmp_path / "p.db", workflows=[one]):
+        pass
+    async with perdure.open(tmp_path / "p.db", workflows=[two]) as engine:
+        assert len(await engine.playbooks.versions("p")) == 1
+
+
+async def test_a_retry_does_what_failed_again_and_the_final_step(tmp_path):
+    log = tmp_path / "log"
+    text = f"""
+        executor: {{spec: {{final_step: last}}}}
+        workflow:
+          - {{step: s, next: {{spec: {{mode: inclusive}}, arcs: [{{step: good}}, {{step: bad}}]}}}}
+          - {{step: good, tool: {{kind: shell, command: "sh -c 'echo good >> {log}'"}}}}
+          - {{step: bad, tool: {{kind: shell, command: "sh -c 'echo bad >> {log}; test -e {tmp_path}/there'"}}, next: after}}
+          - {{step: after, tool: {{kind: shell, command: "sh -c 'echo after >> {log}; echo done'"}}}}
+          - {{step: last, tool: {{kind: shell, command: "sh -c 'echo last >> {log}; echo {{{{ args.summary.verdict }}}}'"}}}}
+    """
+    url = tmp_path / "p.db"
+    async with perdure.open(url, workflows=[book(text)]) as engine:
+        handle = await engine.start("p", key="k")
+        try:
+            await handle.result()
+            raise AssertionError("it fails at first")
+        except perdure.InstanceFailed as failed:
+            assert failed.error.type == "exit_code"
+    (tmp_path / "there").touch()
+    async with perdure.open(url) as engine:
+        handle = engine.handle("p", "k")
+        await handle.retry()
+        assert await asyncio.wait_for(handle.result(), 10) == "success"
+    async with perdure.open(url) as engine:
+        assert await engine.handle("p", "k").result() == "success"
+
+    assert sorted(log.read_text().split()) == ["after", "bad", "bad", "good", "last", "last"]

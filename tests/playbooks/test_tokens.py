@@ -1,0 +1,444 @@
+"""Tokens, admission, routing, joins, and the end: by a machine without an engine."""
+
+import pytest
+
+from tests.playbooks.stage import Stage, book
+
+GATE = """
+    executor: {spec: {ctx: {open: {init: false}, locked: {init: 1, patch: false}, n: {init: 0}}}}
+    workflow:
+      - step: split
+        next: {spec: {mode: inclusive}, arcs: [{step: held}, {step: other}]}
+      - step: held
+        spec: {policy: {admit: {rules: [{when: ctx.open, then: {allow: true}}, {else: {then: {allow: false}}}]}}}
+        tool: {kind: noop, result: admitted}
+      - {step: other, tool: {kind: noop, result: free}}
+"""
+
+
+def test_the_first_step_is_the_entry():
+    stage = Stage(
+        book("workflow: [{step: b, tool: {kind: noop, result: 1}}, {step: a, tool: {kind: noop, result: 2}}]")
+    )
+
+    assert stage.result == 1
+
+
+def test_entry_step_names_another():
+    text = "executor: {spec: {entry_step: a}}\nworkflow: [{step: b, tool: {kind: noop}}, {step: a, tool: {kind: noop, result: 2}}]"
+
+    assert Stage(book(text)).result == 2
+
+
+def test_a_denied_token_waits_and_a_patch_admits_it_in_one_entry():
+    stage = Stage(book(GATE))
+    assert stage.waits == ["gate/held#2"]
+    before = stage.number
+
+    reply = stage.patch(open=True)
+
+    assert stage.number == before + 1
+    assert reply == {"ctx_version": 1}
+    assert stage.result == {"held": "admitted", "other": "free"}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"set": {"locked": 2}}, "ctx.locked has patch: false"),
+        ({"set": {"open": True}, "if_ctx_version": 7}, "ctx has version 0, not 7: read it again"),
+        ({"set": {"open": "yes"}}, "ctx.open is of another type than its first value, found a text"),
+        ({"set": {"opne": True}}, "the playbook has no ctx key opne; did you mean open?"),
+        ({"set": {}}, 'a patch is {"set": {key: value}}, with if_ctx_version if you want'),
+        ([1], 'a patch is {"set": {key: value}}, with if_ctx_version if you want'),
+        ({"set": {"open": True}, "by": "me"}, "a patch has no key by"),
+    ],
+)
+def test_a_patch_is_refused_with_its_reason(body, said):
+    stage = Stage(book(GATE))
+
+    assert stage.send("ctx", body) == {"refused": said}
+    assert stage.waits == ["gate/held#2"]
+
+
+def test_the_write_of_another_branch_admits():
+    stage = Stage(book(GATE.replace("result: free}}", "result: free, set: {ctx.open: true}}}")))
+
+    assert stage.result == {"held": "admitted", "other": "free"}
+
+
+def test_the_end_of_another_step_admits():
+    stage = Stage(book(GATE.replace("when: ctx.open", "when: steps.other is not none")))
+
+    assert stage.result == {"held": "admitted", "other": "free"}
+
+
+def test_a_patch_of_something_else_evaluates_no_gate():
+    stage = Stage(book(GATE))
+    before = len(stage.machine.gates._watchers()["ctx", "open"])
+
+    stage.patch(n=5)
+
+    assert before == 1
+    assert stage.waits == ["gate/held#2"]
+
+
+def test_pending_at_end_discards():
+    text = GATE.replace("spec: {ctx", "spec: {pending_at_end: discard, ctx")
+
+    stage = Stage(book(text))
+
+    assert stage.result == "free"
+    assert stage.published["summary"]["counts"]["denied"] == 1
+
+
+def test_pending_at_end_fails():
+    assert Stage(book(GATE.replace("spec: {ctx", "spec: {pending_at_end: fail, ctx"))).error == "not_admitted"
+
+
+def test_a_denied_token_is_discarded_or_fails_by_policy():
+    assert Stage(book(GATE.replace("admit: {rules", "admit: {on_deny: discard, rules"))).result == "free"
+    assert Stage(book(GATE.replace("admit: {rules", "admit: {on_deny: fail, rules"))).error == "not_admitted"
+
+
+@pytest.mark.parametrize(
+    ("word", "result"), [("discard", "free"), ("admit", {"held": "admitted", "other": "free"}), ("fail", None)]
+)
+def test_the_deadline_of_a_gate(word, result):
+    stage = Stage(book(GATE.replace("admit: {rules", f"admit: {{timeout: 1h, on_timeout: {word}, rules")))
+    stage.advance(3599)
+    assert stage.outcome is None
+
+    stage.advance(2)
+
+    assert stage.error == "timeout" if result is None else stage.result == result
+
+
+def test_rules_without_a_match_deny():
+    stage = Stage(book(GATE.replace(", {else: {then: {allow: false}}}", "")))
+
+    assert stage.waits == ["gate/held#2"]
+
+
+# ---- routing ----------------------------------------------------------------------------------------------------
+
+ROUTE = """
+    executor: {{spec: {spec}}}
+    workload: {{n: 2}}
+    workflow:
+      - {{step: a, tool: {tool}, next: {next}}}
+      - {{step: b, tool: {{kind: noop, result: b}}}}
+      - {{step: c, tool: {{kind: noop, result: c}}}}
+"""
+
+
+def route(next, tool="{kind: noop, result: 1}", spec="{}"):
+    return Stage(book(ROUTE.format(next=next, tool=tool, spec=spec)))
+
+
+def test_exclusive_takes_the_first_match_and_evaluates_no_later_guard():
+    assert route("[{step: b, when: workload.n == 2}, {step: c, when: workload.gone.member}]").result == "b"
+
+
+def test_inclusive_takes_each_match():
+    arcs = "[{step: b, when: workload.n == 2}, {step: c, when: outcome.result == 1}]"
+
+    assert route(f"{{spec: {{mode: inclusive}}, arcs: {arcs}}}").result == {"b": "b", "c": "c"}
+
+
+def test_no_match_ends_the_branch():
+    assert route("[{step: b, when: workload.n == 3}]").result == 1
+
+
+def test_no_match_fails_by_policy():
+    assert route("[{step: b, when: workload.n == 3}]", spec="{no_next_is_error: true}").error == "no_match"
+    assert route("{spec: {on_no_match: fail}, arcs: [{step: b, when: false}]}").error == "no_match"
+
+
+def test_an_unhandled_failure_is_never_swallowed():
+    stage = route("[{step: b}]", tool="{kind: fail, message: no}")
+
+    assert stage.error == "failed"
+    assert stage.machine.state.steps["b"] is None
+
+
+@pytest.mark.parametrize(
+    "arc", ["on: failed", "on: any", "when: event.status == 'failed'", "when: outcome.error.kind == 'failed'"]
+)
+def test_a_handled_failure_is_none(arc):
+    stage = route(f"[{{step: b, {arc}}}]", tool="{kind: fail, message: no}")
+
+    assert stage.result == "b"
+    assert stage.published["summary"]["failures"] == [
+        {"location": "a/a_task", "kind": "failed", "message": "no", "handled": True}
+    ]
+
+
+def test_an_arc_that_is_followed_after_a_failure_without_naming_it_leaves_it_unhandled():
+    stage = route("[{step: b}]", tool="{kind: fail, message: no}", spec="{arc_default: any}")
+
+    assert stage.error == "failed"
+    assert stage.machine.state.steps["b"]["status"] == "done"
+
+
+def test_a_guard_that_is_a_text_fails_the_run():
+    assert route("[{step: b, when: \"'x'\"}]").error == "guard_type"
+
+
+def test_a_guard_that_cannot_be_evaluated_may_be_false():
+    next = "[{step: b, when: workload.gone.x}, {step: c}]"
+
+    assert route(next).error == "template_error"
+    assert route(next, spec="{on_template_error: false}").result == "c"
+
+
+def test_an_error_of_an_expression_has_its_place():
+    stage = route("[{step: b, when: workload.gone.x}]")
+
+    assert stage.outcome.error.message.startswith("a: a.next.arcs.0.when: workload.gone.x: workload.gone.x is missing")
+    assert stage.workflow.where(stage.machine.state.steps["a"]["error"]["details"]) == "p.yaml:8:82"
+
+
+def test_args_are_inherited_and_overlaid():
+    text = """
+        workflow:
+          - {step: a, next: [{step: b, args: {x: 1, y: 2}}]}
+          - {step: b, next: [{step: c, args: {y: 3}}]}
+          - {step: c, next: [{step: d, args: {z: 4}, spec: {inherit: false}}], args: {w: "{{ args.x + 10 }}"}}
+          - {step: d, tool: {kind: noop, result: {args: "{{ args }}", from: "{{ token.from.step }}"}}}
+    """
+
+    assert Stage(book(text)).result == {"args": {"z": 4}, "from": "c"}
+
+
+def test_a_counter_cycle_sets_once_per_run():
+    text = """
+        executor: {spec: {ctx: {n: {init: 0}}}}
+        workflow:
+          - step: count
+            tool: {kind: noop, set: {ctx.n: "{{ ctx.n + 1 }}"}}
+            next: [{step: count, when: ctx.n < 5}, {step: done}]
+          - {step: done, tool: {kind: noop, result: "{{ ctx.n }} in {{ steps.count.run }}"}}
+    """
+
+    stage = Stage(book(text))
+
+    assert stage.result == "5 in 5"
+    assert "route count#2: count" in stage.noted
+
+
+def test_a_cycle_of_noops_goes_on_in_pieces_and_ends_as_livelock():
+    stage = Stage(
+        book("executor: {spec: {limits: {max_firings: 2500}}}\nworkflow: [{step: a, next: b}, {step: b, next: a}]")
+    )
+
+    assert stage.error == "livelock"
+    assert len(stage.decisions) == 3
+    assert "a -> b" in stage.outcome.error.message
+
+
+def test_more_tokens_than_allowed_is_an_error():
+    text = """
+        executor: {spec: {limits: {max_tokens: 50}}}
+        workflow: [{step: a, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: a}]}}]
+    """
+
+    assert Stage(book(text)).error == "limit_exceeded"
+
+
+# ---- joins ------------------------------------------------------------------------------------------------------
+
+JOIN = """
+    executor: {{spec: {{ctx: {{ok: {{init: false}}}}}}}}
+    workflow:
+      - {{step: s, next: {{spec: {{mode: inclusive}}, arcs: [{{step: a, args: {{x: 1}}}}, {{step: b}}]}}}}
+      - {{step: a, tool: {a}, next: j}}
+      - {{step: b, tool: {b}, next: [{{step: j, on: any}}]}}
+      - {{step: j, {join}tool: {{kind: noop, result: "{{{{ join.arrived | map(attribute='step') | sort }}}}"}}}}
+"""
+
+
+def join(a="{kind: noop}", b="{kind: noop}", rule="join: all, ", stubs=None):
+    text = JOIN.format(a=a, b=b, join=rule)
+    return Stage(
+        book(text if rule else text.replace("join.arrived | map(attribute='step') | sort", "token.from.step")), stubs
+    )
+
+
+def test_a_join_runs_once():
+    stage = join()
+
+    assert stage.result == ["a", "b"]
+    assert stage.machine.state.fired["j"] == 1
+
+
+def test_a_join_runs_once_after_a_failed_branch():
+    stage = join(a="{kind: fail, message: no}")
+
+    assert stage.machine.state.results["j"] == ["b"]
+    assert stage.error == "failed"
+
+
+def test_without_join_a_step_runs_once_per_token():
+    assert join(rule="").machine.state.fired["j"] == 2
+
+
+def test_a_pending_branch_holds_the_join():
+    text = JOIN.format(a="{kind: noop}", b="{kind: noop}", join="join: all, ").replace(
+        "{step: a, tool",
+        "{step: a, spec: {policy: {admit: {rules: [{when: ctx.ok, then: {allow: true}}, {else: {then: {allow: false}}}]}}}, tool",
+    )
+    stage = Stage(book(text))
+    assert stage.machine.state.fired.get("j") is None
+
+    stage.patch(ok=True)
+
+    assert stage.result == ["a", "b"]
+
+
+def test_join_any_runs_on_the_first():
+    stage = join(a="{kind: http, url: x}", rule="join: any, ", stubs={"a/a_task": 1})
+
+    assert stage.result == ["b"]
+    assert stage.machine.state.fired["j"] == 1
+
+
+def test_cancel_rest_withdraws_the_others():
+    stage = Stage(
+        book(JOIN.format(a="{kind: http, url: x}", b="{kind: noop}", join="join: {mode: any, cancel_rest: true}, ")),
+        auto=False,
+    )
+
+    assert stage.result == ["b"]
+
+
+def test_a_join_of_a_number_that_comes_short_fails():
+    assert join(a="{kind: fail, message: no}", rule="join: 2, ").error in ("failed", "join_short")
+    kinds = [
+        each["kind"] for each in join(a="{kind: fail, message: no}", rule="join: 2, ").published["summary"]["failures"]
+    ]
+
+    assert sorted(kinds) == ["failed", "join_short"]
+
+
+def test_a_join_that_comes_short_may_run():
+    assert join(a="{kind: fail, message: no}", rule="join: {of: 2, on_short: run}, ").machine.state.results["j"] == [
+        "b"
+    ]
+
+
+def test_the_run_of_a_join_has_the_args_of_the_split():
+    text = """
+        workflow:
+          - {step: e, next: [{step: s, args: {order: 7}}]}
+          - {step: s, next: {spec: {mode: inclusive}, arcs: [{step: a, args: {x: 1}}, {step: b}]}}
+          - {step: a, next: j}
+          - {step: b, next: j}
+          - {step: j, join: all, tool: {kind: noop, result: {args: "{{ args }}", first: "{{ join.arrived[0].args }}"}}}
+    """
+
+    assert Stage(book(text)).result == {"args": {"order": 7}, "first": {"order": 7, "x": 1}}
+
+
+def test_rounds_of_a_cycle_do_not_mix():
+    text = """
+        executor: {spec: {ctx: {n: {init: 0}}}}
+        workflow:
+          - {step: s, set: {ctx.n: "{{ ctx.n + 1 }}"}, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}
+          - {step: a, next: j}
+          - {step: b, next: j}
+          - {step: j, join: all, tool: {kind: noop, result: "{{ join.arrived | length }}"}, next: [{step: s, when: ctx.n < 3}]}
+    """
+
+    stage = Stage(book(text))
+
+    assert stage.result == 2
+    assert stage.machine.state.fired == {"s": 3, "a": 3, "b": 3, "j": 3}
+
+
+# ---- the end ----------------------------------------------------------------------------------------------------
+
+END = """
+    executor: {{spec: {{final_step: last, {spec}}}}}
+    workflow:
+      - {{step: s, next: {{spec: {{mode: inclusive}}, arcs: [{{step: a}}, {{step: b}}]}}}}
+      - {{step: a, tool: {{kind: fail, message: no}}}}
+      - {{step: b, tool: {{kind: http, url: x}}}}
+      - {{step: last, tool: {final}}}
+"""
+
+
+def end(spec="", final='{kind: noop, result: "{{ args.summary.verdict }}"}', **options):
+    return Stage(book(END.format(spec=spec, final=final)), {"b/b_task": 5}, **options)
+
+
+def test_the_other_branches_drain_and_the_final_step_runs_once_after_a_failure():
+    stage = end()
+
+    assert stage.error == "failed"
+    assert stage.done == ["b/b_task"]
+    assert stage.machine.state.results["last"] == "failed"
+
+
+def test_fail_fast_withdraws_the_others():
+    stage = end("status: fail_fast", auto=False)
+
+    assert stage.error == "failed"
+    assert stage.machine.state.fired.get("b") is None or stage.decisions[-1].withdraw == ()
+    assert stage.machine.state.results["last"] == "failed"
+
+
+def test_best_effort_is_partial_and_completes():
+    assert end("status: best_effort").result == "partial"
+
+
+def test_the_final_step_runs_only_after_the_verdicts_that_are_named():
+    stage = end("final_on: [success]")
+
+    assert stage.error == "failed"
+    assert stage.machine.state.fired.get("last") is None
+
+
+def test_a_failure_of_the_final_step_fails_or_makes_partial():
+    fail = "{kind: fail, message: worse}"
+
+    assert end("status: best_effort", fail).error == "failed"
+    assert end("status: best_effort, final_failure: partial", fail).published["summary"]["verdict"] == "partial"
+
+
+def test_the_summary_has_counts_results_and_failures():
+    summary = end("status: best_effort").published["summary"]
+
+    assert summary["counts"] == {
+        **{"runs": 4, "actions": 3, "attempts": 3, "branches": 4},
+        **{"iterations": 0, "denied": 0, "skipped": 0},
+    }
+    assert summary["results"] == {"a": None, "b": 5, "last": "partial", "s": None}
+    assert summary["failures"] == [{"location": "a/a_task", "kind": "failed", "message": "no", "handled": False}]
+
+
+def test_the_result_may_be_an_expression():
+    text = "executor: {spec: {result: {x: '{{ steps.a.result + 1 }}', v: '{{ summary.verdict }}'}}}\nworkflow: [{step: a, tool: {kind: noop, result: 1}}]"
+
+    assert Stage(book(text)).result == {"x": 2, "v": "success"}
+
+
+def test_cancel_withdraws_all_and_runs_the_final_step_if_it_should():
+    stage = end(auto=False)
+    stage.cancel()
+    assert stage.outcome.status == "cancelled"
+    assert stage.machine.state.fired.get("last") is None
+
+    stage = end("final_on: [cancelled]", auto=False)
+    stage.cancel()
+    assert stage.outcome.status == "cancelled"
+    assert stage.machine.state.results["last"] == "cancelled"
+
+
+def test_the_instance_has_a_timeout():
+    stage = end("timeout: 10s", auto=False)
+
+    stage.advance(11)
+
+    assert stage.outcome.status == "failed"
+    assert "timeout" in [each["kind"] for each in stage.published["summary"]["failures"]]

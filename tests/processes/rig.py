@@ -1,0 +1,191 @@
+"""Drives the machine of a process without a runtime: a test gives every receipt.
+
+After each delivery the machine is written and read again, and the whole history is told to a second machine with what
+was recorded: all three must end in the same bytes, with the same decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from perdure.codec import decode, encode
+from perdure.kernel.asked import Actor, Asked
+from perdure.kernel.decision import Decision
+from perdure.kernel.effects import Call, Child, Effect, Timer, attempt_of
+from perdure.kernel.events import (
+    Address,
+    CancelAsked,
+    Event,
+    Message,
+    Received,
+    Retried,
+    Settled,
+    Started,
+    Woken,
+)
+from perdure.kernel.identity import Identity
+from perdure.kernel.moment import Moment, at_of
+from perdure.kernel.receipt import DONE, Failure, Receipt
+from perdure.processes import Process
+from perdure.processes.compile import Program
+from perdure.processes.machine import ProcessMachine
+
+SECOND = 1_000_000_000
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Rig:
+    def __init__(self, *steps: Any, functions: Mapping[str, Callable[..., Any]] | None = None, **fields: Any) -> None:
+        if len(steps) == 1 and isinstance(steps[0], Process):
+            self.process = steps[0]
+        else:
+            self.process = Process("test", version="1.0.0", steps=list(steps), **fields)
+        self.program = Program(self.process.bytes, functions)
+        self.functions = functions
+        self.address = Address(self.process.name, "k")
+        self.machine = ProcessMachine(self.program, str(self.address), None)
+        self.open: dict[bytes, Effect] = {}
+        self.used: set[bytes] = set()
+        self.history: list[tuple[Event, Moment, Decision]] = []
+        self.at = at_of(EPOCH)
+        self.last = Decision()
+
+    # ---- what happens ----------------------------------------------------------------------------------------------
+
+    def start(self, **given: Any) -> Rig:
+        asked = Asked(by=Actor("bob"))
+        self.deliver(Started(self.process.name, "k", encode(given), b"seed", asked=asked))
+        return self
+
+    def ok(self, location: str, value: Any = None) -> None:
+        self.deliver(Received(self.id(location), Receipt("ok", encode(value))))
+
+    def error(
+        self, location: str, type: str = "Boom", message: str = "broken", *, retry: bool = True, data: Any = None
+    ) -> None:
+        encoded = None if data is None else encode(data)
+        self.deliver(Received(self.id(location), Receipt("error", error=Failure(type, message, "", encoded, retry))))
+
+    def receipt(self, location: str, status: Any) -> None:
+        self.deliver(Received(self.id(location), Receipt(status, error=Failure(status, status))))
+
+    def fire(self, location: str) -> None:
+        """A timer, or the deadline of a wait, is due."""
+        effect = self.open[self.id(location)]
+        self.at = max(self.at, effect.due or 0)  # type: ignore[union-attr]
+        receipt = DONE if isinstance(effect, Timer) else Receipt("timeout", error=Failure("Timeout", ""))
+        self.deliver(Received(self.id(location), receipt))
+
+    def complete(self, location: str, outcome: str = "done", answer: Any = None, by: str = "ann") -> None:
+        """A person completes a task."""
+        self.ok(location, {"outcome": outcome, "answer": answer, "by": by, "at": EPOCH, "votes": []})
+
+    def send(self, name: str, body: Any = None, id: str = "", intent: bytes = b"") -> str:
+        """Why it was refused; empty: it was not."""
+        self.deliver(Message(name, encode(body), id, intent=intent))
+        return "" if self.last.reply is None else self.last.reply.refused
+
+    def retry(self) -> None:
+        self.deliver(Retried())
+
+    def settle(self, location: str, value: Any = None, error: str = "") -> None:
+        receipt = Receipt("error", error=Failure("Settled", error)) if error else Receipt("ok", encode(value))
+        self.deliver(Settled(location, receipt))
+
+    def cancel(self, *, undo: bool = False) -> None:
+        self.deliver(CancelAsked("enough", undo=undo))
+
+    def wake(self, location: str = "") -> None:
+        self.deliver(Woken(location))
+
+    def later(self, **span: float) -> None:
+        self.at += int(timedelta(**span).total_seconds() * SECOND)
+
+    # ---- what is so ------------------------------------------------------------------------------------------------
+
+    @property
+    def locations(self) -> list[str]:
+        """Of what is open."""
+        return sorted(effect.location for effect in self.open.values())
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self.machine.life.state
+
+    @property
+    def stuck(self) -> str:
+        """Where it is stuck; empty: it is not."""
+        return "" if self.last.stuck is None else self.last.stuck.location
+
+    @property
+    def status(self) -> str:
+        return "" if self.last.outcome is None else str(self.last.outcome.status)
+
+    @property
+    def output(self) -> Any:
+        outcome = self.last.outcome
+        assert outcome is not None and outcome.value is not None, self.last
+        return decode(outcome.value)
+
+    @property
+    def failure(self) -> str:
+        assert self.last.outcome is not None and self.last.outcome.error is not None
+        return str(self.last.outcome.error)
+
+    def effect(self, location: str) -> Any:
+        return self.open[self.id(location)]
+
+    def payload(self, location: str) -> Any:
+        effect = self.effect(location)
+        if isinstance(effect, Child):
+            return decode(effect.input)
+        assert isinstance(effect, Call) and effect.params is not None
+        params = decode(effect.params)
+        inner = params.get("params", params)
+        return inner.get("payload", inner.get("arguments", inner.get("kwargs")))
+
+    def id(self, location: str) -> bytes:
+        found = [id for id, effect in self.open.items() if effect.location == location]
+        assert found, f"nothing is open at {location}; open are {self.locations}"
+        return found[0]
+
+    # ---- a delivery ------------------------------------------------------------------------------------------------
+
+    def deliver(self, event: Event) -> None:
+        assert not self.status, f"it has {self.status}"
+        number = len(self.history) + 1
+        moment = Moment(self.at, b"seed", number, logical=self.at, seq=number)
+        decision = self.last = self.machine.deliver(event, moment)
+        self._apply(event, decision)
+        self.history.append((event, moment, decision))
+        before = self.machine.snapshot()
+        assert before is not None
+        self.machine = ProcessMachine(self.program, str(self.address), before)
+        assert self.machine.snapshot() == before, "a snapshot that is read and written again is the same"
+        self._replay(before)
+
+    def _apply(self, event: Event, decision: Decision) -> None:
+        if isinstance(event, Received):
+            del self.open[event.intent]
+        for id in decision.withdraw:
+            del self.open[id]
+        identity = Identity(self.address, 1)
+        for id, effect in zip(decision.intents, decision.open, strict=True):
+            assert id == identity.intent(effect.location, attempt_of(effect))
+            assert id not in self.used, f"{effect.location} was open before: it needs an intent of its own"
+            assert effect.location not in self.locations
+            self.used.add(id)
+            self.open[id] = effect
+        if decision.outcome is not None:
+            self.open.clear()
+
+    def _replay(self, expected: bytes) -> None:
+        machine = ProcessMachine(Program(self.process.bytes, self.functions), str(self.address), None)
+        for event, moment, decision in self.history:
+            now = machine.deliver(event, msgspec.structs.replace(moment, recorded=decision))
+            assert now == decision, f"a replay decides {now}, recorded was {decision}"
+        assert machine.snapshot() == expected, "a replay ends in another state"
