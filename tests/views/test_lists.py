@@ -26,7 +26,7 @@ async def order(ctx, n: int = 0):
 
 @perdure.flow
 async def probe(ctx):
-    await ctx.sleep(1000)
+    await ctx.sleep("nap", 1000)
 
 
 QUESTIONS = [

@@ -42,4 +42,6 @@ class AskingDoor:
 
 def asking(client: Client, asked: Asked) -> Client:
     """A client of the same engine that asks for an actor."""
-    return Client(cast(Door, AskingDoor(client._any_loop, asked)), client._workflows, client.read_catalog)
+    return Client(
+        cast(Door, AskingDoor(client._any_loop, asked)), client._workflows, client.read_catalog, client._restore
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,8 +33,8 @@ class Calling(msgspec.Struct):
     settings: Settings
     read: bool
     who: Who
+    workflow: str = ""  # of the subject, once it is found
     tag: str = ""  # the number of the instance's last entry, for the ETag
-    database: str = "this database"
 
     def sees(self, workflow: str) -> bool:
         return sees(self.login, workflow)
@@ -57,6 +57,7 @@ class Calling(msgspec.Struct):
         if not heads:
             raise unknown(f"instance {id[:80]!r}")
         self.check(heads[0].workflow, f"instance {id[:80]!r}")
+        self.workflow = heads[0].workflow
         return heads[0]
 
     async def _named(self, id: str) -> list[HeadRow | None]:
@@ -79,7 +80,3 @@ def forbidden(calling: Calling, needs: str, what: str) -> HttpProblem:
 
 def id_of(head: HeadRow) -> str:
     return f"{head.workflow}/{head.key}"
-
-
-def struct_fields(kind: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(kind)

@@ -101,9 +101,7 @@ def joined(terms: Iterable[Term]) -> Where:
 def to_text(where: Where) -> str:
     """The text that means these terms."""
     words = [
-        f"{'-' if term.negated else ''}{term.field}{term.op}{_quoted(value)}"
-        for term in where
-        for value in term.values
+        f"{'-' if term.negated else ''}{term.field}{term.op}{_quoted(value)}" for term in where for value in term.values
     ]
     return " ".join(words)
 
@@ -216,9 +214,7 @@ def _text(attribute: str) -> Callable[[HeadRow, str], bool]:
 
 def _waits_for(kind: str) -> Callable[[HeadRow, str], bool]:
     def judge(head: HeadRow, value: str) -> bool:
-        return head.status == "waiting" and any(
-            fnmatchcase(each, f"{kind}{value}") for each in head.reason.split(", ")
-        )
+        return head.status == "waiting" and any(fnmatchcase(each, f"{kind}{value}") for each in head.reason.split(", "))
 
     return judge
 

@@ -20,7 +20,16 @@ from perdure.runtime.history import read_history, summary, value_of
 from perdure.verbs import act
 from perdure.verbs.read import DiffParams, diff
 from perdure.views.lists import PAGE_MAX, Facet, count, facets, page
-from perdure.views.look import ListedInstance, ShownEntry, ShownInstance, ShownWait, look, parent_of, shown_entry, shown_wait
+from perdure.views.look import (
+    ListedInstance,
+    ShownEntry,
+    ShownInstance,
+    ShownWait,
+    look,
+    parent_of,
+    shown_entry,
+    shown_wait,
+)
 from perdure.views.operations import Operation, operations
 from perdure.views.reasons import reasons, see, words_for
 from perdure.views.where import Where, from_pairs, joined, parse, to_text
@@ -96,7 +105,9 @@ async def ls(calling: Calling, given: ListQuery) -> InstanceList:
         started, id = msgspec.msgpack.decode(body[8:])
         before = (started, id)
     found = await page(calling.client.queries, where, _shows(calling, where), given.limit, before)
-    next = None if found.next is None else calling.accesses.signer.sign("cursor", use + msgspec.msgpack.encode(found.next))
+    next = (
+        None if found.next is None else calling.accesses.signer.sign("cursor", use + msgspec.msgpack.encode(found.next))
+    )
     return InstanceList([listed(head) for head in found.heads], next, None, found.looked, found.partial)
 
 
@@ -209,7 +220,17 @@ async def why(calling: Calling, given: Id) -> WhyAnswer:
     head = await calling.find(given.id)
     seen, words = await see(calling.client.queries, head, datetime.now(UTC), calling.settings.database)
     calling.tag = str(seen.state.version)
-    return WhyAnswer(id_of(head), seen.state.status.value, reasons(seen, words))
+    told = reasons(seen, words)
+    if not calling.values(head.workflow):
+        told = [_without_values(each) for each in told]
+    return WhyAnswer(id_of(head), seen.state.status.value, told)
+
+
+def _without_values(reason: Reason) -> Reason:
+    """Sentences end where a recorded value would follow; commands that repeat the input are left out."""
+    text = reason.text.partition(", with the result")[0].partition(": ")[0]
+    todo = tuple(each for each in reason.todo if "--input" not in each.command)
+    return msgspec.structs.replace(reason, text=text, todo=todo)
 
 
 class WaitingAnswer(msgspec.Struct, frozen=True):
@@ -312,7 +333,9 @@ async def result(calling: Calling, given: ResultQuery) -> Any:
         now = await calling.client.queries.head(head.id)
         return 202, ResultAnswer(id_of(head), head.status if now is None else now.status)
     except InstanceFailed as error:
-        return ResultAnswer(id_of(head), "failed", error={"type": error.error.type if error.error else "", "message": str(error)})
+        return ResultAnswer(
+            id_of(head), "failed", error={"type": error.error.type if error.error else "", "message": str(error)}
+        )
     except InstanceCancelled as error:
         return ResultAnswer(id_of(head), "cancelled", error={"type": "cancelled", "message": error.reason})
     except InstanceStuck as error:
@@ -417,5 +440,3 @@ async def tag(calling: Calling, given: TagsParams) -> TagsAnswer:
         await act.tag(calling.client, act.TagParams(id_of(head), name, value))
     now = await calling.client.queries.head(head.id)
     return TagsAnswer(id_of(head), summary(now or head).tags)
-
-
