@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from inspect import isawaitable
 from secrets import token_urlsafe
@@ -16,7 +17,7 @@ from typing import Any, Final
 from perdure.access.machine import PUBLISHED
 from perdure.access.model import KEY, WORKFLOW, Access, ApiKey, Grant, Login, Person
 from perdure.codec import decode, from_plain, to_plain
-from perdure.errors import PerdureError
+from perdure.errors import AskTimeout, PerdureError
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
 from perdure.runtime.client import Client
@@ -58,7 +59,7 @@ class Accesses:
     async def ask(self, verb: str, body: Any, by: Actor) -> Any:
         """A change of access, recorded with its actor."""
         if not self._begun:
-            await self._client.start(WORKFLOW, key=KEY, by=by)
+            await begin(self._client, by)
             self._begun = True
         handle = self._client.handle(WORKFLOW, KEY)
         answer = await handle.ask(verb, to_plain(body), timeout=ANSWER_SECONDS, by=by)
@@ -168,6 +169,21 @@ class Accesses:
     async def close(self) -> None:
         for task in list(self._noting):
             task.cancel()
+
+
+async def begin(client: Client, by: Actor) -> None:
+    """Start the instance, if it is not there, and wait until an engine has it."""
+    address = Address(WORKFLOW, KEY)
+    if await client.queries.head(address) is not None:
+        return
+    await client.start(WORKFLOW, key=KEY, by=by)
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS), aclosing(client.changes()) as changes:
+            async for _ in changes:
+                if await client.queries.head(address) is not None:
+                    return
+    except TimeoutError:
+        raise AskTimeout(f"no engine has taken up {address} after {ANSWER_SECONDS:g} s; does one run?") from None
 
 
 def _is_admin(grants: tuple[Grant, ...]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -11,6 +13,7 @@ import msgspec
 from perdure.codec import decode
 from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, ResultTimeout
 from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import Address
 from perdure.kernel.location import is_sleep
 from perdure.kernel.policy import Policy
 from perdure.kernel.status import TERMINAL, Status
@@ -26,7 +29,6 @@ from perdure.views.look import (
     ShownInstance,
     ShownWait,
     look,
-    parent_of,
     shown_entry,
     shown_wait,
 )
@@ -38,6 +40,7 @@ from ..calling import Calling, id_of, unknown
 from ..problems import HttpProblem
 
 WAIT_MAX: Final = 60.0
+RECORDED_SECONDS: Final = 2.0
 CHILDREN_MAX: Final = 200
 
 
@@ -376,7 +379,24 @@ async def start(calling: Calling, given: act.StartParams) -> Any:
         own = hashlib.blake2b(f"{calling.login.actor.id}\x00{key}".encode(), digest_size=12).hexdigest()
         given = msgspec.structs.replace(given, key=own)
     answer = await act.start(calling.client, given)
-    return 201, answer
+    return 201 if await _recorded(calling, Address(answer.workflow, answer.key)) else 202, answer
+
+
+async def _recorded(calling: Calling, address: Address) -> bool:
+    """Whether an engine has taken up what was started; `Prefer: wait=N` says how long that is waited for."""
+    queries = calling.client.queries
+    if await queries.head(address) is not None:
+        return True
+    prefer = calling.request.headers.get("prefer", "").partition("wait=")[2]
+    try:
+        async with asyncio.timeout(min(float(prefer), WAIT_MAX) if prefer.isdigit() else RECORDED_SECONDS):
+            async with aclosing(calling.client.changes()) as changes:
+                async for _ in changes:
+                    if await queries.head(address) is not None:
+                        return True
+    except TimeoutError:
+        pass
+    return False
 
 
 class MessageParams(msgspec.Struct, frozen=True):

@@ -107,8 +107,8 @@ async def complete(calling: Calling, given: CompleteParams) -> TaskInfo:
 class ChangeParams(msgspec.Struct, frozen=True):
     task: str
     priority: int | None = None
-    due: datetime | None | msgspec.UnsetType = msgspec.UNSET
-    expire: datetime | None | msgspec.UnsetType = msgspec.UNSET
+    due: datetime | msgspec.UnsetType | None = msgspec.UNSET
+    expire: datetime | msgspec.UnsetType | None = msgspec.UNSET
 
 
 async def change(calling: Calling, given: ChangeParams) -> TaskInfo:
