@@ -22,7 +22,7 @@ OWN: Final = "perdure."
 
 Role = Literal["viewer", "operator", "author", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "operator", "author", "admin")
-RANK: Final = {role: rank for rank, role in enumerate(ROLES)}
+RANK: Final[dict[str, int]] = {role: rank for rank, role in enumerate(ROLES)}
 
 Who = Literal["viewer", "operator", "author", "admin", "task", "executor", "anyone"]
 """Who may use a verb: a role, any login, or logins that the rules of the task or the name of the executor choose."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from inspect import isawaitable
 from secrets import token_urlsafe
@@ -33,7 +33,7 @@ ADMIN: Final = (Grant("admin"),)
 USED_SECONDS: Final = 3600.0
 """How often the use of a key is noted."""
 
-Recognise = Callable[[Any], Actor | Login | None | Awaitable[Actor | Login | None]]
+Recognise = Callable[[Any], Actor | Login | Awaitable[Actor | Login | None] | None]
 """The host's own answer to the question who asks; it is given the scope of the request."""
 
 
@@ -73,10 +73,8 @@ class Accesses:
         """An entry for the audit. The request does not wait for it."""
 
         async def write() -> None:
-            try:
+            with suppress(PerdureError, HttpProblem):  # without an engine there is no audit: the request is answered
                 await self.ask("note", {"what": what, **more}, by)
-            except (PerdureError, HttpProblem):
-                pass  # the engine is gone, and with it the audit; the request itself is answered
 
         task = asyncio.ensure_future(write())
         self._noting.add(task)
@@ -122,10 +120,8 @@ class Accesses:
             task.add_done_callback(self._noting.discard)
 
     async def _used_now(self, key: ApiKey) -> None:
-        try:
+        with suppress(PerdureError, HttpProblem):
             await self.ask("key used", {"id": key.id}, Actor(key.actor))
-        except (PerdureError, HttpProblem):
-            pass
 
     async def session_of(self, cookie: str) -> Session | None:
         session = self.signer.read_session(cookie, datetime.now(UTC))

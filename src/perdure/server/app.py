@@ -246,7 +246,7 @@ class ServerApp:
             return (await self.accesses.login_of(request))[0]
 
         stream = Stream(self.feed, self.client, login, channels, again, self.stopping)
-        last = request.headers.get("last-event-id") or (query.get("last") or [None])[0]
+        last = request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
         headers = [("x-accel-buffering", "no")]
         return Answer(200, b"", "text/event-stream", headers, stream.events(last))
 

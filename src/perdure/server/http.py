@@ -38,7 +38,7 @@ class Request:
         self.scope = scope
         self._receive = receive
         self.method: str = scope["method"]
-        root = scope.get("root_path", "")
+        root: str = scope.get("root_path", "")
         path: str = scope["path"]
         self.root = root
         self.path = (path.removeprefix(root) if root and path.startswith(root) else path) or "/"

@@ -60,7 +60,7 @@ async def serve(
     running = asyncio.ensure_future(server.serve(sockets=[listening]))
     stopping = asyncio.ensure_future(stop.wait())
     try:
-        while not server.started and not running.done():
+        while not server.started and not running.done():  # noqa: ASYNC110  # uvicorn has no event for it
             await asyncio.sleep(0.01)
         if ready is not None and not running.done():
             ready()

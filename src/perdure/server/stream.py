@@ -55,7 +55,7 @@ def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
 class Stream:
     """One reader. `again` tells whether the login still holds: None ends the stream."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         feed: Feed,
         client: Client,

@@ -336,14 +336,16 @@ async def result(calling: Calling, given: ResultQuery) -> Any:
         now = await calling.client.queries.head(head.id)
         return 202, ResultAnswer(id_of(head), head.status if now is None else now.status)
     except InstanceFailed as error:
-        return ResultAnswer(
-            id_of(head), "failed", error={"type": error.error.type if error.error else "", "message": str(error)}
-        )
+        return ResultAnswer(id_of(head), "failed", error=_error(error.error, str(error)))
     except InstanceCancelled as error:
         return ResultAnswer(id_of(head), "cancelled", error={"type": "cancelled", "message": error.reason})
     except InstanceStuck as error:
-        return ResultAnswer(id_of(head), "stuck", error={"type": error.error.type, "message": str(error)})
+        return ResultAnswer(id_of(head), "stuck", error=_error(error.error, str(error)))
     return ResultAnswer(id_of(head), "completed", value)
+
+
+def _error(failure: Any, text: str) -> dict[str, str]:
+    return {"type": getattr(failure, "type", ""), "message": text}
 
 
 class NameQuery(msgspec.Struct, frozen=True):

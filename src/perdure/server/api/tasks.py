@@ -118,8 +118,8 @@ async def change(calling: Calling, given: ChangeParams) -> TaskInfo:
     return await calling.client.tasks.change(
         given.task,
         priority=given.priority,
-        due=due,  # type: ignore[arg-type]
-        expire=expire,  # type: ignore[arg-type]
+        due=due,
+        expire=expire,
         by=by,
         id=id,
     )
