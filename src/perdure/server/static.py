@@ -20,7 +20,7 @@ MEDIA: Final = {
     "txt": "text/plain; charset=utf-8",
 }
 IMMUTABLE: Final = ("cache-control", "public, max-age=31536000, immutable")
-PUBLIC: Final = ("app.css", "tokens.css", "login.js", "theme.js")
+PUBLIC: Final = ("app.css", "more.css", "tokens.css", "login.js", "theme.js")
 """What the login page needs: strangers get these below /login/."""
 
 
