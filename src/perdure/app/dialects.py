@@ -54,10 +54,11 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
 
 def built_in() -> list[Workflow]:
     """The workflows that every engine has."""
+    from perdure.access.machine import ACCESS
     from perdure.definitions.machine import DEFINITIONS
     from perdure.tasks.machine import TASKS
 
-    return [TASKS, DEFINITIONS]
+    return [TASKS, DEFINITIONS, ACCESS]
 
 
 def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:

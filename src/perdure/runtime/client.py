@@ -6,7 +6,7 @@ It speaks through a `Door` (`door.py`), and gives out handles (`handle.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, cast, overload
 
@@ -90,6 +90,10 @@ class Client(Speaker):
     def queries(self) -> Queries:
         """What can be asked of the database beyond its instances: who runs on it, whether it is whole."""
         return self._door.queries
+
+    def changes(self) -> AsyncGenerator[None, None]:
+        """Yields at once, and again whenever something was recorded."""
+        return self._door.changes(0)
 
     @overload
     async def start(

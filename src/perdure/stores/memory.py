@@ -462,6 +462,10 @@ class MemoryStore:
     async def height(self) -> int:
         return self._last()[0]
 
+    async def heights(self) -> dict[int, int]:
+        height = self._last()[0]
+        return {0: height} if height else {}
+
     async def owner(self) -> Owner | None:
         return Owner(self.database.owner) if self.database.owner else None
 

@@ -120,6 +120,10 @@ class PostgresQueries:
         rows = await self._rows(self._sql.last_entry, 0, reads.LARGEST)
         return int(rows[0][0]) if rows else 0
 
+    async def heights(self) -> dict[int, int]:
+        rows = await self._rows(self._sql.heights, self._database.shards)
+        return {shard: seq for shard, seq in rows if seq is not None}
+
     async def published(self, instance: int, name: str) -> bytes | None:
         return await self._ask(lambda connection: reads.published(connection, self._sql, instance, name))
 

@@ -199,6 +199,10 @@ class SqliteQueries:
     async def height(self) -> int:
         return self._ask(reads.height)
 
+    async def heights(self) -> dict[int, int]:
+        height = self._ask(reads.height)
+        return {0: height} if height else {}
+
     async def owner(self) -> Owner | None:
         return self._ask(reads.owner) if is_locked(lease_path(self.path)) else None
 

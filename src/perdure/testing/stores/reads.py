@@ -14,6 +14,7 @@ class Reads(OneStore):
 
         assert ask(store.journal(0, 100)) == rows
         assert ask(store.height()) == rows[-1].seq
+        assert ask(store.heights()) == {0: rows[-1].seq}
         assert ask(store.journal(2, 3)) == rows[2:5]
         assert ask(store.history(1)) == rows[1::2]
         assert ask(store.history(1, after=2, limit=1)) == [rows[3]]
