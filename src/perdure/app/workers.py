@@ -43,11 +43,16 @@ class ServedQueues:
 
     def workers(self, jobs: Jobs) -> list[Worker]:
         """They have the functions of the modules that the workflows are in."""
-        names = {found.function.__module__ for found in self._workflows if isinstance(found, Flow)}
+        names = {name for found in self._workflows for name in _modules(found)}
         modules = [sys.modules[name] for name in sorted(names)]
         return [
             worker(jobs, modules, [name], concurrency=slots, keys=self._keys) for name, slots in self._queues.items()
         ]
+
+
+def _modules(workflow: Any) -> Iterable[str]:
+    """The modules whose functions a workflow brings: its own, or those that it says."""
+    return (workflow.function.__module__,) if isinstance(workflow, Flow) else getattr(workflow, "modules", ())
 
 
 def checked(name: str, slots: int) -> tuple[str, int]:
@@ -89,6 +94,8 @@ def known(modules: Iterable[ModuleType]) -> dict[str, FoundFunction]:
 def _functions(value: Any, module: ModuleType) -> list[Callable[..., Any]]:
     if isinstance(value, StepFunction):
         return [value.function]
+    if hasattr(type(value), "brought"):
+        return [value.brought]
     if getattr(value, "__module__", "") != module.__name__:
         return []
     if inspect.isfunction(value):
@@ -112,7 +119,7 @@ def finding(functions: Mapping[str, FoundFunction]) -> Find:
 
 
 def _found(value: Any) -> FoundFunction:
-    function = value.function if isinstance(value, StepFunction) else value
+    function = value.function if isinstance(value, StepFunction) else getattr(value, "brought", value)
     return FoundFunction(function, returns_of(function), is_async(function))
 
 

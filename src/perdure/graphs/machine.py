@@ -48,7 +48,7 @@ class GraphMachine:
             self._restore(snapshot)
 
     def _restore(self, snapshot: bytes) -> None:
-        self.state = load(snapshot, {spec.name: spec for spec in self.model.nodes})
+        self.state = load(snapshot, self.graph.specs)
         self._waits = Dependencies(self.state)
         self._identity = Identity(self._address, self.state.generation, self.state.seed, self.state.life)
 

@@ -59,7 +59,8 @@ def _row(entry: Entry) -> TaskInfo | None:
 
 
 def _refused(entry: Entry) -> bool:
-    return any("refused" in decode(value) for _, value in entry.decision.respond)
+    """A verb that is taken is answered with the row, one that is not with a reason."""
+    return any(isinstance(decode(value), dict) for _, value in entry.decision.respond)
 
 
 def _events(entry: Entry, before: TaskInfo | None, after: TaskInfo) -> list[TaskEvent]:

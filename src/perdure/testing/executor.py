@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 from perdure.app.workers import imported
 from perdure.codec import decode
 from perdure.executors import info
-from perdure.executors.child import arguments
 from perdure.executors.frames import frame_of
+from perdure.executors.queue import work_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt, is_interrupt
 from perdure.ports.executor import Answered, Framed, Work
@@ -146,8 +146,7 @@ def _by_name(params: bytes) -> Work:
     """The work of a queue, as whoever serves that finds it."""
     asked = decode(params)
     found = imported(asked["call"])
-    args, kwargs = arguments(found.function, asked["args"], asked["kwargs"])
-    return Work(found.function, tuple(args), kwargs, found.returns)
+    return work_of(found, asked)
 
 
 def perform(work: Work, about: info.StepInfo) -> Receipt:
