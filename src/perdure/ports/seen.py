@@ -111,6 +111,7 @@ class Seen(msgspec.Struct, frozen=True):
     lines: Sequence[Line]
     waiting: Sequence[Waiting]
     policy: Policy = ANY
+    definition: bytes | None = None  # of its version, where a definition is data that the database has
     undelivered: Sequence[Line] = ()  # on the way to it
     jobs: Mapping[str, JobState] = {}  # by location: what lies in a queue
     children: Mapping[str, str] = {}  # by location: the status of a child that has started

@@ -20,7 +20,7 @@ from perdure.errors import StoreError
 from perdure.kernel.moment import when
 from perdure.kernel.workflows import OWN
 from perdure.runtime.client import Client
-from perdure.runtime.shard import AHEAD_MAX
+from perdure.runtime.inbox import AHEAD_MAX
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
