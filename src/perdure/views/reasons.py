@@ -138,7 +138,7 @@ class Reasons:
                 return self._timer(open)
             case "wait":
                 return self._message(open)
-            case "child":
+            case "child" | "task":
                 return self._child(open)
             case kind:
                 text = f"It waits for the {kind} {open.location}{self._seen.since(open)}."
