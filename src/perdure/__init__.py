@@ -9,7 +9,7 @@ from perdure.errors import *  # noqa: F403
 from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
-    from perdure.app import Engine, connect, open, run
+    from perdure.app import Dispatch, Engine, connect, open, run
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
     from perdure.cells.handlers import Call, effect_handler
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from perdure.worlds.snapshots import Snapshots
 
 _HOME = {
-    "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.app": ("Dispatch", "Engine", "connect", "open", "run"),
     "perdure.cells.author": (
         "Cell",
         "CellContext",
@@ -76,6 +76,7 @@ __all__ = [  # noqa: PLE0604
     "Context",
     "Continue",
     "Datum",
+    "Dispatch",
     "Duration",
     "Effect",
     "Engine",

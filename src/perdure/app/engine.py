@@ -32,6 +32,7 @@ from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 
 from .dialects import begin, enclosure_of, read_catalog, registered
+from .dispatch import Dispatch, Dispatching
 from .entrance import entrance
 from .urls import is_server, open_store
 from .workers import Serving
@@ -74,6 +75,7 @@ async def open(
     threads: int = 32,
     processes: int | None = None,
     queues: Mapping[str, int] | None = None,
+    dispatch: Iterable[Dispatch] = (),
     drain: float = 5.0,
     handlers: Iterable[Any] = (),
     lenient: bool = False,
@@ -91,7 +93,8 @@ async def open(
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
-    that this engine serves itself, and how many steps of each run at once. drain: seconds that running steps and hooks
+    that this engine serves itself, and how many steps of each run at once. dispatch: queues that a cluster serves, each
+    a `perdure.Dispatch`. drain: seconds that running steps and hooks
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, gathered = registered(workflows)
@@ -101,6 +104,7 @@ async def open(
     clock = SystemClock(asyncio.get_running_loop())
     if keys is not None and not hasattr(keys, "judge"):
         raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
+    dispatchers = Dispatching(dispatch, url)
     effects = None
     if handlers or allow or any(each.workflows and each.performers for each in gathered):
         from .effects import Effects
@@ -114,7 +118,7 @@ async def open(
         workflows=known,
         clock=clock,
         executors=executors,
-        serving=Serving(queues, known, keys),
+        serving=Serving(queues, known, keys, dispatchers),
         effects=None if effects is None else lambda store: effects.executor(store, clock, on_loop, in_threads),
         failed=hooks.tell,
         cache=cache,

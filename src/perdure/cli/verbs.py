@@ -41,6 +41,11 @@ VERBS: Final = {
             "perdure worker shop --queue images --concurrency 8 --db postgresql://shop@db.example/shop",
         ),
         Verb(
+            "dispatch",
+            "Hand the steps of a queue to a Dask cluster.",
+            "perdure dispatch gpu --dask tcp://scheduler:8786 --db postgresql://shop@db.example/shop",
+        ),
+        Verb(
             "copy",
             "Copy a stopped world into another database.",
             "perdure copy shop.db postgresql://shop@db.example/shop",
