@@ -293,7 +293,7 @@ def test_a_claim_that_ran_out_cannot_be_taken_before_its_owner_has_decided(tell:
         assert await place.lost() == [(1, b"a")]
 
         assert await jobs.take("one", [b"a"]) == [] and await jobs.take("two", [b"a"]) == []
-        assert await jobs.waiting([b"a"]) == {b"a": False}
+        assert await jobs.waiting([b"a"]) == {b"a": None}
 
         await place.commit(job("a", delivery=2))
         [again] = await jobs.take("two", [b"a"])
@@ -315,7 +315,7 @@ def test_open_jobs_are_seen_without_a_claim(tell: Callable[[Told], None]) -> Non
         assert await seen() == [b"x", b"b", b"c"]
         assert await seen(limit=2) == [b"x", b"b"]
         assert await seen(b"b", resting=("m:other",)) == [b"c"]
-        assert await jobs.waiting([b"a", b"b", b"gone"]) == {b"a": False, b"b": True}
+        assert await jobs.waiting([b"a", b"b", b"gone"]) == {b"a": None, b"b": 0}
         [again] = await jobs.take("one", [b"b"])
         await jobs.give_back([again])
         assert [(found.job.intent, found.taken) for found in await jobs.open_jobs("q", 1, [b"x"], [])] == [(b"b", 1)]

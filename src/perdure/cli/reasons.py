@@ -12,6 +12,7 @@ from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Call, Child
 from perdure.kernel.events import Address
 from perdure.kernel.location import is_sleep, unescape
+from perdure.kernel.moment import when
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.store import Queries
 from perdure.runtime.history import Line, Waiting
@@ -92,14 +93,16 @@ class Reasons:
             return None
         nth = f"attempt {open.attempt}" + (f", handed out {open.delivery} times" if open.delivery > 1 else "")
         if job.worker:
-            text = f"{_name(open.location)} runs{self._since(open)} ({nth}, queue {job.queue}, worker {job.worker})."
+            since = f" since {span((self._now - when(job.claimed)).total_seconds())}" if job.claimed else ""
+            text = f"{_name(open.location)} runs{self._since(open)} ({nth}, queue {job.queue}, {job.holder}{since})."
             return Reason("step", text, "", open)
         text = f"{_name(open.location)} is in the queue {job.queue}{self._since(open)} ({nth}), for {job.function}. "
         if is_server(self._console.db):
             module = job.function.partition(":")[0]
             worker = self._console.command("worker", module, "--queue", job.queue)
-            text += "No worker has it: all are busy, or none has that function."
-            return Reason("queued", text, f"to serve the queue: {worker}", open)
+            dispatch = self._console.command("dispatch", job.queue, "--dask", "ADDRESS")
+            text += job.note or "No worker has it: all are busy, or none has that function."
+            return Reason("queued", text, f"to serve the queue: {worker}\nor on a cluster: {dispatch}", open)
         text += "It runs if the engine serves the queue."
         return Reason("queued", text, f"to serve it: perdure.open(..., queues={{{job.queue!r}: N}})", open)
 

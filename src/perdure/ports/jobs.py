@@ -72,8 +72,8 @@ class Jobs(Protocol):
         """Look at jobs of a queue that no worker has, the oldest first. This claims nothing."""
         ...
 
-    async def waiting(self, intents: Sequence[bytes]) -> dict[bytes, bool]:
-        """Which of these jobs are not closed, and for each whether no worker has it."""
+    async def waiting(self, intents: Sequence[bytes]) -> dict[bytes, int | None]:
+        """Which of these jobs are not closed: how many claims each has had, or None while a worker has it."""
         ...
 
     async def note(self, queue: str, function: str, text: str) -> None:

@@ -150,6 +150,12 @@ class JobState(msgspec.Struct, frozen=True):
     claimed: int = 0
     note: str = ""
 
+    @property
+    def holder(self) -> str:
+        """Who has it. The name of a worker on a cluster begins with the kind of the cluster."""
+        kind, _, name = self.worker.partition(" ")
+        return f"on the cluster: {kind} worker {name}" if name else f"worker {self.worker}"
+
 
 class Store(Protocol):
     """One shard of a database. Every question is answered by a callback, with what was found or with the error."""

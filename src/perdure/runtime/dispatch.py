@@ -1,7 +1,7 @@
 """A dispatcher: it hands the open jobs of one queue to a cluster, whose machines claim and perform them.
 
     _submit   look for open jobs, and hand copies of them to the cluster, as long as it has free slots
-    _check    forget copies of closed jobs; replace copies that no machine has begun for long
+    _check    forget copies of closed jobs; replace copies whose machine was lost, or that none has begun for long
 
 The dispatcher holds no claim and decides nothing. It may die at any time, and several may serve one queue: the copies
 that come too late end at the claim. What it remembers is which copies it has submitted, so that it need not submit them
@@ -209,17 +209,12 @@ class Dispatcher:
         """Compare what was submitted with what is open, and say which functions rest."""
         known = [*self.submitted, *self._earlier]
         waiting = await self._persist(lambda: self._jobs.waiting(known)) if known else {}
-        for intent in [intent for intent in self._earlier if not waiting.get(intent)]:
+        for intent in [intent for intent in self._earlier if waiting.get(intent) is None]:
             del self._earlier[intent]
         if self._rests:
             await self._look_after_rests()
-        now = self._loop.time()
         closed = [copy for intent, copy in self.submitted.items() if intent in known and intent not in waiting]
-        stale = [
-            copy
-            for intent, copy in self.submitted.items()
-            if waiting.get(intent) and now - copy.since > PATIENCE_SECONDS * 2 ** (copy.number - 1)
-        ]
+        stale = [copy for intent, copy in self.submitted.items() if self._is_stale(copy, waiting.get(intent))]
         for copy in [*closed, *stale]:
             self._forget(copy)
         for copy in stale:
@@ -228,6 +223,11 @@ class Dispatcher:
         if closed or stale:
             with suppress(OSError):
                 await self._cluster.cancel([copy.copy.id for copy in (*closed, *stale)])
+
+    def _is_stale(self, copy: Submitted, taken: int | None) -> bool:
+        """No worker has the job. It was claimed since this copy was submitted, or the copy has waited for long."""
+        waited = self._loop.time() - copy.since
+        return taken is not None and (taken > copy.taken or waited > PATIENCE_SECONDS * 2 ** (copy.number - 1))
 
     async def _look_after_rests(self) -> None:
         """A machine that joins may have other code: then the functions need not rest."""

@@ -517,11 +517,15 @@ class MemoryJobs:
         open = [database.jobs[intent] for intent in database.unclaimed.get(queue, ()) if intent not in without]
         wanted = [job for job in open if job.function not in without_functions]
         oldest = heapq.nsmallest(limit, wanted, key=lambda job: (job.at, job.intent))
-        before = [database.claims.get(job.intent) for job in oldest]
-        return [OpenJob(job, 0 if had is None else had.taken) for job, had in zip(oldest, before, strict=True)]
+        return [OpenJob(job, self._claims_of(job.intent)) for job in oldest]
 
-    async def waiting(self, intents: Sequence[bytes]) -> dict[bytes, bool]:
-        return {intent: self._is_open(intent) for intent in intents if intent in self._database.jobs}
+    async def waiting(self, intents: Sequence[bytes]) -> dict[bytes, int | None]:
+        known = [intent for intent in intents if intent in self._database.jobs]
+        return {intent: self._claims_of(intent) if self._is_open(intent) else None for intent in known}
+
+    def _claims_of(self, intent: bytes) -> int:
+        had = self._database.claims.get(intent)
+        return 0 if had is None else had.taken
 
     async def note(self, queue: str, function: str, text: str) -> None:
         for intent in self._database.unclaimed.get(queue, ()):

@@ -75,7 +75,7 @@ class PostgresJobs:
         rows = await self._rows(self._sql.open_jobs, queue, limit, list(without), list(without_functions))
         return [OpenJob(JobRow(*row), taken) for *row, taken in rows]
 
-    async def waiting(self, intents: Sequence[bytes]) -> dict[bytes, bool]:
+    async def waiting(self, intents: Sequence[bytes]) -> dict[bytes, int | None]:
         return dict(await self._rows(self._sql.waiting_jobs, list(intents)))
 
     async def note(self, queue: str, function: str, text: str) -> None:

@@ -355,7 +355,7 @@ WHERE worker = '' AND queue = $1 AND intent <> ALL ($3::bytea[]) AND function <>
 ORDER BY at, intent LIMIT $2
 
 -- name: waiting_jobs
-SELECT intent, worker = '' FROM perdure.jobs WHERE intent = ANY ($1::bytea[])
+SELECT intent, CASE WHEN worker = '' THEN taken END FROM perdure.jobs WHERE intent = ANY ($1::bytea[])
 
 -- name: note_jobs
 UPDATE perdure.jobs SET note = $3 WHERE worker = '' AND queue = $1 AND function = $2 AND note <> $3
