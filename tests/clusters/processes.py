@@ -2,12 +2,14 @@
 and dispatchers. What each prints goes to a file.
 """
 
+import asyncio
 import os
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from tests.fleet.processes import Process, until
 
@@ -101,3 +103,60 @@ def command_of(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+class Wire:
+    """A network between processes and a scheduler: it is cut, and it stands still, on request."""
+
+    def __init__(self, target: str) -> None:
+        self._host, _, port = target.removeprefix("tcp://").partition(":")
+        self._port = int(port)
+        self._links: set[asyncio.StreamWriter] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._refusing = False
+        self.address = ""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.address = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """All connections break, and no other is made until `mend`."""
+        self._refusing = True
+        for writer in self._links:
+            writer.transport.abort()
+
+    def stand_still(self) -> None:
+        """Nothing passes until `mend`, and nothing breaks."""
+        self._flowing.clear()
+
+    def mend(self) -> None:
+        self._refusing = False
+        self._flowing.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refusing:
+            writer.transport.abort()
+            return
+        try:
+            other = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._links |= {writer, other[1]}
+        await asyncio.gather(self._pass(reader, other[1]), self._pass(other[0], writer))
+        self._links -= {writer, other[1]}
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()

@@ -6,7 +6,7 @@ import asyncio
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,12 +19,6 @@ from tests.runtime import queue_jobs
 from tests.runtime.queue_jobs import careful, doubling, waiting
 
 FLOWS = [doubling, waiting, careful]
-
-
-@pytest.fixture
-def cluster(postgres: str, tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster.started(postgres, tmp_path) as cluster:
-        yield cluster
 
 
 @asynccontextmanager

@@ -56,6 +56,7 @@ class FakeCluster:
         self.copies = 1
         self.held: asyncio.Event | None = None
         self.error = ""
+        self.broken = ""  # the name of a machine that begins nothing
         self.submitted: list[Copy] = []
         self.cancelled: list[str] = []
         self._ended: Any = None
@@ -73,17 +74,19 @@ class FakeCluster:
                 self.lose -= 1
                 asyncio.get_running_loop().call_soon(self._ended, copy.id, Ended(lost=True))
                 continue
+            fleet = [machine for machine in self.fleet if machine._name not in copy.avoid] or self.fleet
             for number in range(self.copies):
-                task = asyncio.create_task(self._run(copy, self.fleet[number % len(self.fleet)]))
+                task = asyncio.create_task(self._run(copy, fleet[number % len(fleet)]))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
     async def _run(self, copy: Copy, machine: Machine) -> None:
         if self.held is not None:
             await self.held.wait()
-        if not self.error:
+        error = self.error or ("no such module" if machine._name == self.broken else "")
+        if not error:
             await machine.perform(copy.intent)
-        self._ended(copy.id, Ended(error=self.error))
+        self._ended(copy.id, Ended(error=error, machine=machine._name if error else ""))
 
     async def cancel(self, ids: Sequence[str]) -> None:
         self.cancelled += ids
@@ -255,6 +258,16 @@ async def test_a_function_that_no_machine_can_import_rests_and_its_jobs_say_why(
         assert await others.result(5) == "a"
         await fake.fleet.pop().leave()
     assert place.database.notes == {}
+
+
+async def test_a_machine_that_begins_nothing_is_avoided() -> None:
+    place = Place()
+    async with place.engine() as client, cluster(place) as fake, dispatcher(place, fake, slots=1) as made:
+        fake.broken = fake.fleet[0]._name
+        handles = [await client.start(doubling, n) for n in range(20)]
+
+        assert [await handle.result(5) for handle in handles] == [2 * n for n in range(20)]
+        assert made.counts["failed"] == 1
 
 
 async def test_machines_that_use_another_database_are_no_endless_loop() -> None:

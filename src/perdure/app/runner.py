@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any, Final
 
-from perdure.errors import BadCall
+from perdure.clusters.dask import here
+from perdure.errors import BadCall, PerdureError
 from perdure.executors.queue import QueueExecutor
-from perdure.ports.cluster import Copy
+from perdure.ports.cluster import CannotBegin, Copy
 from perdure.runtime.runner import Runner
 
 from .workers import declared, keyring, opened, signing
@@ -30,8 +31,22 @@ STOP_SECONDS: Final = 1.5
 
 def run_job(copy: Copy, settings: Mapping[str, str]) -> None:
     """Perform the job of this copy, unless another copy has claimed it. It returns when the step has ended."""
-    declared(copy.function)
-    _thread_of(copy.queue, settings).perform(copy.intent)
+    kind, machine, at_end = here()
+    try:
+        declared(copy.function)
+        thread = _thread_of(copy.queue, settings, f"{kind} {machine}", at_end)
+    except Exception as error:  # an import may raise anything
+        raise CannotBegin(machine, str(error) or type(error).__name__) from error
+    thread.perform(copy.intent)
+
+
+async def reach(db: str) -> str:
+    """What is wrong with the database as this machine sees it; empty: nothing. For `perdure doctor`."""
+    try:
+        async with opened(_from_environment(db)):
+            return ""
+    except PerdureError as error:
+        return str(error)
 
 
 class RunnerThread:
@@ -90,8 +105,9 @@ _threads: dict[tuple[Any, ...], RunnerThread] = {}
 _lock = threading.Lock()
 
 
-def _thread_of(queue: str, settings: Mapping[str, str]) -> RunnerThread:
-    where, at_end = _here()
+def _thread_of(
+    queue: str, settings: Mapping[str, str], where: str, at_end: Callable[[Callable[[], None]], None]
+) -> RunnerThread:
     key = (where, queue, *sorted(settings.items()))
     with _lock:
         found = _threads.get(key)
@@ -99,13 +115,6 @@ def _thread_of(queue: str, settings: Mapping[str, str]) -> RunnerThread:
             found = _threads[key] = RunnerThread(queue, settings, where)
             at_end(found.stop)
         return found
-
-
-def _here() -> tuple[str, Callable[[Callable[[], None]], None]]:
-    """The worker of the cluster that this is, and how a runner hears of its end."""
-    from perdure.clusters.dask import here
-
-    return here()
 
 
 def _from_environment(url: str) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from perdure.errors import BadCall
-from perdure.ports.cluster import Copy, Ended
+from perdure.ports.cluster import CannotBegin, Copy, Ended
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -22,15 +22,20 @@ Run = Callable[[Copy, Mapping[str, str]], None]
 """What the workers of the cluster call. They import it by its name."""
 
 
+def distributed_of_dask() -> Any:
+    """Its types are incomplete, so it has none here."""
+    try:
+        import distributed
+    except ImportError:
+        raise BadCall(MISSING) from None
+    return distributed
+
+
 class DaskCluster:
     """`address` is that of the scheduler. `settings` are for `run`, the same for all copies."""
 
     def __init__(self, address: str, run: Run, settings: Mapping[str, str]) -> None:
-        try:
-            import distributed
-        except ImportError:
-            raise BadCall(MISSING) from None
-        self._distributed: Any = distributed  # its types are incomplete
+        self._distributed = distributed_of_dask()
         self.name = f"dask {address}"
         self._address = address
         self._run = run
@@ -64,16 +69,19 @@ class DaskCluster:
 
     def _submit(self, copies: Sequence[Copy]) -> None:
         client = self._connected()
-        groups: dict[tuple[tuple[str, float], ...], list[Copy]] = defaultdict(list)
-        for copy in copies:
-            groups[tuple(sorted(copy.resources.items()))].append(copy)
-        for resources, group in groups.items():
+        groups: dict[tuple[Any, ...], list[Copy]] = defaultdict(list)
+        for copy in copies:  # to prefer machines loosens all that is asked of one: never where resources are asked for
+            groups[frozenset() if copy.resources else copy.avoid, *sorted(copy.resources.items())].append(copy)
+        for (avoid, *resources), group in groups.items():
+            others = sorted(self._machines() - avoid) if avoid else []
             futures = client.map(
                 self._run,
                 group,
                 key=[copy.id for copy in group],
                 settings=self._settings,
                 resources=dict(resources) or None,
+                workers=others or None,
+                allow_other_workers=bool(others),
                 retries=0,
             )
             for copy, future in zip(group, futures, strict=True):
@@ -102,8 +110,8 @@ class DaskCluster:
 
     def _done(self, id: str, future: Any) -> None:
         status = future.status
-        error = "" if status != "error" else _text_of(future)
-        self._loop.call_soon_threadsafe(self._ended, id, Ended(status not in ("finished", "error"), error))
+        end = _failure_of(future) if status == "error" else Ended(lost=status != "finished")
+        self._loop.call_soon_threadsafe(self._ended, id, end)
 
     def _ended(self, id: str, end: Ended) -> None:
         if self._futures.pop(id, None) is not None:
@@ -119,16 +127,61 @@ def _release(futures: Sequence[Any]) -> None:
         future.release()
 
 
-def _text_of(future: Any) -> str:
+def _failure_of(future: Any) -> Ended:
     error: Any = future.exception(timeout=CONNECT_SECONDS)
-    return f"{type(error).__name__}: {error}"
+    if isinstance(error, CannotBegin):
+        return Ended(error=error.reason, machine=error.machine)
+    return Ended(error=f"{type(error).__name__}: {error}")
+
+
+# ---- for people --------------------------------------------------------------------------------------------------
+
+
+def examine(address: str, reach: Callable[[str], Awaitable[str]], db: str) -> tuple[dict[str, Any], list[str]]:
+    """The versions of a cluster, and what is wrong with them. `reach` is called by each worker with the database."""
+    try:
+        client = distributed_of_dask().Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        return {"address": address, "workers": {}}, [f"dask {address} cannot be reached: {str(error) or 'no answer'}"]
+    try:
+        versions = client.get_versions(packages=["perdure"])
+        problems = problems_of(address, versions)
+        if db and not problems:
+            answers = client.run(reach, db, on_error="return")
+            problems += [f"the dask worker {name}: {answer}" for name, answer in sorted(answers.items()) if answer]
+    finally:
+        client.close()
+    return {"address": address, "workers": {name: _short(each) for name, each in versions["workers"].items()}}, problems
+
+
+def problems_of(address: str, versions: Mapping[str, Any]) -> list[str]:
+    """What does not fit, from the answer of `Client.get_versions`: arguments and results cross these versions."""
+    own = _short(versions["client"])
+    problems = [] if versions["workers"] else [f"dask {address} has no workers: nothing would run there"]
+    for name, told in sorted(versions["workers"].items()):
+        found = _short(told)
+        if found["perdure"] is None:
+            problems.append(f"the dask worker {name} has no perdure: install perdure[dask] {own['perdure']} there")
+        elif found["perdure"] != own["perdure"]:
+            problems.append(f"the dask worker {name} has perdure {found['perdure']}, here it is {own['perdure']}")
+        if found["python"].split(".")[:2] != own["python"].split(".")[:2]:
+            problems.append(f"the dask worker {name} has Python {found['python']}, here it is {own['python']}")
+        if found["distributed"] != own["distributed"]:
+            problems.append(f"the dask worker {name} has distributed {found['distributed']}, here {own['distributed']}")
+    return problems
+
+
+def _short(told: Mapping[str, Any]) -> dict[str, Any]:
+    packages = told["packages"]
+    python = ".".join(packages["python"].split(".")[:3])
+    return {"python": python, "perdure": packages["perdure"], "distributed": packages["distributed"]}
 
 
 # ---- on a worker of the cluster ------------------------------------------------------------------------------------
 
 
-def here() -> tuple[str, Callable[[Callable[[], None]], None]]:
-    """The Dask worker that this task runs on, for people, and how to be called before that worker closes."""
+def here() -> tuple[str, str, Callable[[Callable[[], None]], None]]:
+    """The kind and the address of the Dask worker that this is, and how to be called before that worker closes."""
     from distributed import WorkerPlugin, get_worker
 
     worker = get_worker()
@@ -144,4 +197,4 @@ def here() -> tuple[str, Callable[[Callable[[], None]], None]]:
     def at_end(stop: Callable[[], None]) -> None:
         worker.loop.add_callback(worker.plugin_add, Ending(stop))
 
-    return f"dask {worker.address}", at_end
+    return "dask", worker.address, at_end

@@ -11,20 +11,37 @@ import msgspec
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """A job for a cluster. `id` is the name of this copy there; another copy of the same job has another name."""
+    """A job for a cluster. `id` is the name of this copy there; another copy of the same job has another name.
+
+    `avoid`: machines that could not begin the function. They get the copy only if there are no others.
+    """
 
     id: str
     intent: bytes
     queue: str
     function: str
     resources: Mapping[str, float]
+    avoid: frozenset[str] = frozenset()
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The end of a copy. `lost`: the cluster does not know the copy any more. `error`: the step could not begin."""
+    """The end of a copy. `lost`: the cluster does not know the copy any more. `error`: the step could not begin.
+
+    `machine` is where it could not, if that is known.
+    """
 
     lost: bool = False
     error: str = ""
+    machine: str = ""
+
+
+class CannotBegin(Exception):
+    """What a machine raises that cannot begin a step: its name, and why."""
+
+    def __init__(self, machine: str, reason: str) -> None:
+        super().__init__(machine, reason)
+        self.machine = machine
+        self.reason = reason
 
 
 class Cluster(Protocol):

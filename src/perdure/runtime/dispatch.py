@@ -54,12 +54,13 @@ class Submitted(msgspec.Struct):
 
 
 class Rest(msgspec.Struct):
-    """A function whose copies could not begin."""
+    """A function whose copies could not begin, at least on some machines."""
 
-    failed: int = 0
+    failed: int = 0  # copies in a row
     rests: int = 0
     error: str = ""
     until: float = 0.0
+    avoid: frozenset[str] = frozenset()  # the machines that could not begin it
     machines: frozenset[str] | None = None  # of the cluster, when it was first looked at
 
 
@@ -135,7 +136,9 @@ class Dispatcher:
         if ended >= TRIES:
             self._failed(job.function, "its copies end, and the job is still open: do the machines use this database?")
         id = f"{job.function.rpartition(':')[2]}-{job.intent.hex()}-{taken}-{number}"
-        copy = Copy(id, job.intent, job.queue, job.function, job_of(job).resources)
+        rest = self._rests.get(job.function)
+        avoid = rest.avoid if rest is not None else frozenset()
+        copy = Copy(id, job.intent, job.queue, job.function, job_of(job).resources, avoid)
         return Submitted(copy, taken, number, ended, self._loop.time())
 
     async def _hand_over(self, batch: list[Submitted]) -> bool:
@@ -176,21 +179,23 @@ class Dispatcher:
         if end.lost:
             self.counts["lost"] += 1
             return
-        copy.ended += 1
         if end.error:
-            self._failed(copy.copy.function, end.error)
+            self._failed(copy.copy.function, end.error, end.machine)
             return
         self.counts["ended"] += 1
-        if copy.ended <= TRIES:  # else the rest is because copies end like this
-            self._rests.pop(copy.copy.function, None)
+        copy.ended += 1
+        rest = self._rests.get(copy.copy.function)
+        if rest is not None and copy.ended <= TRIES:  # else the rest is because copies end like this
+            rest.failed, rest.rests, rest.error = 0, 0, ""
 
     def _is_resting(self, rest: Rest) -> bool:
         return rest.failed >= TRIES and self._loop.time() < rest.until
 
-    def _failed(self, function: str, error: str) -> None:
+    def _failed(self, function: str, error: str, machine: str = "") -> None:
         self.counts["failed"] += 1
         rest = self._rests.setdefault(function, Rest())
         rest.failed += 1
+        rest.avoid |= {machine} - {""}
         rest.error = f"{self._cluster.name} cannot begin it: {error}"
         if rest.failed >= TRIES and not self._is_resting(rest):
             seconds = min(REST_SECONDS * 2**rest.rests, REST_SECONDS_MAX)
@@ -235,10 +240,16 @@ class Dispatcher:
         with suppress(OSError):
             machines = await self._cluster.machines()
         for function, rest in list(self._rests.items()):
-            await self._persist(lambda: self._jobs.note(self._queue, function, rest.error))  # noqa: B023
-            if machines is not None and rest.machines is not None and machines - rest.machines:
-                rest.until = 0.0
-            rest.machines = machines or rest.machines
+            if rest.error:
+                await self._persist(lambda: self._jobs.note(self._queue, function, rest.error))  # noqa: B023
+            if machines is None:
+                continue
+            if rest.machines is not None and machines - rest.machines:
+                rest.failed = 0
+            rest.machines = machines
+            rest.avoid &= machines
+            if not rest.error and not rest.avoid:
+                del self._rests[function]
 
     async def _persist(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Ask the database until it answers."""

@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
 
+import click
+
+from perdure.app import is_server
 from perdure.errors import StoreError
 from perdure.kernel.moment import when
 from perdure.runtime.client import Client
@@ -25,9 +28,10 @@ DISK_FREE_MIN: Final = 256 * 1024 * 1024
 
 
 @define("doctor", db="optional")
-def command(console: Console) -> None:
+@click.option("--dask", metavar="ADDRESS", help="Check the versions of a cluster, and that it reaches the database.")
+def command(console: Console, dask: str | None) -> None:
     """With --db it reads the whole database: checksums, and whether the indexes say what the journal says."""
-    document: dict[str, Any] = {"versions": _versions(), "database": None, "problems": []}
+    document: dict[str, Any] = {"versions": _versions(), "database": None, "cluster": None, "problems": []}
     exit = Exit.OK
     if console.has_db:
         try:
@@ -35,6 +39,13 @@ def command(console: Console) -> None:
         except StoreError as error:
             document["problems"] = [str(error)]
             exit = Exit.DATABASE
+    if dask is not None:
+        from perdure.app.runner import reach
+        from perdure.clusters.dask import examine
+
+        db = console.db if console.has_db and is_server(console.db) else ""
+        document["cluster"], problems = examine(dask, reach, db)
+        document["problems"] += problems
     if document["problems"] and exit is Exit.OK:
         exit = Exit.FAILED
     document["ok"] = exit is Exit.OK
@@ -108,5 +119,12 @@ def _text(document: dict[str, Any]) -> str:
         rows += [[name.replace("_", " "), str(database[name])] for name in shown if name in database]
         workflows = ", ".join(f"{each['name']} {each['version']}" for each in database["workflows"])
         rows += [["engine", running], ["workflows", workflows or "none"]]
+    cluster = document["cluster"]
+    if cluster is not None:
+        rows.append(["cluster", f"dask {cluster['address']}"])
+        rows += [
+            ["dask worker", f"{name}: " + ", ".join(f"{package} {version}" for package, version in each.items())]
+            for name, each in sorted(cluster["workers"].items())
+        ]
     rows.append(["problems", str(len(document["problems"])) if document["problems"] else "none"])
     return table([[style(name, bold=True), text] for name, text in rows])
