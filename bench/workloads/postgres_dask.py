@@ -1,8 +1,8 @@
 """Jobs on a Dask cluster: 1,000 of 10 ms, and 1,000 empty ones. How long, against Dask alone?
 
-The cluster is local: two workers of one thread each. Dask alone has 1,000 tasks of one `map`, and the time runs until all
-results are there. perdure has one flow that fans out to 1,000 steps, and the time runs from its start to its result. Both
-are measured in turns in one run; the scheduler, the server and the engine share the machine with the workers.
+The cluster is local: two workers of one thread each. Dask alone has 1,000 tasks of one `map`, and the time runs until
+all results are there. perdure has one flow that fans out to 1,000 steps, and the time runs from its start to its
+result. Both are measured in turns in one run; scheduler, server and engine share the machine with the workers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 import perdure
 from bench import server
 from bench.measure import Bar, Figure, Measures, Workload, verify
+from perdure.clusters.dask import distributed_of_dask
 
 JOBS: Final = 1_000
 TURNS: Final = 2
@@ -37,11 +38,11 @@ async def fan_out(ctx: perdure.Context, seconds: float) -> int:
 
 
 def on_perdure(place: Path) -> Measures:
-    from distributed import LocalCluster
-
     with (
         server.schema() as url,
-        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=None) as cluster,
+        distributed_of_dask().LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=None
+        ) as cluster,
     ):
         return asyncio.run(_on_perdure(url, cluster))
 
@@ -62,9 +63,7 @@ async def _on_perdure(url: str, cluster: Any) -> Measures:
 
 
 def _dasks(cluster: Any, seconds: float) -> float:
-    from distributed import Client
-
-    with Client(cluster, set_as_default=False) as client:
+    with distributed_of_dask().Client(cluster, set_as_default=False) as client:
         began = time.perf_counter()
         results = client.gather(client.map(work, range(JOBS), seconds=seconds, pure=False))
         took = time.perf_counter() - began

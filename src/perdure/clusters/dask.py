@@ -7,6 +7,7 @@ lost for long ends that client: the next submission makes another.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -42,6 +43,7 @@ class DaskCluster:
         self._settings = dict(settings)
         self._loop = asyncio.get_running_loop()
         self._client: Any = None
+        self._connecting = threading.Lock()
         self._futures: dict[str, Any] = {}
         self._heard: Callable[[str, Ended], None] = _nobody
 
@@ -89,6 +91,10 @@ class DaskCluster:
                 future.add_done_callback(lambda future, id=copy.id: self._done(id, future))
 
     def _connected(self) -> Any:
+        with self._connecting:
+            return self._connect()
+
+    def _connect(self) -> Any:
         client = self._client
         if client is not None and client.status == "running":
             return client
