@@ -12,6 +12,7 @@ import pytest
 
 from perdure.app.workers import declared
 from perdure.executors.queue import QueueExecutor
+from perdure.kernel.batch import JobRow
 from perdure.ports.cluster import Copy, Ended
 from perdure.runtime.dispatch import TRIES, Dispatcher
 from perdure.runtime.runner import Runner
@@ -129,9 +130,10 @@ async def test_open_jobs_go_to_the_cluster_and_no_more_than_it_has_slots_for() -
         assert [copy.resources for copy in fake.submitted] == [{}] * 5
 
 
-async def test_copies_that_run_twice_at_once_perform_the_step_once() -> None:
+@pytest.mark.parametrize("machines", [1, 2])
+async def test_copies_that_run_twice_at_once_perform_the_step_once(machines: int) -> None:
     place = Place()
-    async with place.engine() as client, cluster(place) as fake, dispatcher(place, fake):
+    async with place.engine() as client, cluster(place, machines) as fake, dispatcher(place, fake):
         fake.copies = 4
         handles = [await client.start(doubling, n) for n in range(50)]
 
@@ -299,6 +301,30 @@ async def test_a_machine_that_leaves_gives_its_jobs_back() -> None:
             gates["a"].set()
             assert await handle.result(5) == "a"
             await fake.fleet[0].leave()
+
+
+async def test_a_copy_that_comes_before_the_receipt_of_another_is_durable_ends_at_once() -> None:
+    place = Place()
+    async with place.engine() as client, cluster(place, 1) as fake:
+        [machine] = fake.fleet
+        handle = await client.start(doubling, 4)
+        await until(lambda: bool(place.database.jobs))
+        [intent] = place.database.jobs
+
+        assert await machine.perform(intent) is True
+        assert machine.held() and await machine.perform(intent) is False
+
+        assert await handle.result(5) == 8
+    assert ran == [4]
+
+
+async def test_a_job_that_cannot_be_read_does_not_stop_the_dispatcher() -> None:
+    place = Place()
+    async with place.engine() as client, cluster(place) as fake, dispatcher(place, fake, slots=1):
+        place.database.open_job(JobRow(b"strange", 1, "work", FUNCTION, 1, 0, b"not a body"))
+        handle = await client.start(doubling, 4)
+        assert await handle.result(5) == 8
+        place.database.close_job(b"strange")
 
 
 async def test_a_machine_that_stood_still_is_fenced() -> None:

@@ -10,10 +10,12 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from perdure.errors import BadCall
 from perdure.ports.cluster import CannotBegin, Copy, Ended
+
+T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -51,7 +53,7 @@ class DaskCluster:
         self._heard = ended
 
     async def submit(self, copies: Sequence[Copy]) -> None:
-        await asyncio.to_thread(self._submit, copies)
+        await self._asked(lambda: self._submit(copies))
 
     async def cancel(self, ids: Sequence[str]) -> None:
         futures = [future for id in ids if (future := self._futures.pop(id, None)) is not None]
@@ -59,7 +61,16 @@ class DaskCluster:
             await asyncio.to_thread(_release, futures)
 
     async def machines(self) -> frozenset[str]:
-        return await asyncio.to_thread(self._machines)
+        return await self._asked(self._machines)
+
+    async def _asked(self, ask: Callable[[], T]) -> T:
+        """In a thread. A client that is being closed raises what it likes: a dispatcher only has to try again."""
+        try:
+            return await asyncio.to_thread(ask)
+        except OSError:
+            raise
+        except Exception as error:
+            raise ConnectionError(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
         client, self._client = self._client, None

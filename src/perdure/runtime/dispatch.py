@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from perdure.errors import PerdureError
+from perdure.kernel.batch import JobRow
 from perdure.kernel.job import job_of
 from perdure.ports.cluster import Cluster, Copy, Ended
 from perdure.ports.jobs import Jobs, OpenJob
@@ -62,6 +63,14 @@ class Rest(msgspec.Struct):
     until: float = 0.0
     avoid: frozenset[str] = frozenset()  # the machines that could not begin it
     machines: frozenset[str] | None = None  # of the cluster, when it was first looked at
+
+
+def _resources(row: JobRow) -> Mapping[str, float]:
+    """Of a job that cannot be read none are known; the worker that claims it says what is wrong with it."""
+    try:
+        return job_of(row).resources
+    except (PerdureError, msgspec.MsgspecError):
+        return {}
 
 
 class Dispatcher:
@@ -138,7 +147,7 @@ class Dispatcher:
         id = f"{job.function.rpartition(':')[2]}-{job.intent.hex()}-{taken}-{number}"
         rest = self._rests.get(job.function)
         avoid = rest.avoid if rest is not None else frozenset()
-        copy = Copy(id, job.intent, job.queue, job.function, job_of(job).resources, avoid)
+        copy = Copy(id, job.intent, job.queue, job.function, _resources(job), avoid)
         return Submitted(copy, taken, number, ended, self._loop.time())
 
     async def _hand_over(self, batch: list[Submitted]) -> bool:
