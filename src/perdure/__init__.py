@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
     from perdure.flows.context import Context
-    from perdure.flows.receiving import Received
+    from perdure.flows.receiving import Message, Received
     from perdure.flows.tasks import Answered
     from perdure.kernel.asked import Actor
     from perdure.kernel.backoff import Backoff
@@ -69,7 +69,7 @@ _HOME = {
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
     "perdure.flows.context": ("Context",),
-    "perdure.flows.receiving": ("Received",),
+    "perdure.flows.receiving": ("Message", "Received"),
     "perdure.flows.tasks": ("Answered",),
     "perdure.kernel.asked": ("Actor",),
     "perdure.runtime.tasks": ("TaskDetail",),
@@ -127,6 +127,7 @@ __all__ = [  # noqa: PLE0604
     "Problem",
     "Quorum",
     "ReceiptOf",
+    "Message",
     "Received",
     "Record",
     "Rejected",

@@ -26,7 +26,7 @@ from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Call, Child, Effect, attempt_of, due_of
 from perdure.kernel.entry import Entry, pack
 from perdure.kernel.entry import encode as encode_entry
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Rewound, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
@@ -87,7 +87,7 @@ class Rig:
         decision = msgspec.structs.replace(decision, reports=())  # they are not recorded
         self.entries.append((event, moment, decision))
         self.tail.append(self.entries[-1])
-        if isinstance(event, Received):
+        if isinstance(event, ReceiptArrived):
             del self.open[event.intent]
         for id in decision.withdraw:
             del self.open[id]
@@ -179,12 +179,12 @@ class Rig:
     def answer(self, location: str, receipt: Receipt | None = None) -> Decision:
         """Answer the open effect at a location: a step is performed, a timer fires."""
         id = next(id for id, effect in self.open.items() if effect.location == location)
-        return self.deliver(Received(id, receipt or self._perform(id, self.open[id])))
+        return self.deliver(ReceiptArrived(id, receipt or self._perform(id, self.open[id])))
 
     def deliver_to(self, location: str) -> Decision:
         """As `answer` for a step, without looking through everything that is open."""
         id = self.identity.intent(location, 1)
-        return self.deliver(Received(id, self._perform(id, self.open[id])))
+        return self.deliver(ReceiptArrived(id, self._perform(id, self.open[id])))
 
     def pass_time(self, seconds: float) -> None:
         self.now += round(seconds * SECOND)

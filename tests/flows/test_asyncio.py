@@ -20,7 +20,7 @@ import pytest
 import perdure
 from perdure import Context
 from perdure.kernel.effects import Timer
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.receipt import DONE
 
 from .conftest import Stage
@@ -729,7 +729,7 @@ def test_an_alarm_that_rang_before_the_clock_was_set_back_rang_at_its_time() -> 
         ((intent, timer),) = rig.open.items()
         assert isinstance(timer, Timer)
         rig.now = timer.due - 60 * SECOND
-        rig.deliver(Received(intent, DONE))
+        rig.deliver(ReceiptArrived(intent, DONE))
 
     assert rig.result == [True] * 4
 

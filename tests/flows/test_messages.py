@@ -169,7 +169,7 @@ class Order:
 async def test_a_body_is_converted_by_the_type_that_is_asked_for(stage: Stage) -> None:
     @perdure.flow
     async def flow(ctx: Context) -> list[Any]:
-        order: perdure.Received[Order] = await ctx.receive("order", type=Order)
+        order: perdure.Message[Order] = await ctx.receive("order", type=Order)
         plain = await ctx.receive("order")
         try:
             await ctx.receive("order", type=Order)

@@ -249,8 +249,7 @@ def mutated(document: Any, dice: random.Random) -> Any:
 
 JUNK: list[Any] = [
     None, True, 0, -1, 10**400, 1e308, "", "x", "\ud800", [], {}, [[]], {"get": []}, {"call": []}, {"each": ["x", 1]},
-    {"get": ["nothing"]}, {"call": ["uper", 1]}, {"expr": "state."}, {"expr": "__import__('os')"},
-    {"value": ["decimal", "x"]}, {"kind": "call"}, {"kind": "?"}, "PT-1S", float("nan"), b"bytes", {"type": "nope"}, {"$ref": "#/$defs/x"},
-    {1: 2},
-    "a" * 5000,
+    {"get": ["nothing"]}, {"call": ["uper", 1]}, {"expr": "state."}, {"expr": "__import__('os')"}, {1: 2}, "a" * 5000,
+    {"value": ["decimal", "x"]}, {"kind": "call"}, {"kind": "?"}, "PT-1S", float("nan"), b"bytes", {"type": "nope"},
+    {"$ref": "#/$defs/x"},
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from perdure.executors.inline import InlineExecutor
 from perdure.executors.signatures import Key, Keyring
 from perdure.executors.thread import ThreadExecutor
 from perdure.flows.loop import Enclosure
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.outside import unsigned
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.rows import inbox_row
@@ -242,7 +242,7 @@ async def test_a_lost_worker_s_job_is_delivered_again_and_its_late_answer_is_fen
         async with place.worker():
             await until(lambda: ran == [("a", 2)])
 
-            late = inbox_row(b"late", zombie.job.instance, Received(zombie.job.intent, Receipt("ok")), 7)
+            late = inbox_row(b"late", zombie.job.instance, ReceiptArrived(zombie.job.intent, Receipt("ok")), 7)
             assert jobs.answer_now([(zombie, late)]) == [zombie]
             assert jobs.beat_now([zombie]) == [zombie]
 

@@ -30,7 +30,7 @@ from perdure.flows.operation import Operation
 from perdure.kernel import apply, creation, kernel, past, replay, snapshot, unrecorded
 from perdure.kernel.batch import Batch
 from perdure.kernel.effects import Call
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
 from perdure.kernel.kernel import Kernel
@@ -46,7 +46,7 @@ from perdure.kernel.spread import Spread, publication_of
 from perdure.ports.jobs import Claim
 from perdure.ports.store import Position
 from perdure.runtime import shard
-from perdure.runtime.calls import Calls, Running
+from perdure.runtime.calls import Calls, RunningCall
 from perdure.runtime.loading import Loading
 from perdure.runtime.loop import Loop
 from perdure.runtime.lost_jobs import LostJobs
@@ -156,7 +156,7 @@ def _forget_receipts() -> list[tuple[Any, str, Any]]:
         calls = self._calls
         for intent, offer in calls.receipts.items():
             assert isinstance(offer.to, int)
-            calls.running[intent] = Running(offer.to, Address("", ""), executor, Call(""), started=True)
+            calls.running[intent] = RunningCall(offer.to, Address("", ""), executor, Call(""), started=True)
         calls.receipts.clear()
         begin(self, position)
 
@@ -222,8 +222,10 @@ def _refuse_less(*answers: type) -> Callable[[], list[tuple[Any, str, Any]]]:
         def mutant(instance: Any, event: Any, *others: Any, heard: bool) -> Any:
             answer = refusal(instance, event, *others, heard=heard)
             duplicate = isinstance(answer, Accepted) and isinstance(event, Message)
-            stale = isinstance(answer, Stale) and isinstance(event, Received) and instance.id and not instance.ended
-            return None if (duplicate and Message in answers) or (stale and Received in answers) else answer
+            stale = (
+                isinstance(answer, Stale) and isinstance(event, ReceiptArrived) and instance.id and not instance.ended
+            )
+            return None if (duplicate and Message in answers) or (stale and ReceiptArrived in answers) else answer
 
         return [(kernel, "refusal", mutant)]
 
@@ -419,7 +421,7 @@ def _objects_less(*codes: str) -> Callable[[], list[tuple[Any, str, Any]]]:
 
 
 def _refused_in_silence() -> list[tuple[Any, str, Any]]:
-    def mutant(self: Kernel, instance: Instance, event: Received, batch: Batch) -> Any:
+    def mutant(self: Kernel, instance: Instance, event: ReceiptArrived, batch: Batch) -> Any:
         against = objection(instance.address, instance.open[event.intent], event.receipt, self.verify)
         return None if against is None else Refused(against.code, against.text)  # type: ignore[arg-type]
 
@@ -464,13 +466,13 @@ SEEDED_BUGS: tuple[SeededBug, ...] = (
     SeededBug("a timer row is not written", _after_spread(lambda batch: batch.work_opened.clear())),
     SeededBug("a timer row is not deleted", _after_spread(lambda batch: batch.work_closed.clear())),
     SeededBug("timers of an earlier life are not read", _timers_in_memory_only),
-    SeededBug("a stale receipt is applied", _refuse_less(Received)),
+    SeededBug("a stale receipt is applied", _refuse_less(ReceiptArrived)),
     SeededBug("message ids are not remembered", _refuse_less(Message)),
     SeededBug("a redelivery is not journaled", _redeliver_unrecorded),
     SeededBug("deliveries are not counted", _attempts_uncounted),
     SeededBug("receipts are lost with a failed commit", _forget_receipts),
     SeededBug("live state skips what the fold applies", _live_differs),
-    SeededBug("what an entry caused is kept in memory only", _caused_not_kept(Received, Started)),
+    SeededBug("what an entry caused is kept in memory only", _caused_not_kept(ReceiptArrived, Started)),
     SeededBug("a delivered inbox row is not removed", _inbox_not_emptied),
     SeededBug("an instance is evicted before it is durable", _evict_uncommitted),
     SeededBug("a late answer of the store is believed", _believe_late_loads),

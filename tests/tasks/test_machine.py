@@ -42,7 +42,7 @@ def test_asking_costs_one_entry_and_each_verb_one():
     desk.complete(ANN)
 
     assert len(desk.verbs()) == 3
-    assert desk.heard("o-17") == ["Started", "Received ok"]
+    assert desk.heard("o-17") == ["Started", "ReceiptArrived ok"]
 
 
 def test_the_end_of_a_task_and_the_receipt_of_its_owner_are_in_one_commit():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.codec import decode
 from perdure.definitions import load
-from perdure.errors import BadProcess, CallerError
+from perdure.errors import CallerError, PerdureError
 from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Gathered, Stored
@@ -60,7 +60,7 @@ def restored_one(stored: Stored, gathered: list[Gathered]) -> Workflow | None:
     assert restore is not None, "a dialect whose definitions are data restores them"
     try:
         return restore(stored)
-    except BadProcess as error:
+    except PerdureError as error:
         log.warning("%s %s cannot run here: %s", stored.name, stored.version, error)
         return None
 
@@ -70,6 +70,13 @@ async def stored(queries: Queries) -> Workflows[Any]:
     known: Workflows[Any] = Workflows()
     await restored(queries, known, [])
     return known
+
+
+async def stored_one(queries: Queries, name: str, version: str) -> Workflow | None:
+    """The workflow of one definition that the database has, by the version that its instances record."""
+    found = await load.stored(queries, name, version.partition("+")[0])
+    workflow = None if found is None else restored_one(found, [])
+    return workflow if workflow is not None and workflow.version == version else None
 
 
 def load_process(path: str | os.PathLike[str]) -> Process:

@@ -54,10 +54,11 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
 
 def built_in() -> list[Workflow]:
     """The workflows that every engine has."""
+    from perdure.access.machine import ACCESS
     from perdure.definitions.machine import DEFINITIONS
     from perdure.tasks.machine import TASKS
 
-    return [TASKS, DEFINITIONS]
+    return [TASKS, DEFINITIONS, ACCESS]
 
 
 def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:
@@ -82,7 +83,7 @@ def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gather
 
 
 def _is_workflow(given: Any) -> bool:
-    return hasattr(given, "machine") and hasattr(given, "encode_input")
+    return hasattr(type(given), "machine") and hasattr(type(given), "encode_input")
 
 
 def workflows_in(values: Iterable[Any]) -> list[Workflow]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.errors import BadCall
-from perdure.executors.queue import Find, Found, QueueExecutor
+from perdure.executors.queue import Find, FoundFunction, QueueExecutor
 from perdure.flows.author import STEPS, Flow, StepFunction
 from perdure.flows.returns import importable, is_async, returns_of
 from perdure.kernel.batch import Publication
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Keyring
 
 
-class Serving:
+class ServedQueues:
     """The queues that an engine serves itself: names, and how many calls of each run at once."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Serving:
     def workers(self, jobs: Jobs) -> list[Serves]:
         """Workers have the functions of the modules that the workflows are in. Dispatchers ask a cluster."""
         names = {name for found in self._workflows for name in _modules(found)}
-        modules = [sys.modules[name] for name in sorted(names)]
+        modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
         workers = [
             worker(jobs, modules, [name], concurrency=slots, keys=self._keys) for name, slots in self._queues.items()
         ]
@@ -72,12 +72,12 @@ def checked(name: str, slots: int) -> tuple[str, int]:
     return name, slots
 
 
-def imported(name: str) -> Found:
+def imported(name: str) -> FoundFunction:
     """A function of this very process: what a flow names, its engine can import."""
     return _found(_imported(name))
 
 
-def declared(name: str) -> Found:
+def declared(name: str) -> FoundFunction:
     """A function of a module that declares steps. The name comes from a job: it must not reach any other module."""
     found = _imported(name)
     module = name.partition(":")[0]
@@ -104,9 +104,9 @@ def _imported(name: str) -> Any:
     return found
 
 
-def known(modules: Iterable[ModuleType]) -> dict[str, Found]:
+def known(modules: Iterable[ModuleType]) -> dict[str, FoundFunction]:
     """What the worker of these modules runs, by name: their own functions, and every `@perdure.step` in them."""
-    functions: dict[str, Found] = {}
+    functions: dict[str, FoundFunction] = {}
     for module in modules:
         for value in vars(module).values():
             for function in _functions(value, module):
@@ -132,8 +132,8 @@ def _plain(value: Any) -> Any:
     return value.__func__ if isinstance(value, staticmethod) else value
 
 
-def finding(functions: Mapping[str, Found]) -> Find:
-    def find(name: str) -> Found:
+def finding(functions: Mapping[str, FoundFunction]) -> Find:
+    def find(name: str) -> FoundFunction:
         if name not in functions:
             raise BadCall(f"this worker has no function {name}")
         return functions[name]
@@ -141,9 +141,9 @@ def finding(functions: Mapping[str, Found]) -> Find:
     return find
 
 
-def _found(value: Any) -> Found:
+def _found(value: Any) -> FoundFunction:
     function = value.function if isinstance(value, StepFunction) else getattr(value, "brought", value)
-    return Found(function, returns_of(function), is_async(function))
+    return FoundFunction(function, returns_of(function), is_async(function))
 
 
 @asynccontextmanager

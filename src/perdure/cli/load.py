@@ -86,6 +86,13 @@ def current_directory_first() -> None:
         sys.path.insert(0, os.getcwd())
 
 
+def helpers_of(target: str) -> tuple[list[Any], list[Any]]:
+    """The functions and the handlers that stand in the module of a workflow, for the engine that runs it."""
+    values = vars(module_of(target.partition(":")[0])).values()
+    functions = [value for value in values if type(value).__name__ == "UserFunction"]
+    return functions, [value for value in values if hasattr(type(value), "dialect")]
+
+
 def module_of(name: str) -> ModuleType:
     directory = os.getcwd()
     if name.endswith(".py"):
@@ -158,7 +165,7 @@ def _workflows(module: ModuleType) -> dict[str, Any]:
 
 
 def _is_workflow(value: Any) -> bool:
-    return not isinstance(value, type) and hasattr(value, "machine") and hasattr(value, "encode_plain_input")
+    return hasattr(type(value), "machine") and hasattr(type(value), "encode_plain_input")
 
 
 def _kind(value: Any) -> str:

@@ -25,16 +25,18 @@ MODULES: Final = {
     **dict.fromkeys(("ls", "show", "history", "why", "diff", "export"), "read"),
     **dict.fromkeys(("check", "replay"), "code"),
     **dict.fromkeys(("db", "copy", "doctor"), "database"),
-    **{name: name for name in ("run", "worker", "dispatch", "debug")},
+    **{name: name for name in ("run", "worker", "dispatch", "debug", "serve")},
 }
 """Of a command or a group, the module that has it; a group that is not here has a module of its name."""
 
 
 GROUPS: Final = {
+    "access": "Access: logins of a server.",
     "cells": "Cells: what there is, what state they have, and what events led to.",
     "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
     "manifest": "Manifests: the definitions that a world of cells runs.",
+    "processes": "Processes: definitions that are data, their versions and their pictures.",
     "tasks": "Tasks: what people are asked for.",
     "snapshot": "Snapshots of a whole world: take them, go on from one, free what none needs.",
 }
@@ -62,6 +64,12 @@ VERBS: Final = {
             "Hand the steps of a queue to a Dask cluster.",
             "perdure dispatch gpu --dask tcp://scheduler:8786 --db postgresql://shop@db.example/shop",
         ),
+        CommandRow(
+            "serve",
+            "Run an engine with a server: HTTP API and web UI.",
+            "perdure serve shop --db shop.db",
+        ),
+        CommandRow("access link", "Make a login link that works once.", "perdure access link --db shop.db"),
         CommandRow(
             "copy",
             "Copy a stopped world into another database.",
@@ -131,6 +139,35 @@ VERBS: Final = {
             "Send a domain event to the cells that take it.",
             """perdure cells send com.acme/OrderCreated@1 '{"order_id": "o-17", "cents": 4200}' --db shop.db""",
         ),
+        CommandRow("processes ls", "List the processes that a database has.", "perdure processes ls --db shop.db"),
+        CommandRow(
+            "processes versions",
+            "Tell who registered which version.",
+            "perdure processes versions purchase --db shop.db",
+        ),
+        CommandRow(
+            "processes show", "Show what a definition is and needs.", "perdure processes show purchase --db shop.db"
+        ),
+        CommandRow(
+            "processes put", "Keep a definition, and run it.", "perdure processes put shop.yaml --as ann --db shop.db"
+        ),
+        CommandRow(
+            "processes activate",
+            "Choose the version that new instances run on.",
+            "perdure processes activate purchase 1.1.0 --as ann --db shop.db",
+        ),
+        CommandRow(
+            "processes export",
+            "Write a definition as JSON, YAML or Python.",
+            "perdure processes export purchase --format yaml --db shop.db",
+        ),
+        CommandRow(
+            "processes draw",
+            "Draw a definition or an instance.",
+            "perdure processes draw purchase/o-17 --format svg --db shop.db",
+        ),
+        CommandRow("processes schema", "Print the JSON Schema of a definition.", "perdure processes schema"),
+        CommandRow("processes functions", "List the functions of expressions.", "perdure processes functions"),
         CommandRow("tasks ls", "List tasks.", "perdure tasks ls --as ann --role manager --candidate --db shop.db"),
         CommandRow("tasks show", "Show a task: data, form, history.", "perdure tasks show 1042 --db shop.db"),
         CommandRow("tasks claim", "Take a task.", "perdure tasks claim 1042 --as ann --role manager --db shop.db"),

@@ -23,7 +23,7 @@ from .inline import InlineExecutor
 from .thread import ThreadExecutor
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundFunction(msgspec.Struct, frozen=True):
     """A function that a queue may call. `returns` is the annotation of its result."""
 
     function: Callable[..., Any]
@@ -31,11 +31,11 @@ class Found(msgspec.Struct, frozen=True):
     is_async: bool
 
 
-Find = Callable[[str], Found]
+Find = Callable[[str], FoundFunction]
 """The function of a name, `module:name`. Raises when there is none."""
 
 
-def work_of(found: Found, asked: Mapping[str, Any]) -> Work:
+def work_of(found: FoundFunction, asked: Mapping[str, Any]) -> Work:
     """The work of a recorded call. With `through` a function of perdure calls the author's, and takes plain data."""
     through = asked.get("through")
     if through is None:

@@ -29,7 +29,7 @@ from perdure.kernel.rows import RESPONSE
 from perdure.kernel.tags import objection
 from perdure.kernel.task import TASK
 
-from . import iterations, parallel
+from . import iterations, messages, parallel
 from . import scope as scopes
 from .author import (
     Break,
@@ -45,7 +45,7 @@ from .author import (
 )
 from .change import Removed, pinned
 from .failures import at, kind_of
-from .receiving import Received, receive
+from .receiving import Message, receive
 from .returns import takes_context
 from .scope import dice, text
 from .steps import Step
@@ -243,7 +243,7 @@ class Context:
 
     async def receive(
         self, *names: str, timeout: Duration | None = None, type: Any = None, ack: bool = False
-    ) -> Received[Any]:
+    ) -> Message[Any]:
         """The oldest message with one of these names (no names: any), or `ReceiveTimeout`.
 
         `type` converts the body; without it the body is plain data. `ack`: the message is the flow's only when it
@@ -257,7 +257,7 @@ class Context:
 
     async def receive_many(
         self, *names: str, limit: int, timeout: Duration | None = None, type: Any = None, ack: bool = False
-    ) -> list[Received[Any]]:
+    ) -> list[Message[Any]]:
         """Up to `limit` messages with one of these names, as soon as there is one; none after the timeout."""
         if not isinstance(limit, int) or limit < 1:  # type: ignore[redundant-expr]
             raise BadCall(f"ctx.receive_many(limit={limit!r}): one message is the least to wait for")
@@ -270,7 +270,7 @@ class Context:
         if not (workflow and slash and key):
             raise BadCall(f"ctx.send(instance, name): an instance is named workflow/key, found {instance!r}")
         value = limited(encode(to_plain(body)), f"message {name!r}")
-        self._machine.send(Address(workflow, key), text(name, "a message's name"), value)
+        messages.send(self._machine, Address(workflow, key), text(name, "a message's name"), value)
 
     def publish(self, name: str, value: object) -> None:
         """Make a value readable from outside: `await handle.read(name)`, `handle.watch(name)`."""

@@ -16,6 +16,7 @@ from .returns import state_annotation_of
 
 if TYPE_CHECKING:
     from .context import Context
+    from .machine import FlowMachine
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ async def loop(
     location = machine.claim(name)
     machine.note("loop", location)
     annotation, takes_state = state_annotation_of(body)
-    mark = await machine.resume_loop(location)
+    mark = None if machine.log is None else await machine.log.resume(location, machine.moment.number, machine.loop)
     number, value = (mark.number, mark.state) if mark is not None else (0, _state_bytes(name, state))
     entry = turns = 0
     told = False
@@ -51,7 +52,7 @@ async def loop(
         turns += 1
         if turns > TURNS_MAX:
             raise BadCall(f"loop {name!r} ran {TURNS_MAX:,} iterations without waiting for anything: it spins")
-        machine.mark(location, number, value)
+        _mark(machine, location, number, value)
         token = scopes.current.set(scope.iteration(location, number))
         try:
             arguments = (context, from_plain(decode(value), annotation)) if takes_state else (context,)
@@ -60,7 +61,7 @@ async def loop(
             with suppress(ValueError):  # closed by the garbage collector, in whatever context that runs
                 scopes.current.reset(token)
         if isinstance(answer, Break):
-            machine.prune(location, keep, number)
+            _prune(machine, location, keep, number)
             return answer.value
         if answer is not None and not isinstance(answer, Continue):
             raise BadCall(f"the body of loop {name!r} returned {answer!r}; return Continue, Break or nothing")
@@ -71,8 +72,27 @@ async def loop(
             machine.flow.warn(body, f"the body of loop {name!r} returned nothing{SAME_STATE}")
         number += 1
         if number % prune_every == 0:
-            machine.prune(location, keep, number - 1)
+            _prune(machine, location, keep, number - 1)
 
 
 def _state_bytes(name: str, state: object) -> bytes:
     return limited(encode(to_plain(state)), f"the state of loop {name!r}")
+
+
+def _mark(machine: FlowMachine, loop: str, number: int, state: bytes) -> None:
+    """An iteration of a loop begins."""
+    if machine.log is None:
+        machine.flow.loops = True
+    else:
+        machine.log.mark(loop, number, machine.moment.number, state)
+
+
+def _prune(machine: FlowMachine, loop: str, keep: int, number: int) -> None:
+    """Forget the iterations of a loop before the last `keep`; `number` is the last one."""
+    if machine._undos is not None:
+        machine._undos.forget(loop, number - keep + 1)
+    if machine.log is None:
+        return
+    alive = [operation.effect.location for operation in machine.operations.values()]
+    alive += [task.path for task in machine.loop.pending()]
+    machine.log.prune(loop, keep, alive)

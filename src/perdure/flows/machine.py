@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.errors import BadCall, Deadlock
-from perdure.kernel.decision import Decision, Send, Stuck
+from perdure.kernel.decision import Decision, Stuck
 from perdure.kernel.effects import Call, Effect, Timer, Wait, attempt_of
 from perdure.kernel.events import (
-    Address,
     CancelAsked,
     Event,
     Message,
-    Received,
+    ReceiptArrived,
     Requested,
     Retried,
     Rewound,
@@ -39,7 +38,7 @@ from perdure.kernel.status import Status
 from . import ending, messages, rewind, unsettled
 from . import scope as scopes
 from .change import in_order
-from .log import Log, Mark
+from .log import Log
 from .loop import Evicted, FlowLoop, FlowTask, source_of
 from .mailbox import Mail, Mailbox
 from .operation import AGAIN, SLEEP, Operation
@@ -100,7 +99,7 @@ class FlowMachine:
     # ---- the contract (perdure.kernel.machine.Machine) -----------------------------------------------------
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
-        if type(event) is not Received and (rewound := _rewound_by(event)) is not None:
+        if type(event) is not ReceiptArrived and (rewound := _rewound_by(event)) is not None:
             return rewind.go_back(self, rewound, moment, fork=type(event) is Started)
         location = self.happened(event, moment)
         if self.log is not None:
@@ -166,7 +165,7 @@ class FlowMachine:
         self.opened.clear()
         self.withdrawn.clear()
         location = ""
-        if type(event) is Received:  # first, because most events are receipts
+        if type(event) is ReceiptArrived:  # first, because most events are receipts
             location = self._received(event)
             if self.log is not None and self.log.barriers:
                 self.log.release(moment.number)
@@ -217,7 +216,7 @@ class FlowMachine:
                 operation.future.set_result(DONE)
         return woken[0].effect.location if len(woken) == 1 else ""
 
-    def _received(self, event: Received) -> str:
+    def _received(self, event: ReceiptArrived) -> str:
         operation = self.operations.pop(event.intent)
         effect, future = operation.effect, operation.future
         if operation.settle and event.receipt.status == "unknown":
@@ -425,11 +424,6 @@ class FlowMachine:
         assert self.identity is not None
         return self.identity.intent(location, attempt)
 
-    def send(self, to: Address, name: str, body: bytes) -> None:
-        sent = self.saying().sent
-        id = f"{self.address}~{self.generation}:{self.moment.number}:{len(sent)}"
-        sent.append(Send(to, name, body, id))
-
     @property
     def family(self) -> str:
         """What the keys of children begin with: a key that is used again, or rewound, has other children."""
@@ -445,29 +439,6 @@ class FlowMachine:
         location = scopes.current.get().claim_own("timer")
         operation = self.open(Timer(location, due), fire=fire)
         return lambda: self.withdraw(operation)
-
-    # ---- loops of the flow and their pruning ---------------------------------------------------------------
-
-    def mark(self, loop: str, number: int, state: bytes) -> None:
-        """An iteration of a loop begins."""
-        if self.log is None:
-            self.flow.loops = True
-        else:
-            self.log.mark(loop, number, self.moment.number, state)
-
-    def prune(self, loop: str, keep: int, number: int) -> None:
-        """Forget the iterations of a loop before the last `keep`; `number` is the last one."""
-        if self._undos is not None:
-            self._undos.forget(loop, number - keep + 1)
-        if self.log is None:
-            return
-        alive = [operation.effect.location for operation in self.operations.values()]
-        alive += [task.path for task in self.loop.pending()]
-        self.log.prune(loop, keep, alive)
-
-    async def resume_loop(self, location: str) -> Mark | None:
-        """Where a pruned loop goes on, once replay has reached the entry at which that iteration began."""
-        return None if self.log is None else await self.log.resume(location, self.moment.number, self.loop)
 
     # ---- telling where -------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ import msgspec
 
 from perdure.codec import decode, encode
 from perdure.errors import BadCall
-from perdure.kernel.events import Message, Requested
+from perdure.kernel.decision import Send
+from perdure.kernel.events import Address, Message, Requested
 
 from .mailbox import Mail
 from .said import Said
@@ -127,3 +128,9 @@ def _consumed(machine: FlowMachine, mail: Mail, location: str) -> None:
         machine.log.taken[mail.entry] = location
     else:
         machine.log.consumed(mail.entry, location)
+
+
+def send(machine: FlowMachine, to: Address, name: str, body: bytes) -> None:
+    sent = machine.saying().sent
+    id = f"{machine.address}~{machine.generation}:{machine.moment.number}:{len(sent)}"
+    sent.append(Send(to, name, body, id))

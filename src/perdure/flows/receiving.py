@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Received(Generic[T]):
+class Message(Generic[T]):
     """A message as a flow receives it."""
 
     name: str
@@ -45,9 +45,13 @@ class Received(Generic[T]):
         self._complete(value)
 
 
+Received = Message
+"""The name that `Message` had. The next version has it no longer."""
+
+
 async def receive(  # noqa: PLR0917  # what a receive says
     machine: FlowMachine, names: tuple[str, ...], limit: int, timeout: Duration | None, kind: Any, ack: bool
-) -> tuple[str, list[Received[Any]]]:
+) -> tuple[str, list[Message[Any]]]:
     for name in names:
         text(name, "the name of a message")
     location = machine.claim("receive:" + "+".join(names) if names else "receive")
@@ -84,9 +88,9 @@ async def _next_mail(machine: FlowMachine, wait: Wait) -> Mail | None:
     return None if isinstance(answer, Receipt) else answer
 
 
-def _received(machine: FlowMachine, mail: Mail, location: str, kind: Any) -> Received[Any]:
+def _received(machine: FlowMachine, mail: Mail, location: str, kind: Any) -> Message[Any]:
     message = mail.message
     body = from_plain(decode(message.body), kind)
-    return Received(
+    return Message(
         message.name, body, message.id, message.sender, lambda value: messages.complete(machine, mail, location, value)
     )

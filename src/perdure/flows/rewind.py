@@ -16,7 +16,7 @@ from perdure.errors import Divergence
 from perdure.kernel.decision import NOTHING, Decision, Send
 from perdure.kernel.difference import Difference
 from perdure.kernel.effects import Call, Child, Effect, Wait, attempt_of, due_of
-from perdure.kernel.events import Address, Event, Message, Received, Requested, Rewound, Started
+from perdure.kernel.events import Address, Event, Message, ReceiptArrived, Requested, Rewound, Started
 from perdure.kernel.moment import TIME_MAX, Moment
 from perdure.kernel.past import Item as PastItem
 from perdure.kernel.past import Past, read, write
@@ -96,11 +96,11 @@ def _deliver_again(machine: FlowMachine, item: PastItem, rewound: Moment, rest: 
 def _as_of_now(machine: FlowMachine, item: PastItem) -> Event | None:
     """The event of an item, with the ids of this life; None: what it answers is not open."""
     event = item.event
-    if type(event) is Received:
+    if type(event) is ReceiptArrived:
         operation = machine.rewinding.at(item) if machine.rewinding is not None else None
         if operation is None or machine.operations.get(operation.id) is not operation:
             return None
-        return Received(operation.id, event.receipt)
+        return ReceiptArrived(operation.id, event.receipt)
     return event
 
 

@@ -36,7 +36,7 @@ from .events import (
     Event,
     Message,
     Migrated,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Ref,
     Released,
@@ -81,7 +81,7 @@ FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated, 
 """What an instance takes that is stuck as a whole; everything else waits."""
 
 
-class Taken(msgspec.Struct, frozen=True, eq=False):
+class TakenEvent(msgspec.Struct, frozen=True, eq=False):
     """An event on its way through a round."""
 
     instance: Instance
@@ -221,9 +221,9 @@ class Kernel:
             self._release_held()
         self.slots.judge_again = False
 
-    def _take_round(self, batch: Batch) -> list[Taken]:
+    def _take_round(self, batch: Batch) -> list[TakenEvent]:
         """One event each of so many instances."""
-        round: list[Taken] = []
+        round: list[TakenEvent] = []
         room = BYTES_MAX - batch.size
         for _ in range(min(ROUND, len(self._ready), ENTRIES_MAX - len(batch.journal))):
             instance = self._ready.popleft()
@@ -270,7 +270,7 @@ class Kernel:
 
     # ---- take: what is to be recorded of an event ---------------------------------------------------------------
 
-    def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
+    def _take(self, instance: Instance, offer: Offer, batch: Batch) -> TakenEvent | None:
         """An event that is to be recorded; None: there is nothing to record."""
         rules = self.router.rules
         if instance.next_due <= self.clock:
@@ -279,7 +279,7 @@ class Kernel:
             offer = order.migration_first(self, instance, offer)
         event = offer.event
         if (
-            type(event) is Received
+            type(event) is ReceiptArrived
             and offer.inbox is None
             and instance.machine is not None
             and instance.stuck is None
@@ -290,7 +290,7 @@ class Kernel:
                 self.slots.stop(event.intent, intent.effect)
                 if offer.caused:
                     offer.taken = True
-                return Taken(instance, offer, event, event)
+                return TakenEvent(instance, offer, event, event)
         if type(event) is Message and (instance.id == 0 or instance.ended):
             event = creation.made_by(self, instance, event)
         elif type(event) is Retried and type(instance.kept) is Migrated:
@@ -298,10 +298,10 @@ class Kernel:
         answer = refusal(instance, event, self.workflows, rules, heard=offer.ticket is not None)
         if answer is not None:
             unrecorded.note(self, instance, event, answer)
-        elif type(event) is Received and (offer.inbox is not None or event.receipt.by is not None):
+        elif type(event) is ReceiptArrived and (offer.inbox is not None or event.receipt.by is not None):
             answer = unrecorded.not_admitted(self, instance, event, batch)
         if answer is None:
-            if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
+            if type(event) is ReceiptArrived:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
             if instance.halted and type(event) not in FOR_STUCK:
                 unrecorded.shelve(self, instance, offer, batch)
@@ -326,14 +326,14 @@ class Kernel:
         if type(heard) is Rewound or (heard is not event and type(heard) is Started and heard.forked is not None):
             # Known before `apply`, because a decision is checked before it is applied.
             instance.identity = instance.identity.in_life(instance.version + 1)
-        return Taken(instance, offer, event, heard)
+        return TakenEvent(instance, offer, event, heard)
 
     # ---- decide: what the machine answers -----------------------------------------------------------------------
 
-    def _decide(self, taken: Taken, seq: int) -> Decision:
+    def _decide(self, taken: TakenEvent, seq: int) -> Decision:
         """The machine's decision, or the kernel's own where the machine is not asked."""
         instance, event, heard = taken.instance, taken.event, taken.heard
-        if type(event) is Received and instance.machine is not None:  # nearly always
+        if type(event) is ReceiptArrived and instance.machine is not None:  # nearly always
             try:
                 moment = Moment(self.clock, instance.seed, instance.version + 1, None, None, seq, self.at)
                 return instance.machine.deliver(event, moment)
@@ -363,7 +363,7 @@ class Kernel:
 
     # ---- write: the entry ---------------------------------------------------------------------------------------
 
-    def _write(self, taken: Taken, decision: Decision) -> Written:
+    def _write(self, taken: TakenEvent, decision: Decision) -> Written:
         """Build the entry. A decision that cannot be recorded counts as raising."""
         instance = taken.instance
         self.seq += 1
@@ -414,12 +414,12 @@ class Kernel:
 
     # ---- apply: the change, and whom it concerns ----------------------------------------------------------------
 
-    def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
+    def _apply(self, taken: TakenEvent, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
         instance, entry, body = taken.instance, written.entry, written.body
         status = instance.status
         # A receipt of one that runs, and goes on running, leaves its head as it is: most entries are of that kind.
-        runs = status is Status.RUNNING and type(entry.event) is Received and not entry.decision.tags
+        runs = status is Status.RUNNING and type(entry.event) is ReceiptArrived and not entry.decision.tags
         had = (status, instance.definition, instance.tags, "") if runs else before(instance, entry)
         changed = apply(instance, entry)
         size = len(body)
@@ -449,13 +449,13 @@ class Kernel:
     def _tell_denied(self, instance: Instance, denied: Sequence[tuple[bytes, str]]) -> None:
         for intent, reason in denied:
             failure = Failure("Denied", reason, retry=False)
-            self.cause(instance.id, Received(intent, Receipt("error", error=failure)))
+            self.cause(instance.id, ReceiptArrived(intent, Receipt("error", error=failure)))
 
     def _release_held(self) -> None:
         for instance, id, verdict in self.slots.let_go():
             if type(verdict) is Deny:
                 failure = Failure("Denied", verdict.reason, retry=False)
-                self.offer(Offer(instance, Received(id, Receipt("error", error=failure))))
+                self.offer(Offer(instance, ReceiptArrived(id, Receipt("error", error=failure))))
             else:
                 self.offer(Offer(instance, Released(id)))
 
@@ -493,6 +493,6 @@ def full(batch: Batch) -> bool:
     return len(batch.journal) >= ENTRIES_MAX or batch.size >= BYTES_MAX
 
 
-def _may_rule(taken: Taken) -> bool:
+def _may_rule(taken: TakenEvent) -> bool:
     """Whether an event may change what is in force."""
     return taken.instance.address == RULER and taken.event.name.startswith(RULING)  # type: ignore[union-attr]

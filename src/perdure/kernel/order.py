@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .effects import due_of
-from .events import Message, Migrated, Received
+from .events import Message, Migrated, ReceiptArrived
 from .instance import Instance, Intent
 from .mailbox import Offer
 from .moment import TIME_MAX
@@ -24,7 +24,7 @@ def in_time(kernel: Kernel, instance: Instance, offer: Offer) -> Offer:
     """
     event = offer.event
     if instance.halted or (
-        type(event) is not Message and (type(event) is not Received or not (offer.caused or offer.inbox))
+        type(event) is not Message and (type(event) is not ReceiptArrived or not (offer.caused or offer.inbox))
     ):
         return offer
     timed = [(due, intent) for intent in instance.open.values() if (due := due_of(intent.effect)) is not None]

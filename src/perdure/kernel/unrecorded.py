@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .batch import Batch
 from .effects import due_of
-from .events import Event, Message, Received, Redelivered, Released, Requested, Started, Streamed
+from .events import Event, Message, ReceiptArrived, Redelivered, Released, Requested, Started, Streamed
 from .instance import Instance
 from .job import asked
 from .mailbox import STALE, Accepted, Answer, Offer, Refused
@@ -28,7 +28,7 @@ def note(kernel: Kernel, instance: Instance, event: Event, answer: Answer) -> No
         kernel.counts["duplicate"] += 1
 
 
-def not_admitted(kernel: Kernel, instance: Instance, event: Received, batch: Batch) -> Answer | None:
+def not_admitted(kernel: Kernel, instance: Instance, event: ReceiptArrived, batch: Batch) -> Answer | None:
     """The refusal of a receipt from outside that is not what it should be. The ruler records it."""
     intent = instance.open[event.intent]
     job = None
@@ -53,7 +53,7 @@ def answer_caller(kernel: Kernel, offer: Offer, answer: Answer, batch: Batch) ->
         event = offer.event
         if type(event) is Started and event.parent is not None:
             failure = Failure("ChildRefused", answer.reason, retry=False)
-            kernel.cause(event.parent.instance, Received(event.parent.intent, Receipt("error", error=failure)))
+            kernel.cause(event.parent.instance, ReceiptArrived(event.parent.intent, Receipt("error", error=failure)))
 
 
 def shelve(kernel: Kernel, instance: Instance, offer: Offer, batch: Batch) -> None:
@@ -96,6 +96,6 @@ def _comes_again(instance: Instance, event: Event) -> bool:
     """Whether an event is offered again after a crash: a row of its own stands for it, or the call that asks."""
     if type(event) is Requested:
         return True
-    if type(event) is not Received or event.receipt.by is not None:
+    if type(event) is not ReceiptArrived or event.receipt.by is not None:
         return False
     return due_of(instance.open[event.intent].effect) is not None

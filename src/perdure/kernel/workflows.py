@@ -106,7 +106,7 @@ class Workflows(Generic[V]):
     def refusal(self, name: str, version: str = "", *, exact: bool = True) -> Refused | None:
         """Why nothing of this name can run here, in this version if one is given; `exact`: in no newer one either."""
         if name not in self._newest:
-            known = ", ".join(self.names()) or "none"
+            known = ", ".join(each for each in self.names() if not each.startswith(OWN)) or "none"
             reason = f"no workflow is named {name!r} here; registered: {known}; register it: workflows=[...]"
             return Refused("unknown-workflow", reason)
         if version and self.exactly(name, version) is None and (exact or self.of(name, version) is None):

@@ -83,6 +83,7 @@ class Waiting(msgspec.Struct, frozen=True):
     what: str
     once: bool  # a step that a crash makes unknown
     progress: Frame | None = None  # live, where it is seen: no part of the history
+    intent: str = ""  # its id: `handle.send(..., intent=)` answers this wait and no other
     job: JobState | None = None  # of a step in a queue, where it is seen
 
 

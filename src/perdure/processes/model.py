@@ -414,3 +414,25 @@ def requires(data: dict[str, Any], majors: dict[str, int]) -> dict[str, Any]:
 def _expression_functions(data: Any) -> Iterable[str]:
     """Functions of users have a dot in their name; built-in ones have none."""
     return sorted({name for name in functions_in(data) if "." in name})
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a definition: its fields and kinds of steps. What the fields mean together `check` says."""
+    steps = {"type": "array", "items": {"$ref": "#/$defs/step"}}
+
+    def record(known: dict[str, Field], **more: Any) -> dict[str, Any]:
+        properties = {name: steps if name in BRANCHES else {} for name in known}
+        needed = [name for name, field in known.items() if field.default is fields.REQUIRED]
+        return {
+            "type": "object",
+            "properties": {**more, **properties},
+            "required": [*more, *needed],
+            "additionalProperties": False,
+        }
+
+    kinds = [record(kind.fields, kind={"const": name}) for name, kind in STEPS.items()]
+    task = {"type": "object", "additionalProperties": record(TASK)}
+    whole = record(PROCESS)
+    whole["properties"] |= {"format": {"const": FORMAT}, "steps": steps, "tasks": task}
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, "title": "A process of perdure", **whole, "$defs": {"step": {"oneOf": kinds}}}

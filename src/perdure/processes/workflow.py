@@ -87,6 +87,12 @@ class Runnable:
             raise WorkflowUnavailable(self.name, error.problems) from None
 
     @property
+    def modules(self) -> Sequence[str]:
+        """The modules whose steps its calls name."""
+        found: Sequence[str] = self.program.data.get("requires", {}).get("modules", ())
+        return found
+
+    @property
     def program(self) -> Program:
         """The definition made ready to run, once."""
         if self._program is None:

@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.kernel.batch import Batch, Publication
 from perdure.kernel.effects import Call
-from perdure.kernel.events import Address, Event, Parked, Received, Redelivered, Requested
+from perdure.kernel.events import Address, Event, Parked, ReceiptArrived, Redelivered, Requested
 from perdure.kernel.mailbox import Answer, Offer, Stale
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.ports.clock import Alarm
@@ -19,7 +19,7 @@ from .core import Core
 from .redelivery import Redelivery
 
 
-class Running(msgspec.Struct, eq=False):
+class RunningCall(msgspec.Struct, eq=False):
     """A call in the hands of an executor."""
 
     instance: int
@@ -35,7 +35,7 @@ class Running(msgspec.Struct, eq=False):
 
 class Calls:
     def __init__(self, core: Core, executors: Mapping[str, Executor]) -> None:
-        self.running: dict[bytes, Running] = {}
+        self.running: dict[bytes, RunningCall] = {}
         self.receipts: dict[bytes, Offer] = {}  # of executors, and frames that are events: not yet durable
         self.redelivery = Redelivery(core.clock, self._deliver_again)
         self._core = core
@@ -70,7 +70,7 @@ class Calls:
         effect, intent = publication.effect, publication.intent
         executor = self._executors[effect.executor]
         core = self._core
-        running = self.running[intent] = Running(
+        running = self.running[intent] = RunningCall(
             publication.instance, publication.address, executor, effect, not core.closing
         )
         if core.closing:
@@ -92,7 +92,7 @@ class Calls:
             running.alarm.cancel()
         if self.redelivery.current is not None:
             self.redelivery.cleared(intent)
-        self.keep(intent, Offer(running.instance, Received(intent, receipt), intent))
+        self.keep(intent, Offer(running.instance, ReceiptArrived(intent, receipt), intent))
 
     def keep(self, ticket: bytes, offer: Offer) -> None:
         """Offer what an executor says, and keep it until it is durable."""
@@ -109,7 +109,7 @@ class Calls:
             self._offer_request(running, request)
             self._core.schedule()
 
-    def _offer_request(self, running: Running, request: Requested) -> None:
+    def _offer_request(self, running: RunningCall, request: Requested) -> None:
         def heard(answer: Answer | Exception) -> None:
             if isinstance(answer, Stale):  # of an earlier delivery, or of a call that is closed: it is cut
                 self.stop(request.intent)
@@ -147,7 +147,7 @@ class Calls:
             running.executor.stop(intent)
             self.redelivery.cleared(intent)
 
-    def _stop_where(self, unwanted: Callable[[Running, bytes], bool]) -> None:
+    def _stop_where(self, unwanted: Callable[[RunningCall, bytes], bool]) -> None:
         """Cut what a commit had closed of which nobody heard. An ephemeral call may not be recorded as open yet."""
         for intent, running in list(self.running.items()):
             if not running.effect.ephemeral and unwanted(running, intent):
@@ -162,7 +162,7 @@ class Calls:
         """All instances that ran are in memory: cut the calls that are not open any more."""
         instances = self._core.kernel.instances()
 
-        def is_closed(running: Running, intent: bytes) -> bool:
+        def is_closed(running: RunningCall, intent: bytes) -> bool:
             instance = instances.get(running.instance)
             return instance is not None and intent not in instance.open
 
@@ -188,5 +188,5 @@ class Calls:
         event: Event = Parked(intent)
         if running.started and running.effect.deliveries_max == 1:
             failure = Failure("Cut", "the engine was stopped while it ran", retry=False)
-            event = Received(intent, Receipt("unknown", error=failure))
+            event = ReceiptArrived(intent, Receipt("unknown", error=failure))
         self._core.offer(Offer(running.instance, event))

@@ -17,7 +17,7 @@ from perdure.kernel.events import Streamed
 from perdure.kernel.mailbox import Offer
 from perdure.ports.frame import Frame
 
-from .calls import Calls, Running
+from .calls import Calls, RunningCall
 from .core import Core
 from .log import log
 
@@ -25,7 +25,7 @@ TOLD_MAX: Final = 10_000
 """Calls with workers that are kept in mind because they said something, also after their end: a frame may be late."""
 
 
-class Told(msgspec.Struct, eq=False):
+class WorkerCall(msgspec.Struct, eq=False):
     """What is known of a call that is with a worker: only what it says."""
 
     instance: int
@@ -39,7 +39,7 @@ class Frames:
     def __init__(self, core: Core, calls: Calls) -> None:
         self._core = core
         self._calls = calls
-        self._told: dict[bytes, Told] = {}  # by jobs that are with workers
+        self._told: dict[bytes, WorkerCall] = {}  # by jobs that are with workers
 
     def framed(self, intent: bytes, frame: Frame) -> None:
         """A call says something before its receipt. After that, or after a stop, nobody wants to hear it.
@@ -79,13 +79,13 @@ class Frames:
         if told is None or told.claim < claim:
             if len(self._told) >= TOLD_MAX:
                 del self._told[next(iter(self._told))]
-            told = self._told[intent] = Told(instance, claim)
+            told = self._told[intent] = WorkerCall(instance, claim)
         elif told.claim > claim:  # its claim is lost: the job is with another one
             counts["frames_mismatched"] += 1
             return
         self._hear(told, frame)
 
-    def _hear(self, call: Running | Told, frame: Frame) -> bool:
+    def _hear(self, call: RunningCall | WorkerCall, frame: Frame) -> bool:
         """Tell who listens. False: the frame was heard before."""
         counts = self._core.counts
         if frame.ordinal <= call.frames:
@@ -113,5 +113,5 @@ class Frames:
 
     def progress(self, instance: int) -> list[Frame]:
         """The newest progress of each call of an instance that is running."""
-        calls: list[Running | Told] = [*self._calls.running.values(), *self._told.values()]
+        calls: list[RunningCall | WorkerCall] = [*self._calls.running.values(), *self._told.values()]
         return [each.progress for each in calls if each.instance == instance and each.progress is not None]

@@ -38,7 +38,7 @@ from perdure.kernel.location import is_sleep
 from perdure.kernel.past import Behind, Point, still_running
 from perdure.kernel.policy import Verb
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.kernel.rows import Record, response_name
+from perdure.kernel.rows import StoredInstance, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
@@ -157,7 +157,10 @@ class Handle(Speaker, Generic[R]):
         `intent` binds the message to one open wait (`handle.waiting()`): if that is over, the message does nothing.
         """
         await self._refuse("send")
-        value = limited(encode(to_plain(body)), f"message {name!r}")
+        plain = to_plain(body)
+        value = limited(encode(plain), f"message {name!r}")
+        if hasattr(self._workflow, "refuse_message"):
+            await self._judge(name, plain)
         id = said.pop("id", None)
         if id is not None:
             checked_text(id, "the id of a message")
@@ -165,6 +168,15 @@ class Handle(Speaker, Generic[R]):
         bound = intent_id(intent) if intent else b""
         message = Message(name, value, id or os.urandom(16).hex(), asked=asked(said), intent=bound)
         await self._door.put(self._to(), message)
+
+    async def _judge(self, name: str, body: Any) -> None:
+        """Refuse a message before it is recorded, where the definition that its instance runs on is at hand."""
+        head = await self._door.queries.head(self._to())
+        version = "" if head is None else head.version
+        for known in (self._workflows.exactly(self.address.workflow, version), self._workflow):
+            if known is not None and known.version == version:
+                known.refuse_message(name, body)  # type: ignore[attr-defined]
+                return
 
     async def ask(
         self, name: str, body: object = None, timeout: float | timedelta | None = None, **said: Unpack[Said]
@@ -397,7 +409,7 @@ class Handle(Speaker, Generic[R]):
         rows = [row for row in await self._door.queries.history(id) if at is None or row.seq <= at]
         head = await self._door.queries.head(id)
         assert head is not None, "it has a history"
-        record = Record(head, None, tuple(rows)) if rows else None
+        record = StoredInstance(head, None, tuple(rows)) if rows else None
         return draw_instance(self._workflows, record, format, direction)
 
     async def history(self) -> list[Line]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.ports.jobs import Claim
 
-from .worker import Running, Worker
+from .worker import RunningJob, Worker
 
 
 class Runner(Worker):
@@ -48,7 +48,7 @@ class Runner(Worker):
                 del self._asked[intent]
                 claimed.set_result(by_intent.get(intent))
 
-    def _take(self, id: bytes) -> Running | None:
+    def _take(self, id: bytes) -> RunningJob | None:
         running = super()._take(id)
         ended = self._ends.pop(id, None)
         if ended is not None:

@@ -26,7 +26,7 @@ from perdure.ports.frame import Frame
 from perdure.ports.store import Lease, Position, Store
 
 from .admission import Admission
-from .calls import Calls, Running
+from .calls import Calls, RunningCall
 from .core import Core
 from .frames import Frames
 from .inbox import POLL, Inbox
@@ -127,7 +127,7 @@ class Shard:
         return self._core.counts
 
     @property
-    def running(self) -> Mapping[bytes, Running]:
+    def running(self) -> Mapping[bytes, RunningCall]:
         """The calls in the hands of executors."""
         return self._calls.running
 

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.codec import decode
 from perdure.kernel.entry import Entry
-from perdure.kernel.events import CancelAsked, Message, Received, Started
+from perdure.kernel.events import CancelAsked, Message, ReceiptArrived, Started
 from perdure.kernel.moment import when
 from perdure.kernel.task import TASK, TaskRow
 
@@ -80,7 +80,7 @@ def _events(entry: Entry, before: TaskInfo | None, after: TaskInfo) -> list[Task
             if entry.decision.outcome is None:
                 return [TaskEvent(at, "voted", by, text)]
             return [TaskEvent(at, "completed", by, text, outcome=after.outcome)]
-        case Received():
+        case ReceiptArrived():
             expired = after.status == TaskStatus.EXPIRED
             return [TaskEvent(at, "escalated", changes=changes)] * bool(changes) + [TaskEvent(at, "expired")] * expired
         case CancelAsked(reason=reason):

@@ -15,7 +15,7 @@ from perdure.kernel.asked import Actor
 from perdure.kernel.decision import NOTHING, Decision, Outcome
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Timer
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
@@ -49,7 +49,7 @@ class TaskMachine:
                 return self._begin(event, when(moment.at))
             case Message():
                 return self._asked(event, moment)
-            case Received():
+            case ReceiptArrived():
                 self._now.timer_due = None
                 return self._time_passed(when(moment.at))
             case CancelAsked(reason=reason):

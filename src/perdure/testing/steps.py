@@ -24,7 +24,7 @@ from perdure.executors import info
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.frames import frame_of
 from perdure.executors.inline import InlineExecutor
-from perdure.executors.queue import Found, work_of
+from perdure.executors.queue import FoundFunction, work_of
 from perdure.flows.loop import first_nanosecond
 from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
@@ -34,7 +34,7 @@ from perdure.ports.executor import Answered, Framed, Handler, Requests, Work
 from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClock
 
 from .executor import FakeExecutor, Site
-from .faults import Surroundings
+from .faults import SimulatedProcess
 from .tools import tool_answer
 
 PATIENCE_SECONDS: Final = 10.0
@@ -175,7 +175,7 @@ class StepExecutor(FakeExecutor):
     def __init__(
         self,
         name: str,
-        around: Surroundings,
+        around: SimulatedProcess,
         site: Site,
         *,
         loop: Callable[[], StepLoop],
@@ -384,4 +384,4 @@ def _work_of(params: bytes) -> Work:
     for part in qualified.split("."):
         function = getattr(function, part)
     function = getattr(function, "brought", function)
-    return work_of(Found(function, returns_of(function), inspect.iscoroutinefunction(function)), asked)
+    return work_of(FoundFunction(function, returns_of(function), inspect.iscoroutinefunction(function)), asked)

@@ -29,6 +29,7 @@ class ListParams(msgspec.Struct, frozen=True):
     parent: str | None = None
     before: int = 0
     limit: int = 20
+    reference: str = ""
 
 
 class ListAnswer(msgspec.Struct, frozen=True):
@@ -43,6 +44,7 @@ async def ls(client: Client, given: ListParams) -> ListAnswer:
         workflow=given.workflow,
         status=given.status,
         tags=given.tags,
+        reference=given.reference,
         parent=origin,
         before=given.before,
         limit=given.limit + 1,

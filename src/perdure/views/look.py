@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from perdure.app.definitions import stored_one
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
+from perdure.kernel.workflows import Workflows
 from perdure.ports.seen import Line, Summary, Waiting, error_of, result_of
 from perdure.ports.store import Queries
 from perdure.runtime.history import read_history, summary, value_of
+from perdure.runtime.state import read_state
 
 from .reasons import with_jobs, words_for
 
@@ -65,6 +68,7 @@ class ShownInstance(ListedInstance, frozen=True):
     error: ShownError | None
     stuck_at: str | None
     parts: list[dict[str, Any]] | UnsetType = UNSET  # of an instance that has such: the nodes of a graph
+    state: Any | UnsetType = UNSET  # of an instance whose definition the database has
 
 
 class ShownEntry(msgspec.Struct, frozen=True):
@@ -97,7 +101,15 @@ async def look(queries: Queries, head: HeadRow) -> ShownInstance:
         error=shown_error(error_of(state)),
         stuck_at=state.stuck.location if state.stuck is not None else None,
         parts=UNSET if parts is None else parts,
+        state=await _state(queries, head),
     )
+
+
+async def _state(queries: Queries, head: HeadRow) -> Any:
+    workflow = await stored_one(queries, head.workflow, head.version)
+    if workflow is None or not getattr(workflow, "keeps_state", False):
+        return UNSET
+    return read_state(cast(Any, Workflows([workflow])), await queries.record(head.id))
 
 
 async def parent_of(queries: Queries, head: HeadRow) -> Address | None:

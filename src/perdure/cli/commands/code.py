@@ -21,21 +21,22 @@ from ..load import code_of, load_all
 from ..text import indented, joined, style, to_json
 from .snapshot import ask
 
-PROBLEM: Final = ("workflow", "where", "text", "at")
+PROBLEM: Final = ("workflow", "where", "text", "at", "hint", "severity")
 """The fields of a problem in the JSON document."""
 
 
 @define("check", db="none")
-@click.argument("targets", metavar="MODULE[:WORKFLOW]...", nargs=-1, required=True)
+@click.argument("targets", metavar="MODULE[:WORKFLOW]|FILE...", nargs=-1, required=True)
 def check(console: Console, targets: tuple[str, ...]) -> None:
     """MODULE is importable from the current directory, or a path ending in .py. Without :WORKFLOW all that it has are
-    checked. It is imported, and nothing is run; what it prints meanwhile goes to stderr.
+    checked. It is imported, and nothing is run; what it prints meanwhile goes to stderr. FILE is a process in YAML or
+    JSON.
 
     Found are clocks, dice, files and settings in the body of a flow, operations that are not awaited, and the problems
     of a graph. Exit code 1 if there are any. Warnings are told and change nothing.
     """
     with redirect_stdout(sys.stderr):
-        given = {id(each): each for target in targets for each in load_all(target)}.values()
+        given = {id(each): each for target in targets for each in _given(target)}.values()
     flows = [each for each in given if hasattr(each, "findings")]
     others = sorted([each for each in given if hasattr(each, "problems")], key=lambda each: str(each.name))
     flows = sorted(flows, key=lambda flow: flow.name)
@@ -51,8 +52,10 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
     lines = [f"{style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
     number = f"{len(flows)} flow{'s' if len(flows) != 1 else ''} checked"
     if others:
-        problems = [(each.name, *problem) for each in others for problem in each.problems]
-        warnings = [(each.name, *warning) for each in others for warning in each.warnings]
+        told = [(each.name, *problem) for each in others for problem in each.problems]
+        problems = [each for each in told if each[-1] != "warning"]
+        warnings = [each for each in told if each[-1] == "warning"]
+        warnings += [(each.name, *warning) for each in others for warning in getattr(each, "warnings", ())]
         document["ok"] = not found and not problems
         document["workflows"] = [each.name for each in others]
         document["problems"] = [dict(zip(PROBLEM, each, strict=False)) for each in problems]
@@ -62,6 +65,14 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
         number = f"{len(flows) + len(others)} workflows checked"
     console.answer(document, joined(lines) if lines else f"{number}, nothing found")
     sys.exit(Exit.OK if document["ok"] else Exit.FAILED)
+
+
+def _given(target: str) -> list[Any]:
+    if target.endswith((".yaml", ".yml", ".json")):
+        from perdure.app.definitions import load_process
+
+        return [load_process(target)]
+    return load_all(target)
 
 
 @define("replay")

@@ -47,6 +47,7 @@ from ..text import ago, first_line, joined, local, short, style, styled, table, 
 @click.option(
     "--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only those with this tag, and each given one."
 )
+@click.option("--reference", default="", metavar="TEXT", help="Only those with this reference.")
 @click.option("--parent", metavar="ID", help="Only those that this instance started.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
 @click.option("--before", type=click.IntRange(1), default=None, metavar="N", help="Go on from a page before.")
@@ -56,11 +57,12 @@ def ls(
     workflow: str,
     status: str | None,
     tags: tuple[str, ...],
+    reference: str,
     parent: str | None,
     limit: int,
     before: int | None,
 ) -> None:
-    wanted = ListParams(workflow, status or "", read_tags(tags), parent, before or 0, limit)
+    wanted = ListParams(workflow, status or "", read_tags(tags), parent, before or 0, limit, reference)
     answer: ListAnswer = console.call("ls", wanted)
     tell_page(console, "instances", answer.instances, answer.next_before, _table)
 
@@ -117,6 +119,8 @@ def _shown(shown: ShownInstance, now: datetime) -> str:
     rows += [["tag", f"{name}={value}"] for name, value in shown.tags.items()]
     rows += [["open", open_line(each, now)] for each in shown.waiting]
     rows += [["published", f"{name} = {short(value)}"] for name, value in shown.published.items()]
+    if shown.state is not UNSET:
+        rows.append(["state", to_json(shown.state)])
     if shown.stuck_at:
         rows.append(["stuck at", shown.stuck_at])
     if shown.error is not None:

@@ -30,7 +30,7 @@ from ..console import Console, define
 from ..exits import Exit
 from ..given import read_json
 from ..live import Progress, shown
-from ..load import load
+from ..load import helpers_of, load
 from ..text import first_line, indented, joined, noted, to_json
 
 TICK_SECONDS: Final = 0.1
@@ -74,7 +74,9 @@ def run(  # noqa: PLR0917
     value = None if given is None else read_json(given, "--input")
     with shown() as progress:
         flow, workflows = load(target)
-        run = Run(console, progress, timeout)
+        functions, handlers = helpers_of(target)
+        run = Run(console, progress, timeout, handlers)
+        workflows += functions
         ending: Ending = run_async(lambda: run.run(workflows, flow, value, key, reuse))
     again = Again(console, target, given, ending.state.address.key)
     sys.exit(_tell(console, ending, again, timeout))
@@ -95,7 +97,8 @@ class Again(NamedTuple):
 
 
 class Run:
-    def __init__(self, console: Console, progress: Progress, timeout: float | None) -> None:
+    def __init__(self, console: Console, progress: Progress, timeout: float | None, handlers: list[Any]) -> None:
+        self._handlers = handlers
         self._console = console
         self._progress = progress
         self._deadline = None if timeout is None else time.monotonic() + timeout
@@ -103,7 +106,8 @@ class Run:
 
     async def run(self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None) -> Ending:
         with interruptible() as (interrupted, hurry):
-            async with open_engine(self._console.db, workflows=workflows, drain=DRAIN_SECONDS) as engine:
+            opened = open_engine(self._console.db, workflows=workflows, handlers=self._handlers, drain=DRAIN_SECONDS)
+            async with opened as engine:
                 engine.hurry = hurry
                 began = time.time()
                 handle = await engine.start_plain(flow, {} if value is None else value, key=key, reuse=reuse)
