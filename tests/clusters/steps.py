@@ -1,10 +1,11 @@
 """What the cluster tests run: steps of the queue `work` that leave traces in a file."""
 
+import asyncio
 import time
 from pathlib import Path
 
 import perdure
-from perdure import Context
+from perdure import Context, StepTimeout
 
 
 @perdure.step(executor="work", retries=20, backoff=perdure.Backoff(base=0.01, max=0.1))
@@ -20,6 +21,24 @@ def where() -> str:
     from distributed import get_worker
 
     return str(get_worker().name)
+
+
+@perdure.step(executor="work", timeout=0.5, retries=0)
+async def endless(place: str) -> None:
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        Path(place).write_text("cut")  # noqa: ASYNC240
+        raise
+
+
+@perdure.flow
+async def impatient(ctx: Context, place: str) -> str:
+    try:
+        await ctx.step("endless", endless, place)
+    except StepTimeout:
+        return "too long"
+    return "never"
 
 
 @perdure.flow

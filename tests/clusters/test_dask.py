@@ -15,7 +15,7 @@ import pytest
 import perdure
 from perdure.clusters.dask import problems_of
 from tests.clusters.processes import Cluster
-from tests.clusters.steps import fan_out, placed
+from tests.clusters.steps import fan_out, impatient, placed
 from tests.fleet.processes import ROOT, until
 from tests.runtime.queue_jobs import doubling
 
@@ -79,6 +79,16 @@ async def test_a_step_gets_the_resources_that_it_asks_for(cluster: Cluster) -> N
     async with perdure.open(cluster.url, workflows=[placed]) as engine:
         handles = [await engine.start(placed) for _ in range(6)]
         assert {await handle.result(60) for handle in handles} == {"gpu here"}
+
+
+async def test_a_timeout_cuts_the_step_on_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.worker()
+    cluster.dispatcher()
+    place = tmp_path / "trace"
+    async with perdure.open(cluster.url, workflows=[impatient]) as engine:
+        handle = await engine.start(impatient, str(place))
+        assert await handle.result(60) == "too long"
+        await until(place.exists)
 
 
 async def test_an_engine_dispatches_by_itself(

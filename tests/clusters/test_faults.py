@@ -82,13 +82,18 @@ async def test_a_fan_out_survives_the_kill_of_each_kind_of_process(cluster: Clus
 
 
 async def test_a_fan_out_survives_the_pause_of_each_kind_of_process(cluster: Cluster, tmp_path: Path) -> None:
-    workers = [cluster.worker(), cluster.worker()]
+    nanny = cluster.worker(nanny=True)
+    cluster.worker()
     dispatcher = cluster.dispatcher()
     async with fanned_out(cluster, tmp_path / "runs", 400) as work:
         await work.reaches(50)
-        workers[0].stop()
+        worker = await nannied(nanny)
+        os.kill(worker, signal.SIGSTOP)
         await work.reaches(150)  # the other one goes on
-        workers[0].go_on()
+        os.kill(worker, signal.SIGCONT)
+        nanny.stop()
+        await work.reaches(200)
+        nanny.go_on()
         dispatcher.stop()
         await asyncio.sleep(1)
         dispatcher.go_on()
