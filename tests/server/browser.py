@@ -11,7 +11,9 @@ from playwright.async_api import async_playwright
 def path():
     found = os.environ.get("BROWSER") or shutil.which("chromium") or shutil.which("chromium-browser")
     if not found:
-        pytest.skip("NO BROWSER: the tests of the web UI did not run. Give them one: BROWSER=/path/to/chromium make test")
+        pytest.skip(
+            "NO BROWSER: the tests of the web UI did not run. Give them one: BROWSER=/path/to/chromium make test"
+        )
     return found
 
 
