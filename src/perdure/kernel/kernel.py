@@ -128,6 +128,8 @@ class Kernel:
         self.router.enforce(rules)
         self.slots = Slots(gate)
         self.memory = Memory(self.slots, self.counts)
+        self.left: dict[bytes, tuple[str, str]] = {}
+        """Rows of the inbox that this engine has no workflow for, and its name and version."""
         self.closing = False
         """From now on what is caused here is left to the next life, as inbox rows: even instances that answer each
         other for ever come to rest."""
@@ -311,6 +313,9 @@ class Kernel:
                 self._shelve(instance, offer, batch)
                 return None
         elif type(answer) is Refused and answer.code in NOT_HERE and self._leave(offer, answer, batch):
+            if offer.inbox is not None:
+                is_start = type(event) is Started
+                self.left[offer.inbox] = (instance.address.workflow, event.version if is_start else instance.definition)  # type: ignore[union-attr]
             return None
         offer.taken = True
         if offer.inbox is not None and batch.inbox_added.pop(offer.inbox, None) is None:

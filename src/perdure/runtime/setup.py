@@ -17,7 +17,7 @@ from perdure.ports.executor import Executor
 from perdure.ports.jobs import Jobs
 from perdure.ports.store import Queries, Store
 
-from .shard import POLL, Listener, Shard
+from .shard import POLL, Listener, Loader, Shard
 from .worker import Worker
 
 
@@ -47,6 +47,7 @@ class Setup(msgspec.Struct):
     memory: int
     enclosure: AbstractContextManager[None]
     verify: Verify
+    loader: Loader | None = None
 
     def add_effects(self, queries: Queries) -> None:
         if self.effects is not None:
@@ -76,4 +77,5 @@ class Setup(msgspec.Struct):
             number=number,
             shards=shards,
             poll=poll,
+            loader=self.loader,
         )

@@ -139,6 +139,10 @@ class Told(msgspec.Struct, eq=False):
     ended: bool = False
 
 
+Loader = Callable[[str, str, Callable[[Workflow | None], None]], None]
+"""Finds the workflow of a name and version that the database itself defines, and calls back with it."""
+
+
 class Shard:
     """`enclosure` is entered around all the deliveries of a turn: what machines of some dialect need around them.
 
@@ -161,7 +165,10 @@ class Shard:
         number: int = 0,
         shards: int = 1,
         poll: int = POLL,
+        loader: Loader | None = None,
     ) -> None:
+        self._loader = loader
+        self._asked_for: set[tuple[str, str]] = set()
         self.number = number
         self.epoch = 0
         self._shards = shards
@@ -303,6 +310,10 @@ class Shard:
             workflows.replace(workflow)
             if active:
                 workflows.activate(workflow.name, active)
+        for id, (name, _) in list(self.kernel.left.items()):  # the inbox is read again
+            if name == workflow.name:
+                del self.kernel.left[id]
+                self._inbox_held.discard(id)
         self._note_workflows(lambda error: self.look() if error is None else self._crash(error))
 
     def _note_workflows(self, noted: Callable[[Exception | None], None]) -> None:
@@ -597,6 +608,14 @@ class Shard:
             if not self.kernel.ready or full(self._building):
                 return
             self.kernel.advance(self._building, self._clock.now())
+            if self.kernel.left and self._loader is not None:
+                self._load_missing(self._loader)
+
+    def _load_missing(self, loader: Loader) -> None:
+        """Ask once for each version that the inbox has events for, and this engine has not."""
+        for missing in set(self.kernel.left.values()) - self._asked_for:
+            self._asked_for.add(missing)
+            loader(*missing, lambda found: None if found is None or self._closed else self.add(found))
 
     def _begin_early(self) -> None:
         """Ephemeral calls are repeatable: they need not wait until they are durable."""
