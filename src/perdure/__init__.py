@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from perdure.executors.secrets import EnvironmentSecrets, FileSecrets
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
-    from perdure.flows.context import Context, Received
+    from perdure.flows.context import Context
+    from perdure.flows.receiving import Message, Received
     from perdure.flows.tasks import Answered
     from perdure.kernel.asked import Actor
     from perdure.kernel.backoff import Backoff
@@ -67,7 +68,8 @@ _HOME = {
     "perdure.executors.secrets": ("EnvironmentSecrets", "FileSecrets"),
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
-    "perdure.flows.context": ("Context", "Received"),
+    "perdure.flows.context": ("Context",),
+    "perdure.flows.receiving": ("Message", "Received"),
     "perdure.flows.tasks": ("Answered",),
     "perdure.kernel.asked": ("Actor",),
     "perdure.runtime.tasks": ("TaskDetail",),
@@ -124,6 +126,7 @@ __all__ = [  # noqa: PLE0604
     "Problem",
     "Quorum",
     "ReceiptOf",
+    "Message",
     "Received",
     "Record",
     "Rejected",

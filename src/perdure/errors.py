@@ -21,6 +21,7 @@ __all__ = [
     "BadDecision",
     "BadDefinition",
     "BadExpression",
+    "BadFilter",
     "BadGraph",
     "BadKey",
     "BadManifest",
@@ -934,6 +935,10 @@ class UnclearRequest(CallerError):
 
     Write IDs as workflow/key.
     """
+
+
+class BadFilter(CallerError):
+    """A filter of a list has a field, a comparison or a value that there is not. The text says which there are."""
 
 
 class KeyInUse(CallerError):

@@ -24,10 +24,12 @@ def entry_point(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(installed.parent))
 
 
-def command(*words: str, **env: str) -> str:
+def command(*words: str, exit: int = 0, **env: str) -> str:
     """What a command of another process says, which has no code of the dialect."""
     argv = [sys.executable, "-m", "perdure", *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ, **env}).stdout
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **env})
+    assert done.returncode == exit, done.stderr
+    return done.stdout
 
 
 async def test_it_starts_takes_messages_and_has_a_result(tmp_path):
@@ -105,6 +107,21 @@ async def test_where_it_is_installed_why_is_told_in_its_own_words(tmp_path):
     told = command("why", "launch/moon", "--db", url, PYTHONPATH=installed)
 
     assert f"2 to go.\n    perdure send launch/moon tick --db {url}" in told
+
+
+def test_where_it_is_installed_the_command_line_runs_and_replays_it(tmp_path):
+    (tmp_path / "launches.py").write_text(
+        "from tests.dialects.countdown import Countdown\nlaunch = Countdown('launch')\n"
+    )
+    installed = os.pathsep.join([str(tmp_path), str(tmp_path / "site"), str(Path(__file__).parents[2])])
+    database = ("--db", str(tmp_path / "a.db"))
+    given = ("--input", '{"ticks": 1}', "--key", "moon")
+    command("run", "launches:launch", *given, "--timeout", "0", *database, exit=5, PYTHONPATH=installed)
+
+    command("send", "moon", "tick", *database)
+
+    assert "1 safe" in command("replay", "--against", "launches", *database, PYTHONPATH=installed)
+    assert command("run", "launches:launch", *given, *database, PYTHONPATH=installed) == '"0"\n'
 
 
 def test_a_world_of_tests_runs_it():

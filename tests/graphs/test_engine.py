@@ -286,3 +286,25 @@ async def test_a_retry_runs_what_failed_and_nothing_else(tmp_path):
     async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
         lines = await engine.handle(graph, "k").history()
         assert len(lines) > 10
+
+
+async def queued_runner(node: Node) -> object:
+    if node.name == "far":
+        with pytest.raises(perdure.NotInRun):
+            await node.submit([])
+        return [node.goal, node.input, node.inputs["near"].value, node.iteration]
+    return await node.use("stamp", text="x") if node.name == "near" else node.goal
+
+
+@tool(executor="heavy")
+async def stamp(text: str) -> str:
+    return f"{text} stamped"
+
+
+async def test_a_node_and_a_tool_may_run_on_a_queue(tmp_path):
+    graph = Graph("queued", runner=queued_runner, tools=[stamp])
+    graph.node("near")
+    graph.node("far", goal="go ${inputs.near}", after=["near"], queue="heavy", isolation="remote")
+    async with perdure.open(tmp_path / "a.db", workflows=[graph], queues={"heavy": 2}) as engine:
+        handle = await engine.start(graph, {"n": 1}, key="k")
+        assert await handle.result() == ["go x stamped", {"n": 1}, "x stamped", 0]

@@ -21,7 +21,7 @@ from perdure.kernel.events import (
     CancelAsked,
     Event,
     Message,
-    Received,
+    ReceiptArrived,
     Retried,
     Settled,
     Started,
@@ -62,23 +62,25 @@ class Rig:
         return self
 
     def ok(self, location: str, value: Any = None) -> None:
-        self.deliver(Received(self.id(location), Receipt("ok", encode(value))))
+        self.deliver(ReceiptArrived(self.id(location), Receipt("ok", encode(value))))
 
     def error(
         self, location: str, type: str = "Boom", message: str = "broken", *, retry: bool = True, data: Any = None
     ) -> None:
         encoded = None if data is None else encode(data)
-        self.deliver(Received(self.id(location), Receipt("error", error=Failure(type, message, "", encoded, retry))))
+        self.deliver(
+            ReceiptArrived(self.id(location), Receipt("error", error=Failure(type, message, "", encoded, retry)))
+        )
 
     def receipt(self, location: str, status: Any) -> None:
-        self.deliver(Received(self.id(location), Receipt(status, error=Failure(status, status))))
+        self.deliver(ReceiptArrived(self.id(location), Receipt(status, error=Failure(status, status))))
 
     def fire(self, location: str) -> None:
         """A timer, or the deadline of a wait, is due."""
         effect = self.open[self.id(location)]
         self.at = max(self.at, effect.due or 0)  # type: ignore[union-attr]
         receipt = DONE if isinstance(effect, Timer) else Receipt("timeout", error=Failure("Timeout", ""))
-        self.deliver(Received(self.id(location), receipt))
+        self.deliver(ReceiptArrived(self.id(location), receipt))
 
     def complete(self, location: str, outcome: str = "done", answer: Any = None, by: str = "ann") -> None:
         """A person completes a task."""
@@ -120,6 +122,12 @@ class Rig:
     def stuck(self) -> str:
         """Where it is stuck; empty: it is not."""
         return "" if self.last.stuck is None else self.last.stuck.location
+
+    @property
+    def stuck_with(self) -> Failure:
+        """Why it is stuck."""
+        assert self.last.stuck is not None, "it is not stuck"
+        return self.last.stuck.error
 
     @property
     def status(self) -> str:
@@ -169,7 +177,7 @@ class Rig:
         self._replay(before)
 
     def _apply(self, event: Event, decision: Decision) -> None:
-        if isinstance(event, Received):
+        if isinstance(event, ReceiptArrived):
             del self.open[event.intent]
         for id in decision.withdraw:
             del self.open[id]

@@ -5,7 +5,8 @@ An `Agent` is a runner of a graph, and makes any flow an agent: `await agent.run
 
 from .agent import Agent
 from .chat import ChatModel, chat
+from .mcp import mcp
 from .model import Model, Reply, ToolCall
 from .scripted import calls, scripted
 
-__all__ = ["Agent", "ChatModel", "Model", "Reply", "ToolCall", "calls", "chat", "scripted"]
+__all__ = ["Agent", "ChatModel", "Model", "Reply", "ToolCall", "calls", "chat", "mcp", "scripted"]

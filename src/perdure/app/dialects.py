@@ -13,7 +13,7 @@ from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
 from perdure.kernel.policy import ANY
 from perdure.kernel.workflows import OWN, Workflows
-from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered, Opening
+from perdure.ports.dialect import Beginning, Catalog, Chooses, Dialect, Gathered, Opening
 from perdure.ports.seen import Words
 from perdure.runtime.door import Door
 from perdure.runtime.log import log
@@ -54,10 +54,11 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
 
 def built_in() -> list[Workflow]:
     """The workflows that every engine has."""
+    from perdure.access.machine import ACCESS
     from perdure.definitions.machine import DEFINITIONS
     from perdure.tasks.machine import TASKS
 
-    return [TASKS, DEFINITIONS]
+    return [TASKS, DEFINITIONS, ACCESS]
 
 
 def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:
@@ -83,6 +84,16 @@ def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gather
 
 def _is_workflow(given: Any) -> bool:
     return hasattr(type(given), "machine") and hasattr(type(given), "encode_input")
+
+
+def workflows_in(values: Iterable[Any]) -> list[Workflow]:
+    """The workflows among the values of a module, in whatever dialect, but for those that an engine begins."""
+    given = list({id(value): value for value in values if not isinstance(value, type)}.values())
+    found: list[Workflow] = []
+    for dialect in (*_of_ours(), *_of_others()):
+        found += dialect.gather(dialect.meant(given) if isinstance(dialect, Chooses) else given).workflows
+    plain = [each for each in given if _is_workflow(each) and each not in found]
+    return [each for each in (*found, *plain) if each.policy.created != "engine"]
 
 
 def _of_ours() -> list[Dialect]:

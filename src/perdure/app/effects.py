@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import BadCall, CallerError
-from perdure.executors.builtin import Blobs, Requests, Steps
+from perdure.executors.builtin import BlobEffects, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.secrets import MappingSecrets
 from perdure.flows.author import STEPS
@@ -48,7 +48,7 @@ class Effects:
         self._handlers(self._built_in)
 
     def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
-        blobs = Blobs(queries, clock.now)
+        blobs = BlobEffects(queries, clock.now)
         self._built_in = {"http": self._requests.perform, "blob-put": blobs.put, "blob-get": blobs.get}
         find = handlers(msgspec.structs.replace(self.around, blobs=queries, now=clock.now))
         self._executor = EffectsExecutor(self._handlers(self._built_in), on_loop, in_threads, self._secrets, find)

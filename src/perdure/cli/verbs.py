@@ -25,12 +25,13 @@ MODULES: Final = {
     **dict.fromkeys(("ls", "show", "history", "why", "diff", "export"), "read"),
     **dict.fromkeys(("check", "replay"), "code"),
     **dict.fromkeys(("db", "copy", "doctor"), "database"),
-    **{name: name for name in ("run", "worker", "debug")},
+    **{name: name for name in ("run", "worker", "debug", "serve")},
 }
 """Of a command or a group, the module that has it; a group that is not here has a module of its name."""
 
 
 GROUPS: Final = {
+    "access": "Access: logins of a server.",
     "cells": "Cells: what there is, what state they have, and what events led to.",
     "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
@@ -58,6 +59,12 @@ VERBS: Final = {
             "Perform the steps of queues, for engines elsewhere.",
             "perdure worker shop --queue images --concurrency 8 --db postgresql://shop@db.example/shop",
         ),
+        CommandRow(
+            "serve",
+            "Run an engine with a server: HTTP API and web UI.",
+            "perdure serve shop --db shop.db",
+        ),
+        CommandRow("access link", "Make a login link that works once.", "perdure access link --db shop.db"),
         CommandRow(
             "copy",
             "Copy a stopped world into another database.",

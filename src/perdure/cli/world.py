@@ -15,13 +15,12 @@ from perdure.runtime.arguments import unknown
 from perdure.views.reasons import rules_in_force
 
 from .exits import Exit, Stopped
-from .load import flows_of, load_all, module_of
+from .load import FILES, current_directory_first, module_of
 
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound
     from perdure.cells.manifest import Manifest
 
-FILES = (".json", ".yaml", ".yml")
 NO_CELLS = "this database has no cells: no engine was opened on it with any"
 
 
@@ -85,11 +84,6 @@ def without_version(cell: str) -> str:
     return name if sign and version.isdigit() else cell
 
 
-def current_directory_first() -> None:
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-
-
 def _of_module(target: str) -> Bound:
     found = world_in(target)
     if found is None:
@@ -116,18 +110,3 @@ def world_in(target: str) -> Bound | None:
         if worlds:
             return worlds[0]
         return manifest(*cells) if cells else None
-
-
-def code_of(target: str) -> list[Any]:
-    """Flows and cells. One cell is taken from the world of its module: it may announce what another one takes."""
-    if target.lower().endswith(FILES):
-        bound = bound_of(target)
-        return [*bound.cells, *bound.earlier]
-    module, colon, name = target.partition(":")
-    world = world_in(module) if module else None
-    if world is None:
-        return load_all(target)
-    if not colon:
-        return [*world.cells, *world.earlier, *flows_of(module)]
-    wanted = getattr(getattr(module_of(module), name, None), "workflow", None)
-    return [cell for cell in [*world.cells, *world.earlier] if cell.name == wanted] or load_all(target)

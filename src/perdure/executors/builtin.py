@@ -41,7 +41,7 @@ class Requests:
         return {"status": response.status, "headers": answered, "body": response.body}
 
 
-class Blobs:
+class BlobEffects:
     """`now`: the time in nanoseconds. A young blob is safe from whoever collects garbage."""
 
     def __init__(self, queries: Queries, now: Callable[[], int]) -> None:

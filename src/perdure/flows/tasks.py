@@ -14,7 +14,7 @@ from perdure.kernel.receipt import Receipt
 from perdure.tasks.model import WORKFLOW, TaskFields, key_of, question
 
 from .author import limited
-from .relive import at
+from .failures import at
 
 if TYPE_CHECKING:
     from .machine import FlowMachine

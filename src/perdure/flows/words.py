@@ -9,7 +9,8 @@ from perdure.kernel.decision import Stuck
 from perdure.kernel.location import is_sleep, unescape
 from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
 
-from .machine import CLEANUP, START
+from .ending import CLEANUP
+from .start import START
 
 BACKOFF: Final = re.compile(r"(?P<step>.+)/backoff#(?P<attempt>\d+)$")
 """The location of the timer between two attempts at a step."""

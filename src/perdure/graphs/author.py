@@ -152,14 +152,18 @@ class Graph:
     def declare(self, kind: str, name: str, fields: Mapping[str, Any]) -> Declared:
         """Add a node of any kind, as data."""
         self._raw.append({"name": name, "kind": kind, **self.named(fields)})
-        self.__dict__.pop("_read", None)
+        self._forget()
         return Declared(name)
+
+    def _forget(self) -> None:
+        for name in ("_read", "specs"):
+            self.__dict__.pop(name, None)
 
     def add(self, *nodes: Mapping[str, Any]) -> None:
         """Add nodes that are data: mappings of the same fields, with `name` and perhaps `kind`."""
         for each in nodes:
             self._raw.append(self.named(each) if isinstance(each, Mapping) else each)  # type: ignore[redundant-expr]
-            self.__dict__.pop("_read", None)
+            self._forget()
 
     def named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The same fields, with types, functions and workflows by their names. The objects are kept here."""
@@ -237,6 +241,18 @@ class Graph:
             types=self.types.keys(),
             roles=bool(given),
         )
+
+    @functools.cached_property
+    def specs(self) -> dict[str, NodeSpec]:
+        """The declared nodes by name."""
+        return {spec.name: spec for spec in self.model.nodes}
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules of its runners and tools: workers of queues find the functions there."""
+        runners = [*self.runners.values(), *([] if self.runner is None else [self.runner])]
+        functions = [*runners, *[tool.function for tool in self.tools.values()]]
+        return tuple(dict.fromkeys(each.__module__ for each in functions if hasattr(each, "__qualname__")))
 
     def runner_of(self, spec: NodeSpec) -> Runner:
         found = self.runners[spec.runner] if spec.runner else self.runner

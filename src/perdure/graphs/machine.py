@@ -13,7 +13,7 @@ from perdure.codec import decode, encode
 from perdure.codec.converters.frame import did_you_mean
 from perdure.errors import BadGraph, PerdureError
 from perdure.kernel.decision import NOTHING, Decision, Outcome, Reply
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Requested, Rewound, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Requested, Rewound, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.moment import Moment
 from perdure.kernel.past import read
@@ -48,7 +48,7 @@ class GraphMachine:
             self._restore(snapshot)
 
     def _restore(self, snapshot: bytes) -> None:
-        self.state = load(snapshot, {spec.name: spec for spec in self.model.nodes})
+        self.state = load(snapshot, self.graph.specs)
         self._waits = Dependencies(self.state)
         self._identity = Identity(self._address, self.state.generation, self.state.seed, self.state.life)
 
@@ -64,7 +64,7 @@ class GraphMachine:
         match event:
             case Started():
                 return self._start(event, moment)
-            case Received(intent=intent, receipt=receipt):
+            case ReceiptArrived(intent=intent, receipt=receipt):
                 return self._received(self._turn(moment), intent, receipt)
             case Requested():
                 return self._requested(self._turn(moment), event)

@@ -150,7 +150,7 @@ def open_call(turn: Turn, node: NodeState, run: Run) -> None:
     if executor not in OURS:
         from .runs import parameters
 
-        params = parameters(turn, node, runner)
+        params = parameters(turn, node, run, runner)
     timeout = None if spec.timeout is None else round(spec.timeout * SECOND)
     call = Call(run.location, run.attempt, executor, timeout, 1 if spec.once else DELIVERIES, params)
     run.intent = turn.open(call, ("run", node.name, ""))

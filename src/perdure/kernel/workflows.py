@@ -100,7 +100,8 @@ class Workflows(Generic[V]):
         return len(self._versions.get(name, ())) > 1
 
     def names(self) -> list[str]:
-        return sorted(self._newest)
+        """Of users' workflows: what people want to read."""
+        return sorted(name for name in self._newest if not name.startswith(OWN))
 
     def refusal(self, name: str, version: str = "", *, exact: bool = True) -> Refused | None:
         """Why nothing of this name can run here, in this version if one is given; `exact`: in no newer one either."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -122,3 +122,10 @@ class Dialect(Protocol):
     def gather(self, given: Sequence[Any]) -> Gathered:
         """Take what is of this dialect out of what users passed."""
         ...
+
+
+@runtime_checkable
+class Chooses(Protocol):
+    """A dialect may also say what it gathers of a module's values, where a person names the module alone."""
+
+    def meant(self, given: Sequence[Any]) -> Sequence[Any]: ...

@@ -83,6 +83,7 @@ class Waiting(msgspec.Struct, frozen=True):
     what: str
     once: bool  # a step that a crash makes unknown
     progress: Frame | None = None  # live, where it is seen: no part of the history
+    intent: str = ""  # its id: `handle.send(..., intent=)` answers this wait and no other
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -110,6 +111,7 @@ class Seen(msgspec.Struct, frozen=True):
     lines: Sequence[Line]
     waiting: Sequence[Waiting]
     policy: Policy = ANY
+    definition: bytes | None = None  # of its version, where a definition is data that the database has
     undelivered: Sequence[Line] = ()  # on the way to it
     jobs: Mapping[str, JobState] = {}  # by location: what lies in a queue
     children: Mapping[str, str] = {}  # by location: the status of a child that has started

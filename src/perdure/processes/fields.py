@@ -77,6 +77,7 @@ class Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.places: dict[Path, str] = {}
+        self.workflows: list[Any] = []  # that were given themselves, not by their names
         self.steps = 0
         self.depth = 0
 
@@ -158,6 +159,8 @@ def workflow_name(reader: Reader, value: Any, path: Path) -> Any:
     name = getattr(value, "name", value)
     if not isinstance(name, str) or not name or not is_text(name) or len(name) > 200:
         return reader.wrong(path, "the name of a workflow, or the workflow", value)
+    if not isinstance(value, str):
+        reader.workflows.append(value)
     return name
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from perdure.drawing.model import State
 from perdure.kernel.effects import Call, attempt_of
 from perdure.kernel.entry import Entry
-from perdure.kernel.events import Address, CancelAsked, Received, Settled, Started
+from perdure.kernel.events import Address, CancelAsked, ReceiptArrived, Settled, Started
 from perdure.kernel.identity import Identity
 
 from .blocks import Mark
@@ -45,7 +45,7 @@ class History:
         match entry.event:
             case Started(generation=generation):
                 self._identity = Identity(self._address, generation)
-            case Received(intent=intent, receipt=receipt) if intent in self._open:
+            case ReceiptArrived(intent=intent, receipt=receipt) if intent in self._open:
                 self._mark(self._open.pop(intent), "done" if receipt.status == "ok" else "failed")
             case Settled(location=location):
                 self._mark(location, "done")

@@ -6,7 +6,7 @@ It speaks through a `Door` (`door.py`), and gives out handles (`handle.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, cast, overload
 
@@ -15,9 +15,9 @@ import msgspec
 from perdure.errors import AmbiguousReference, AskTimeout, CallerError, UnknownInstance, UnknownIntent, UnknownWorkflow
 from perdure.kernel.asked import Actor
 from perdure.kernel.batch import HeadRow
-from perdure.kernel.events import Address, Message, Parent, Received, Started
+from perdure.kernel.events import Address, Message, Parent, ReceiptArrived, Started
 from perdure.kernel.outside import KIND
-from perdure.kernel.receipt import Signature
+from perdure.kernel.receipt import ReceiptSignature
 from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import OWN, Workflows
@@ -90,6 +90,10 @@ class Client(Speaker):
     def queries(self) -> Queries:
         """What can be asked of the database beyond its instances: who runs on it, whether it is whole."""
         return self._door.queries
+
+    def changes(self) -> AsyncGenerator[None, None]:
+        """Yields at once, and again whenever something was recorded."""
+        return self._door.changes(0)
 
     @overload
     async def start(
@@ -239,7 +243,7 @@ class Client(Speaker):
         return (f"{name}/{rest}", last) if f"{name}/{rest}" in self._workflows else (name, key)
 
     async def state(
-        self, cell: Keyed | str, key: str = "", *, at: int | None = None, at_least: int | None = None
+        self, cell: Keyed | Stateful | str, key: str = "", *, at: int | None = None, at_least: int | None = None
     ) -> Any:
         """The state of an instance whose state is a value, such as a cell, as its code takes it; None: there is none.
 
@@ -406,7 +410,7 @@ class Client(Speaker):
         error: str | None = None,
         status: Ending | None = None,
         cost: Any = None,
-        signature: Signature | None = None,
+        signature: ReceiptSignature | None = None,
         wait: float | timedelta | None = None,
     ) -> None:
         """Answer an effect that waits for an executor outside: ok=value, error=text, or another status.
@@ -430,7 +434,7 @@ class Client(Speaker):
             raise UnknownIntent(id.hex())
         seconds = seconds_of(wait)
         since = 0 if seconds is None else await self._door.queries.height()
-        if await self._door.put(row.instance, Received(id, receipt)) == 0:  # answered since, by somebody else
+        if await self._door.put(row.instance, ReceiptArrived(id, receipt)) == 0:  # answered since, by somebody else
             raise UnknownIntent(id.hex())
         if seconds is not None:
             try:

@@ -38,7 +38,7 @@ from perdure.kernel.location import is_sleep
 from perdure.kernel.past import Behind, Point, still_running
 from perdure.kernel.policy import Verb
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.kernel.rows import Record, response_name
+from perdure.kernel.rows import StoredInstance, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
@@ -409,7 +409,7 @@ class Handle(Speaker, Generic[R]):
         rows = [row for row in await self._door.queries.history(id) if at is None or row.seq <= at]
         head = await self._door.queries.head(id)
         assert head is not None, "it has a history"
-        record = Record(head, None, tuple(rows)) if rows else None
+        record = StoredInstance(head, None, tuple(rows)) if rows else None
         return draw_instance(self._workflows, record, format, direction)
 
     async def history(self) -> list[Line]:

@@ -20,7 +20,7 @@ from perdure.kernel.events import (
     Message,
     Migrated,
     Parked,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Released,
     Requested,
@@ -36,7 +36,7 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
-from perdure.kernel.rows import Record, decode_outcome, offer_of
+from perdure.kernel.rows import StoredInstance, decode_outcome, offer_of
 from perdure.kernel.snapshot import restore
 from perdure.kernel.status import Status
 from perdure.ports.frame import Frame
@@ -112,7 +112,7 @@ async def read_history(queries: Queries, id: int) -> tuple[Reader, list[Line]]:
     return reader, reader.read(record.rows)
 
 
-def _begin(record: Record) -> Instance:
+def _begin(record: StoredInstance) -> Instance:
     if record.snapshot is not None:
         return restore(record.snapshot)
     head = record.head  # it ended for good before this database began
@@ -158,7 +158,7 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "made", name, "", value_of(body), None
         case Started(input=given):
             return "started", "", "", value_of(given), None
-        case Received(intent=id, receipt=receipt):
+        case ReceiptArrived(intent=id, receipt=receipt):
             value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
         case Requested(intent=id, name=name, body=body):
@@ -240,6 +240,7 @@ def _waiting(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], 
         what=name or _what(effect),
         once=type(effect) is Call and effect.deliveries_max == 1,
         progress=progress.get((effect.location, attempt_of(effect))),
+        intent=intent.id.hex(),
     )
 
 

@@ -10,7 +10,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.policy import Policy
 from perdure.kernel.replay import fold, rebuild
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import StoredInstance
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter, Queries, place_of
 
@@ -37,7 +37,7 @@ class Stateful(Workflow, Protocol):
     def read_state(self, machine: Machine) -> Any: ...
 
 
-async def record_at(queries: Queries, address: Address, at: int) -> Record | None:
+async def record_at(queries: Queries, address: Address, at: int) -> StoredInstance | None:
     """What was known of an instance when the journal ended with an entry: of the generation that there was."""
     head = await _generation_at(queries, address, at)
     if head is None:
@@ -48,8 +48,8 @@ async def record_at(queries: Queries, address: Address, at: int) -> Record | Non
         if not rows or rows[0].seq != head.id:
             text = f"at={at}: this database was restored, and has nothing from then of {address}"
             raise CallerError(f"{text}; ask the one that it was restored from")
-        record = Record(head, None, tuple(rows))
-    return Record(head, record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
+        record = StoredInstance(head, None, tuple(rows))
+    return StoredInstance(head, record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
 
 
 async def _generation_at(queries: Queries, address: Address, at: int) -> HeadRow | None:
@@ -70,7 +70,9 @@ class Drawable(Workflow, Protocol):
     def draw_instance(self, machine: Machine, format: str, direction: str) -> str: ...
 
 
-def draw_instance(workflows: Workflows[Startable[Any]], record: Record | None, format: str, direction: str) -> str:
+def draw_instance(
+    workflows: Workflows[Startable[Any]], record: StoredInstance | None, format: str, direction: str
+) -> str:
     """An instance as a picture, by its record."""
     if record is None:
         raise CallerError("there is nothing to draw: no engine has taken it up yet")
@@ -88,7 +90,7 @@ def draw_instance(workflows: Workflows[Startable[Any]], record: Record | None, f
         machine.dispose()
 
 
-def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> Any:
+def read_state(workflows: Workflows[Startable[Any]], record: StoredInstance | None) -> Any:
     """The state that an instance is in by its record; None: there is none."""
     if record is None or (not record.rows and record.snapshot is None):
         return None

@@ -37,16 +37,16 @@ from perdure.tasks.life import TaskStatus
 from perdure.tasks.machine import BAD_ANSWER, BAD_REQUEST, checked_comment, fitting
 from perdure.tasks.model import WORKFLOW, Question, Quorum, checked_priority, moment_of, texts
 from perdure.tasks.rights import VERBS, Request, Standing, Verb, may_see, refusal
-from perdure.tasks.row import TaskInfo, answer_digest, info_of
+from perdure.tasks.row import TaskInfo, answer_digest, form_digest, info_of
 
-from .arguments import checked_text, limited
+from .arguments import Said, checked_text, limited
 from .door import Door, Speaker
 from .handle import Handle
 from .startable import Named
 from .task_filters import Wanted, checked_order, filter_of, place_of, shows_all
 
-QUESTIONS_MAX: Final = 1000
-"""So many questions are remembered: they do not change."""
+FORMS_MAX: Final = 1000
+"""So many forms are remembered."""
 
 PAGE: Final = 500
 NONE: Final[Workflows[Any]] = Workflows()
@@ -84,7 +84,7 @@ UNSET: Final = Unset()
 class Tasks(Speaker):
     def __init__(self, door: Door) -> None:
         super().__init__(door)
-        self._questions: dict[int, Question] = {}
+        self._forms: dict[str, dict[str, Any] | None] = {}
 
     # ---- reading -------------------------------------------------------------------------------------------
 
@@ -164,15 +164,11 @@ class Tasks(Speaker):
         return row
 
     async def _question(self, id: int) -> Question:
-        found = self._questions.get(id)
-        if found is None:
-            (row,) = await self._door.queries.history(id, limit=1)
-            event = decode_entry(row.seq, row.instance, row.at, row.body, Patterns()).event
-            assert type(event) is Started
-            found = self._questions[id] = from_plain(decode(event.input), Question)
-            if len(self._questions) > QUESTIONS_MAX:
-                del self._questions[next(iter(self._questions))]
-        return found
+        (row,) = await self._door.queries.history(id, limit=1)
+        event = decode_entry(row.seq, row.instance, row.at, row.body, Patterns()).event
+        assert type(event) is Started
+        question: Question = from_plain(decode(event.input), Question)
+        return question
 
     # ---- verbs ---------------------------------------------------------------------------------------------
 
@@ -273,16 +269,22 @@ class Tasks(Speaker):
         done = await self._judged(row, request, arguments)
         if done is not None:
             return done
+        said: Said = {"id": id, "by": actor}
+        if reason:
+            said["reason"] = reason
         handle: Handle[Any] = Handle(self._door, Address(WORKFLOW, task), Named(WORKFLOW), row.id, NONE)
-        said: dict[str, Any] = {"id": id, "by": actor} | ({"reason": reason} if reason else {})
         try:
-            response = await handle.ask(verb, arguments, acting.get("timeout"), **said)
+            response = await self._ask(handle, verb, arguments, acting, said)
         except (InstanceEnded, NotAnswered):  # it ended meanwhile
             row = await self._row(task, actor)
             done = await self._judged(row, request, arguments)
             assert done is not None, "an ended task takes no verb"
             return done
         return _result(row, response)
+
+    async def _ask(self, handle: Handle[Any], verb: str, arguments: dict[str, Any], acting: Acting, said: Said) -> Any:
+        """Send a verb, and wait for the response of the task."""
+        return await handle.ask(verb, arguments, acting.get("timeout"), **said)
 
     async def _judged(self, row: TaskRow, request: Request, arguments: dict[str, Any]) -> TaskInfo | None:
         """The task, if the verb changes nothing; None: it is to be done. Raises what is wrong with it."""
@@ -305,9 +307,18 @@ class Tasks(Speaker):
 
     async def _fitting(self, row: TaskRow, answer: Any) -> Any:
         try:
-            return fitting(await self._question(row.id), answer)
+            return fitting(await self._form(row), answer)
         except Misfit as misfit:
             raise BadAnswer(misfit.problems, f"task {row.id} ({row.name})") from None
+
+    async def _form(self, row: TaskRow) -> dict[str, Any] | None:
+        """Tasks that one line of code asks for have one form: it is read once."""
+        digest = form_digest(row)
+        if digest and digest not in self._forms:
+            self._forms[digest] = (await self._question(row.id)).form
+            if len(self._forms) > FORMS_MAX:
+                del self._forms[next(iter(self._forms))]
+        return self._forms[digest] if digest else None
 
     async def _known(self, row: TaskRow, id: str) -> Any:
         """The response that a verb with this id got before."""
@@ -315,11 +326,11 @@ class Tasks(Speaker):
         return None if value is None else decode(value)
 
 
-def _result(row: TaskRow, response: dict[str, Any]) -> TaskInfo:
-    """The response of the machine: the task, or an error."""
-    code = response.get("refused")
-    if code is None:
-        return info_of(TaskRow(row.id, row.owner, *response["task"]))
+def _result(row: TaskRow, response: Any) -> TaskInfo:
+    """The response of the machine: the columns of the row, or why the verb is refused."""
+    if isinstance(response, list):
+        return info_of(TaskRow(row.id, row.owner, *response[:-1]))
+    code = response["refused"]
     if code == "unknown":
         raise UnknownTask(_unknown(str(row.id)))
     if code == BAD_ANSWER:

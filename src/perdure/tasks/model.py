@@ -116,7 +116,13 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     reference: str = ""
 
     def encode(self) -> bytes:
-        return encode(to_plain(self, Question))
+        """What is not said is left out: most of a question is."""
+        given = {name: getattr(self, name) for name, default in _DEFAULTS.items() if getattr(self, name) != default}
+        for name in given.keys() & {"escalate", "quorum"}:
+            given[name] = to_plain(given[name])
+        return encode(
+            {"name": self.name, "workflow": self.workflow, "key": self.key, "location": self.location, **given}
+        )
 
     @property
     def form(self) -> dict[str, Any] | None:
@@ -136,6 +142,13 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
         """The outcome that an answer decides for."""
         found = answer.get(self.outcome) if isinstance(answer, dict) else None
         return found if isinstance(found, str) and found else "done"
+
+
+_DEFAULTS: Final = {
+    field.name: {} if field.name == "labels" else field.default
+    for field in msgspec.structs.fields(Question)
+    if field.name not in ("name", "workflow", "key", "location")
+}
 
 
 class TaskFields(TypedDict, total=False):
@@ -298,6 +311,11 @@ def _labels(labels: Mapping[str, str], name: str) -> dict[str, str]:
         if not isinstance(label, str) or not isinstance(value, str):  # type: ignore[redundant-expr]
             _wrong(name, f"labels are texts by name, found {label!r:.80}: {value!r:.80}")
     return dict(labels)
+
+
+@lru_cache(maxsize=512)
+def digest_of(form: str) -> str:
+    return blake2b(form.encode(), digest_size=8).hexdigest()
 
 
 @lru_cache(maxsize=512)

@@ -43,7 +43,7 @@ from .cells import state_of_instance
 from .disks import Disk, at_once
 from .faults import TAKE_OVER, Faults
 from .histories import changed_mind, without_advice, without_places
-from .simulation import Request, quiet_log
+from .simulation import SimulatedRequest, quiet_log
 from .stage import Stage
 from .steps import Run, Script
 from .world import World, WorldDoor, WorldHandle, nanoseconds
@@ -82,7 +82,7 @@ def _told(location: str) -> str:
 # ---- schedules -----------------------------------------------------------------------------------------
 
 
-class Point(NamedTuple):
+class CrashPoint(NamedTuple):
     """A crash: before or after a commit, or after a step has run and before its receipt; counted from 1.
 
     Or, in place of a crash, another owner, of whom the one that is about to commit knows nothing.
@@ -104,7 +104,7 @@ STEP: Final = "after step"
 class Schedule(NamedTuple):
     """Which crashes: at these points, or at random, by this seed; neither: none."""
 
-    points: tuple[Point, ...] = ()
+    points: tuple[CrashPoint, ...] = ()
     random: int | None = None
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ def parse(text: str) -> Schedule:
     if not all(points):
         known = ", ".join(f"{when} 3" for when in [*FATES, STEP])
         raise CallerError(f"schedule={text!r}: a schedule is crashes like {known}, with commas between, or: random 7")
-    return Schedule(tuple(Point(found[1], int(found[2])) for found in points if found is not None))
+    return Schedule(tuple(CrashPoint(found[1], int(found[2])) for found in points if found is not None))
 
 
 def _trouble(dice: dice.Random, cache: int) -> Faults:
@@ -155,7 +155,7 @@ def _trouble(dice: dice.Random, cache: int) -> Faults:
 # ---- one run -------------------------------------------------------------------------------------------
 
 
-class Ending(NamedTuple):
+class RunEnding(NamedTuple):
     """How a run came out. `instances`: the end of each, by name; `problem`: what is wrong whatever others show."""
 
     problem: str
@@ -191,7 +191,7 @@ class Trial:
 
     def run(
         self, schedule: Schedule, *, variant: int = 0, story: list[str] | None = None, disk: Disk | None = None
-    ) -> Ending:
+    ) -> RunEnding:
         faults = schedule.faults(self.cache)
         if variant:
             faults.delay = 0.5
@@ -210,7 +210,7 @@ class Trial:
                 story[:] = list(_in_words(story, stage))
             stage.close()
 
-    def _ending(self, stage: Stage, problem: str, *, replay: bool) -> Ending:
+    def _ending(self, stage: Stage, problem: str, *, replay: bool) -> RunEnding:
         database = stage.database
         observed = self._observed()
         ends: dict[str, Any] = {}
@@ -227,7 +227,7 @@ class Trial:
             ends[_named(database.heads[id])]["published"][name] = decode(value)
         if replay and not problem:
             problem = _changed_by_replay(observed, self._observed())
-        return Ending(
+        return RunEnding(
             problem or self._wrong(stage),
             ends,
             observed,
@@ -314,7 +314,9 @@ class WorkflowTrial(Trial):
         while self._settle_unknown(stage):
             stage.pass_until(None)
 
-    def _tell(self, story: Callable[[World, WorldHandle[Any]], object], stage: Stage, started: Request) -> None:
+    def _tell(
+        self, story: Callable[[World, WorldHandle[Any]], object], stage: Stage, started: SimulatedRequest
+    ) -> None:
         self._raised = ""
         world = World._on(stage)
         world._started = 1  # the key of the first instance, unless another was given
@@ -648,7 +650,7 @@ class Search:
         self._trial = trial
         self._call = call
         self.calm = trial.run(CALM)
-        self._variants: list[Ending] = []
+        self._variants: list[RunEnding] = []
         self._repeated: dict[str, None] = {}
         self._judge(CALM, self.calm)
 
@@ -668,13 +670,13 @@ class Search:
     def _report(self, singles: int, pairs: int, random: int) -> CrashReport:
         return CrashReport(singles, pairs, random, tuple(self._repeated))
 
-    def check(self, schedule: Schedule) -> Ending:
+    def check(self, schedule: Schedule) -> RunEnding:
         ending = self._trial.run(schedule)
         self._judge(schedule, ending)
         self._repeated.update(dict.fromkeys(ending.repeated))
         return ending
 
-    def _judge(self, schedule: Schedule, ending: Ending) -> None:
+    def _judge(self, schedule: Schedule, ending: RunEnding) -> None:
         finding = ending.problem or self._difference(ending)
         if finding:
             story: list[str] = []
@@ -688,7 +690,7 @@ class Search:
 
     # ---- what is different -----------------------------------------------------------------------------
 
-    def _difference(self, ending: Ending) -> str:
+    def _difference(self, ending: RunEnding) -> str:
         calm = self.calm
         if ending.unknown:
             return ""
@@ -705,14 +707,14 @@ class Search:
                 return f"{name} ends otherwise than without a crash:\n  without: {without}\n  with:    {found}"
         return ""
 
-    def _by_itself(self, what: str, ending: Ending) -> bool:
+    def _by_itself(self, what: str, ending: RunEnding) -> bool:
         """Whether a difference needs no crash: runs without one, with other dice and delays, show it as well."""
         if not self._variants:
             self._variants = [self._trial.run(CALM, variant=number + 1) for number in range(VARIANTS)]
         samples = [getattr(each, what) for each in [self.calm, *self._variants]]
         return agrees(getattr(ending, what), samples)
 
-    def _told(self, schedule: Schedule, ending: Ending, finding: str) -> str:
+    def _told(self, schedule: Schedule, ending: RunEnding, finding: str) -> str:
         name = self._trial.name
         if schedule == CALM:
             text = f"{name} goes wrong even without a crash: {finding}"
@@ -723,19 +725,19 @@ class Search:
         return text + "".join(f"\n  in its source: {each}" for each in source)
 
 
-def points_of(ending: Ending, *, after: bool = False) -> list[Point]:
+def points_of(ending: RunEnding, *, after: bool = False) -> list[CrashPoint]:
     """Where a run could crash (once more, `after` its last crash), in the order in which it would."""
     commits, executions = ending.deaths[-1] if after and ending.deaths else (0, 0)
-    found = [Point(when, number + 1) for number in range(commits, ending.commits) for when in CRASHES]
-    return found + [Point(STEP, number + 1) for number in range(executions, ending.executions)]
+    found = [CrashPoint(when, number + 1) for number in range(commits, ending.commits) for when in CRASHES]
+    return found + [CrashPoint(STEP, number + 1) for number in range(executions, ending.executions)]
 
 
-def take_overs_of(ending: Ending) -> list[Point]:
+def take_overs_of(ending: RunEnding) -> list[CrashPoint]:
     """Where another owner could come in the middle of a run, and the one before still try to write."""
-    return [Point(TAKEN_OVER, number + 1) for number in range(ending.commits)]
+    return [CrashPoint(TAKEN_OVER, number + 1) for number in range(ending.commits)]
 
 
-def _blame(ending: Ending) -> str:
+def _blame(ending: RunEnding) -> str:
     repeated = [f"{location} ran {times} times" for location, times in ending.repeated.items()]
     if not repeated:
         return "  no step ran more than once"

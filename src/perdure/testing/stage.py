@@ -23,9 +23,9 @@ from perdure.kernel.outside import Verify, unsigned
 
 from .disks import Disk
 from .executor import FakeExecutor
-from .faults import MILLISECOND, Faults, Surroundings
+from .faults import MILLISECOND, Faults, SimulatedProcess
 from .processes import performers
-from .simulation import Process, Request, Simulation
+from .simulation import Process, SimulatedRequest, Simulation
 from .steps import OpenEffects, Run, Script, StepExecutor, StepLoop
 from .tools import StubBlobs, stubs
 
@@ -147,7 +147,7 @@ class Stage(Simulation):
 
     # ---- processes -------------------------------------------------------------------------------------
 
-    def make_executor(self, name: str, slots: int | None, around: Surroundings) -> FakeExecutor:
+    def make_executor(self, name: str, slots: int | None, around: SimulatedProcess) -> FakeExecutor:
         number, life = around.process, around.life
 
         def loop() -> StepLoop:
@@ -196,7 +196,7 @@ class Stage(Simulation):
 
     # ---- clients ---------------------------------------------------------------------------------------
 
-    def _heard(self, process: Process, request: Request, answer: Answer | Exception) -> None:
+    def _heard(self, process: Process, request: SimulatedRequest, answer: Answer | Exception) -> None:
         if process.life.alive and not isinstance(answer, Exception):
             self.auditor.acknowledge(request.to, request.event, answer)
             self._settle(request, answer)
@@ -213,6 +213,8 @@ def _taken_up(workflow: Any) -> list[Any]:
 
 def _near(workflow: Any) -> Iterator[Any]:
     """The workflows in its module, and around it in a function."""
+    for child in getattr(workflow, "children", ()):
+        yield from _taken_up(child)
     function = getattr(workflow, "function", None)
     cells = getattr(function, "__closure__", None) or ()
     around = [cell.cell_contents for cell in cells if _filled(cell)]

@@ -18,12 +18,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.codec import Signature, decode, encode, to_plain
+from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, Fatal, PerdureError
 from perdure.executors import info
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.frames import frame_of
 from perdure.executors.inline import InlineExecutor
+from perdure.executors.queue import FoundFunction, work_of
 from perdure.flows.loop import first_nanosecond
 from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
@@ -33,7 +34,7 @@ from perdure.ports.executor import Answered, Framed, Handler, Requests, Work
 from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClock
 
 from .executor import FakeExecutor, Site
-from .faults import Surroundings
+from .faults import SimulatedProcess
 from .tools import tool_answer
 
 PATIENCE_SECONDS: Final = 10.0
@@ -174,7 +175,7 @@ class StepExecutor(FakeExecutor):
     def __init__(
         self,
         name: str,
-        around: Surroundings,
+        around: SimulatedProcess,
         site: Site,
         *,
         loop: Callable[[], StepLoop],
@@ -382,7 +383,5 @@ def _work_of(params: bytes) -> Work:
     function: Any = import_module(module)
     for part in qualified.split("."):
         function = getattr(function, part)
-    bound = inspect.signature(function).bind(*asked["args"], **asked["kwargs"]).arguments
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in bound.items()}
-    args, kwargs = Signature.of(function).call_args(plain)
-    return Work(function, tuple(args), kwargs, returns_of(function))
+    function = getattr(function, "brought", function)
+    return work_of(FoundFunction(function, returns_of(function), inspect.iscoroutinefunction(function)), asked)

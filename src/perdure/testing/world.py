@@ -55,9 +55,9 @@ from perdure.views.export import write
 from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, send_frame, state_of
 from .disks import at_once
 from .faults import Faults
-from .processes import AtOnce
 from .stage import Stage
 from .steps import Run, Script
+from .tasks import WorldTasks
 
 if TYPE_CHECKING:
     from perdure.worlds.snapshots import Taken
@@ -109,8 +109,8 @@ class World:
         self._stage = stage
         self._door = WorldDoor(self._stage)
         self._client = Client(self._door, self._stage.workflows, Catalog.read)
-        self.tasks = AtOnce(self._client.tasks, self._door.message_id)
-        """What people are asked for, with the verbs of `engine.tasks`."""
+        self.tasks = WorldTasks(self._door)
+        """What people are asked for: the verbs of `engine.tasks`, without `await`."""
         self._started = 0
         self._stage.rest()
 
@@ -478,6 +478,9 @@ class WorldDoor:
         reader.read(await self.queries.history(instance))
         now = when(self._stage.clock.now())
         return "; ".join(_reason(open, now) for open in reader.waiting())
+
+    def now_at(self) -> int:
+        return self._stage.clock.now()
 
     def message_id(self) -> str:
         return f"message {len(self._stage.requests) + 1}"

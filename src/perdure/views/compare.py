@@ -24,7 +24,7 @@ from perdure.kernel.events import (
     CancelAsked,
     Event,
     Message,
-    Received,
+    ReceiptArrived,
     Requested,
     Retried,
     Rewound,
@@ -142,7 +142,7 @@ class Story:
                 self._add("message", name, StoryFact(number, value=body))
             case Started(input=given):
                 self._add("input", "", StoryFact(number, value=given))
-            case Received(intent=id, receipt=receipt):
+            case ReceiptArrived(intent=id, receipt=receipt):
                 self._close(id, StoryFact(number, receipt.status, receipt.value, receipt.error))
             case Requested(intent=id, name=name, body=body):
                 self._add("request", f"{self._open[id].location}/{name}", StoryFact(number, value=body))

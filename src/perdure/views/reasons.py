@@ -13,6 +13,7 @@ from typing import Final
 from perdure.app.dialects import words_of
 from perdure.app.urls import is_server
 from perdure.codec.phrases import first_line, one_line, short, span
+from perdure.definitions.load import stored
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Child
@@ -63,6 +64,7 @@ async def see(queries: Queries, head: HeadRow, now: datetime, database: str) -> 
         elif intent is not None and open.kind == "call" and not open.held:
             job = await queries.job(intent.id)
             jobs |= {} if job is None else {open.location: job}
+    definition = await stored(queries, head.workflow, head.version) if policy.exact else None
     seen = Seen(
         now=now,
         summary=summary(head),
@@ -70,6 +72,7 @@ async def see(queries: Queries, head: HeadRow, now: datetime, database: str) -> 
         lines=lines,
         waiting=waiting,
         policy=policy,
+        definition=None if definition is None else definition.definition,
         undelivered=undelivered(await queries.undelivered(state.address)),
         jobs=jobs,
         children=children,

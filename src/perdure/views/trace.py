@@ -16,7 +16,7 @@ from perdure.codec import decode as decode_value
 from perdure.kernel.batch import HeadRow, JournalRow
 from perdure.kernel.decision import Fact
 from perdure.kernel.entry import Entry, decode
-from perdure.kernel.events import Address, Message, Received, Retried, Started, Streamed
+from perdure.kernel.events import Address, Message, ReceiptArrived, Retried, Started, Streamed
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import when
 from perdure.kernel.routing import Router
@@ -108,7 +108,7 @@ class Tracer:
         match entry.event:
             case Message(name=name, body=body) | Started(first=Message(name=name, body=body)):
                 return name, "", decode_value(body)
-            case Received(intent=id, receipt=receipt):
+            case ReceiptArrived(intent=id, receipt=receipt):
                 value = None if receipt.value is None else decode_value(receipt.value)
                 error = "" if receipt.error is None else f": {receipt.error}"
                 return f"receipt of {await self._asked(entry.instance, id)}", f"{receipt.status}{error}", value
@@ -147,7 +147,7 @@ class Tracer:
 
     async def _answer(self, entry: Entry, intent: bytes) -> Entry | None:
         for later in await self._history(entry.instance):
-            if isinstance(later.event, Received) and later.event.intent == intent:
+            if isinstance(later.event, ReceiptArrived) and later.event.intent == intent:
                 return later
         return None
 

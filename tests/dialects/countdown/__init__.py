@@ -14,7 +14,7 @@ from perdure.codec import decode, encode
 from perdure.kernel.decision import NOTHING, Decision, Outcome
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Call, Wait
-from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
+from perdure.kernel.events import CancelAsked, Event, Message, ReceiptArrived, Started
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.moment import Moment
@@ -101,9 +101,9 @@ class CountdownMachine:
                 return Decision(open=(Call("zero", executor="thread"),)) if self._left == 0 else NOTHING
             case Message(name=name) if not self._workflow.forgiving:
                 raise ValueError(f"a countdown hears ticks, not {name}")
-            case Received(receipt=receipt) if receipt.status == "ok":
+            case ReceiptArrived(receipt=receipt) if receipt.status == "ok":
                 return Decision(outcome=Outcome(Status.COMPLETED, receipt.value))
-            case Received(receipt=receipt):
+            case ReceiptArrived(receipt=receipt):
                 return Decision(outcome=Outcome(Status.FAILED, error=receipt.error))
             case CancelAsked(reason=reason):
                 return Decision(outcome=Outcome(Status.CANCELLED, error=Failure("Cancelled", reason)))

@@ -28,16 +28,9 @@ from perdure.views.trace import TraceNode
 from ..console import Console, define
 from ..exits import Exit, Stopped
 from ..given import read_json
+from ..load import current_directory_first
 from ..text import ago, joined, local, short, shown, style, styled, table, to_json, told
-from ..world import (
-    NO_CELLS,
-    bound_of,
-    cell_names,
-    current_directory_first,
-    in_force,
-    refuse_unknown_cell,
-    without_version,
-)
+from ..world import NO_CELLS, bound_of, cell_names, in_force, refuse_unknown_cell, without_version
 from .read import tell_page
 
 if TYPE_CHECKING:

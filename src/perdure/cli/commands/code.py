@@ -17,9 +17,8 @@ from perdure.views.survey import Replayed, survey
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
-from ..load import load_all
+from ..load import code_of, load_all
 from ..text import indented, joined, style, to_json
-from ..world import code_of
 from .snapshot import ask
 
 PROBLEM: Final = ("workflow", "where", "text", "at", "hint", "severity")

@@ -18,8 +18,9 @@ from perdure.app.urls import is_server, path_of
 from perdure.codec import to_plain
 from perdure.errors import StoreError
 from perdure.kernel.moment import when
+from perdure.kernel.workflows import OWN
 from perdure.runtime.client import Client
-from perdure.runtime.shard import AHEAD_MAX
+from perdure.runtime.inbox import AHEAD_MAX
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
@@ -206,7 +207,8 @@ async def _database(console: Console, client: Client) -> tuple[dict[str, Any], l
     if owner is not None:
         since = datetime.fromtimestamp(owner.since, UTC)
         engine = {"name": owner.name, "pid": owner.pid, "host": owner.host, "since": since}
-    workflows = [{"name": name, "version": version} for name, version, *_ in await client.queries.workflows()]
+    rows = [row for row in await client.queries.workflows() if not row.name.startswith(OWN)]
+    workflows = [{"name": row.name, "version": row.version} for row in rows]
     return {**numbers, "engine": engine, "workflows": workflows}, problems
 
 

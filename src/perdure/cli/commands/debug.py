@@ -28,8 +28,8 @@ from perdure.views.rerun import Delivery, History, Parted, raised
 from ..console import Console, define
 from ..debugger import Code, Debugger, Left
 from ..exits import Stopped
+from ..load import code_of
 from ..text import first_line, joined, shown, style, table, told
-from ..world import code_of
 
 
 @define("debug")

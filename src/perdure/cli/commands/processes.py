@@ -19,7 +19,7 @@ from perdure.errors import CallerError, CannotOpen
 from perdure.expressions.functions import FUNCTIONS
 from perdure.kernel.asked import Actor
 from perdure.kernel.moment import when
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import StoredInstance
 from perdure.kernel.workflows import Workflows
 from perdure.processes.model import json_schema
 from perdure.runtime.client import Client
@@ -210,7 +210,7 @@ def draw(  # noqa: PLR0917
             _, head = await find_started(client, target)
             process = await _kept(client, head.workflow, head.version.partition("+")[0])
             rows = [row for row in await client.queries.history(head.id) if at is None or row.seq <= at]
-            record = Record(head, None, tuple(rows)) if rows else None
+            record = StoredInstance(head, None, tuple(rows)) if rows else None
             return draw_instance(Workflows([process]), record, form, direction)
 
         picture = console.ask(read)

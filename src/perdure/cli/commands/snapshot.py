@@ -13,8 +13,8 @@ import click
 from perdure.codec import to_plain
 
 from ..console import Console, define
+from ..load import code_of
 from ..text import joined, local
-from ..world import code_of
 
 if TYPE_CHECKING:
     from perdure.worlds.snapshots import Snapshots, Taken

@@ -1,4 +1,4 @@
-"""Suspects: calls that were running when the process died.
+"""Redelivery: calls that were running when the process died are handed out again.
 
 One of them may be what kills the process; the others only stood near it. If every delivery counted against a call's
 allowed ones, a killer would exhaust the innocent beside it. So after the first death all are handed out again
@@ -15,13 +15,13 @@ from typing import Final
 from perdure.ports.clock import Alarm, Clock
 
 ALONE: Final = 2_000_000_000
-"""How long a suspect runs before the next one may join it: long calls must not wait for each other for ever."""
+"""How long such a call runs before the next one may join it: long calls must not wait for each other for ever."""
 
 Lost = tuple[int, int, int, bytes]
 """Strikes, deliveries, instance, intent."""
 
 
-class Suspects:
+class Redelivery:
     def __init__(self, clock: Clock, deliver: Callable[[int, bytes, bool], None]) -> None:
         self._clock = clock
         self._deliver = deliver
