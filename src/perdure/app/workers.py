@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.errors import BadCall
 from perdure.executors.queue import Find, FoundFunction, QueueExecutor
-from perdure.flows.author import Flow, StepFunction
+from perdure.flows.author import STEPS, Flow, StepFunction
 from perdure.flows.returns import importable, is_async, returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.effects import OURS
@@ -24,6 +24,7 @@ from perdure.kernel.job import asked
 from perdure.kernel.receipt import Answerer, Receipt
 from perdure.ports.executor import Executor
 from perdure.ports.jobs import Jobs
+from perdure.runtime.setup import Serves
 from perdure.runtime.worker import Sign, Worker
 
 if TYPE_CHECKING:
@@ -33,21 +34,29 @@ if TYPE_CHECKING:
 class ServedQueues:
     """The queues that an engine serves itself: names, and how many calls of each run at once."""
 
-    def __init__(self, queues: Mapping[str, int] | None, workflows: Iterable[Any], keys: Keyring | None) -> None:
+    def __init__(
+        self,
+        queues: Mapping[str, int] | None,
+        workflows: Iterable[Any],
+        keys: Keyring | None,
+        dispatchers: Callable[[Jobs], list[Serves]],
+    ) -> None:
         self._queues = dict([checked(name, slots) for name, slots in (queues or {}).items()])
         self._workflows = workflows
         self._keys = keys
+        self._dispatchers = dispatchers
 
     def executors(self) -> list[Executor]:
         return [QueueExecutor(name, slots, imported) for name, slots in self._queues.items()]
 
-    def workers(self, jobs: Jobs) -> list[Worker]:
-        """They have the functions of the modules that the workflows are in."""
+    def workers(self, jobs: Jobs) -> list[Serves]:
+        """Workers have the functions of the modules that the workflows are in. Dispatchers ask a cluster."""
         names = {name for found in self._workflows for name in _modules(found)}
         modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
-        return [
+        workers = [
             worker(jobs, modules, [name], concurrency=slots, keys=self._keys) for name, slots in self._queues.items()
         ]
+        return [*workers, *self._dispatchers(jobs)]
 
 
 def _modules(workflow: Any) -> Iterable[str]:
@@ -65,6 +74,20 @@ def checked(name: str, slots: int) -> tuple[str, int]:
 
 def imported(name: str) -> FoundFunction:
     """A function of this very process: what a flow names, its engine can import."""
+    return _found(_imported(name))
+
+
+def declared(name: str) -> FoundFunction:
+    """A function of a module that declares steps. The name comes from a job: it must not reach any other module."""
+    found = _imported(name)
+    module = name.partition(":")[0]
+    own = getattr(found, "__module__", "") in (module, "__main__")
+    if not own or not any(place == found.__module__ for place, _ in STEPS):
+        raise BadCall(f"{name} is no function of a module that declares steps: put @perdure.step before it")
+    return _found(found)
+
+
+def _imported(name: str) -> Any:
     module_name, _, path = name.partition(":")
     main = sys.modules.get("__main__")
     try:
@@ -78,7 +101,7 @@ def imported(name: str) -> FoundFunction:
         raise BadCall(
             f"there is no function {path} in the module {module_name}: a step of a queue is found by its name"
         )
-    return _found(found)
+    return found
 
 
 def known(modules: Iterable[ModuleType]) -> dict[str, FoundFunction]:
@@ -133,6 +156,17 @@ async def opened(url: str) -> AsyncIterator[Jobs]:
         yield database.jobs
     finally:
         await database.close()
+
+
+def keyring(text: str, queues: Iterable[str]) -> Keyring:
+    """The key that signs the receipts of queues, from `ID=env:NAME`."""
+    from perdure.executors.signatures import Key, Keyring
+
+    id, found, material = text.partition("=")
+    if not found or not id or not material.startswith("env:"):
+        raise BadCall(f"--key is ID=env:NAME, found {id!r}: a secret on a command line is seen by everybody")
+    made = Key.hmac(id, material)
+    return Keyring({queue: [made] for queue in queues})
 
 
 def signing(keys: Keyring | None) -> Sign:

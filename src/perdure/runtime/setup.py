@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -20,7 +21,16 @@ from perdure.ports.store import Queries, Store
 from .inbox import POLL
 from .listener import Listener
 from .shard import Loader, Shard
-from .worker import Worker
+
+
+class Serves(Protocol):
+    """A worker, or a dispatcher."""
+
+    async def run(self) -> None:
+        """Until `drain` is called."""
+        ...
+
+    async def drain(self, seconds: float, hurry: asyncio.Event) -> None: ...
 
 
 class Serving(Protocol):
@@ -30,7 +40,7 @@ class Serving(Protocol):
         """Where nobody else can: each queue is an executor of the shard."""
         ...
 
-    def workers(self, jobs: Jobs) -> list[Worker]:
+    def workers(self, jobs: Jobs) -> list[Serves]:
         """Where workers serve queues: in this process too, one for each queue."""
         ...
 

@@ -21,7 +21,7 @@ from perdure.kernel.events import (
     Address,
     Event,
     Parked,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Released,
     Settled,
@@ -129,7 +129,7 @@ class Operations:
     def _belongs(self, event: Event, number: int, at: datetime) -> None:
         """The entry answers an open operation."""
         match event:
-            case Received(intent=intent, receipt=receipt) if intent in self._open:
+            case ReceiptArrived(intent=intent, receipt=receipt) if intent in self._open:
                 operation = self._open[intent]
                 operation.closed, operation.closed_at, operation.status = number, at, receipt.status
                 operation.value = None if receipt.value is None else _value(receipt.value)
@@ -167,7 +167,7 @@ def _end_part(operation: Operation, at: datetime) -> None:
 
 def _ended(event: Event, intent: Intent) -> str:
     """What closes an operation without a receipt of its own: a withdrawal, a rewind, the end of the instance."""
-    if isinstance(event, Received) and event.intent == intent.id:
+    if isinstance(event, ReceiptArrived) and event.intent == intent.id:
         return event.receipt.status
     return "dropped"
 
