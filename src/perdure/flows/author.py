@@ -411,7 +411,7 @@ def _check(function: Any) -> None:
         raise NotAFlow(f"`async def {function.__name__}()` without a parameter for the context", where)
 
 
-OPTIONS_OF_START = frozenset({"key", "tags", "reuse", "at", "delay", "parent"})
+OPTIONS_OF_START = frozenset({"key", "tags", "reuse", "at", "delay", "parent", "by"})
 
 
 def _warn_of_options(function: Any, name: str) -> None:

@@ -20,7 +20,7 @@ from perdure.ports.store import Queries, Store
 
 from .inbox import POLL
 from .listener import Listener
-from .shard import Shard
+from .shard import Loader, Shard
 
 
 class Serves(Protocol):
@@ -59,6 +59,7 @@ class Setup(msgspec.Struct):
     memory: int
     enclosure: AbstractContextManager[None]
     verify: Verify
+    loader: Loader | None = None
 
     def add_effects(self, queries: Queries) -> None:
         if self.effects is not None:
@@ -88,4 +89,5 @@ class Setup(msgspec.Struct):
             number=number,
             shards=shards,
             poll=poll,
+            loader=self.loader,
         )
