@@ -51,7 +51,8 @@ class Stage:
     async def page(
         self, *, login="ann", scheme: Literal["light", "dark"] = "light", width=1280, height=900, heard=None
     ):
-        context = await self.browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
+        size = {"width": width, "height": height}
+        context = await self.browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce")
         page = await context.new_page()
         page.set_default_timeout(10_000)
         if heard is not None:

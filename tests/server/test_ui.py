@@ -154,6 +154,7 @@ def test_new_instances_are_announced_and_do_not_move_the_rows(stage):
     async def story(site, page):
         await page.goto(f"{site.url}/instances")
         await page.wait_for_selector(".foot .live:not(.off)")
+        await page.wait_for_selector(".ledger.inst tbody tr")
         before = await page.locator(".ledger.inst tbody tr").count()
         await site.engine.start("secret_plan", key="s-2")
         await page.wait_for_selector("button.new")
@@ -177,7 +178,7 @@ def test_pages_are_reached_by_keys(stage):
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/instances?q=status*failed")
         await page.keyboard.press("Escape")
-        await page.wait_for_selector("text=b-1")
+        await page.wait_for_selector("text=1 match")
         await page.keyboard.press("j")
         await page.keyboard.press("Enter")
         await page.wait_for_selector(".inst-head")
