@@ -226,7 +226,7 @@ function Data({ show }) {
 }
 
 function Errors({ show, errors }) {
-  if (!show.error && !errors.length) return html`<div class="sheet"><div class="empty"><h3>No error so far</h3><p class="second">Failed attempts and what made the instance stuck stand here.</p></div></div>`;
+  if (!show.error && !errors.length) return html`<div class="sheet"><div class="empty"><h2>No error so far</h2><p class="second">Failed attempts and what made the instance stuck stand here.</p></div></div>`;
   return html`<div class="stack">${show.error && html`<${Failure} title=${`the instance${show.stuck_at ? ` at ${show.stuck_at}` : ""}`} error=${show.error} />`}
     ${errors.map((each) => html`<${Failure} title=${`${each.location}, attempt ${each.attempt}`} error=${each.error} />`)}</div>`;
 }
