@@ -12,7 +12,9 @@ CANARIES = {f"s{number}": f"canary-{number:02d}-äö\"'{number * 7919}" for numb
 
 async def echo(asked, writer):
     """All that was sent, and much more than fits into a receipt."""
-    body = json.dumps({"headers": asked.headers, "body": asked.body.decode(), "pad": "x" * 100_000}, ensure_ascii=False).encode()
+    body = json.dumps(
+        {"headers": asked.headers, "body": asked.body.decode(), "pad": "x" * 100_000}, ensure_ascii=False
+    ).encode()
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
 
 
@@ -82,6 +84,8 @@ async def test_a_tool_is_a_step_of_a_flow(tmp_path):
         return await ctx.step("ask", perdure.tools.sqlite, auth="orders", query="select :n as n", params={"n": 4})
 
     connections = {"orders": perdure.Secret("orders-dsn")}
-    async with perdure.open(":memory:", workflows=[ask], connections=connections, secrets={"orders-dsn": str(tmp_path / "o.db")}) as engine:
+    async with perdure.open(
+        ":memory:", workflows=[ask], connections=connections, secrets={"orders-dsn": str(tmp_path / "o.db")}
+    ) as engine:
         handle = await engine.start(ask, key="k")
         assert await handle.result() == {"rows": [{"n": 4}], "row_count": 1, "columns": ["n"]}

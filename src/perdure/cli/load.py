@@ -16,9 +16,12 @@ from .exits import Stopped
 
 def load(target: str) -> tuple[Any, list[Any]]:
     """The flow, and every workflow of its module: children of the flow are usually among them."""
+    if is_playbook(target):
+        playbook = _playbook(target)
+        return playbook, [playbook]
     module_name, found, name = target.partition(":")
     if not (module_name and found and name):
-        raise Stopped(f"{target!r} names no flow; write MODULE:FLOW, for example shop:order")
+        raise Stopped(f"{target!r} names no flow; write MODULE:FLOW, for example shop:order, or the file of a playbook")
     module = module_of(module_name)
     workflows = _workflows(module)
     flow = _attribute(module, name, workflows)
@@ -28,6 +31,19 @@ def load(target: str) -> tuple[Any, list[Any]]:
         )
         raise Stopped(f"{target} is {_kind(flow)}, not a flow{advice}{_choice(module, workflows)}")
     return flow, list({id(each): each for each in (flow, *workflows.values())}.values())
+
+
+def is_playbook(target: str) -> bool:
+    """Whether a target is the file of a playbook."""
+    return target.endswith((".yaml", ".yml"))
+
+
+def _playbook(file: str) -> Any:
+    from perdure.app.playbooks import load_playbook
+
+    if not os.path.isfile(file):
+        raise Stopped(f"there is no file {file}")
+    return load_playbook(file)
 
 
 def load_all(target: str) -> list[Any]:

@@ -78,7 +78,7 @@ class Reasons:
             case "timer":
                 return self._timer(open)
             case "wait":
-                return self._message(open)
+                return await self._gate(open) or self._message(open)
             case "child":
                 return await self._child(open)
             case kind:
@@ -147,6 +147,28 @@ class Reasons:
         failed = f"{_name(step)} failed {'once' if attempt == 1 else f'{attempt} times'}"
         text = f"{failed}{f', last with {last}' if last else ''}; attempt {attempt + 1} begins at {when}."
         return Reason("backoff", text, "", open)
+
+    async def _gate(self, open: Waiting) -> Reason | None:
+        """The gate of a playbook: its guard, and the command that opens it."""
+        summary = self._look.summary
+        if not open.location.startswith("gate/"):
+            return None
+        from perdure.definitions import load
+
+        stored = await load.stored(self._queries, summary.workflow, summary.version)
+        if stored is None or stored.dialect != "playbook":
+            return None
+        from perdure.playbooks.model import from_bytes
+        from perdure.playbooks.scope import Compiler
+        from perdure.playbooks.words import gate_at
+
+        gate = gate_at(Compiler(from_bytes(stored.definition)), open.location)
+        if gate is None:
+            return None
+        deadline = f", at most until {local(open.due)} ({until(open.due, self._now)})" if open.due is not None else ""
+        ways = [self._console.command("playbooks", "patch", self._look.id, f"{key}=true") for key in gate.reads]
+        ways += [f"it opens when the step {step} has ended" for step in gate.others]
+        return Reason("gate", f"{gate.text}{self._since(open)}{deadline}.", "\n".join(ways), open)
 
     def _message(self, open: Waiting) -> Reason:
         names = open.what.split(", ") if open.what else []

@@ -19,6 +19,7 @@ GROUPS: Final = {
     "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
     "manifest": "Manifests: the definitions that a world of cells runs.",
+    "playbooks": "Playbooks: write, draw, try, test and register them.",
     "snapshot": "Snapshots of a whole world: take them, go on from one, free what none needs.",
 }
 
@@ -27,7 +28,7 @@ VERBS: Final = {
     for verb in (
         Verb(
             "run",
-            "Run a flow here and print its result.",
+            "Run a flow or a playbook here and print its result.",
             """perdure run shop:order --input '{"order_id": "o-17"}' --db shop.db --key o-17""",
         ),
         Verb(
@@ -45,7 +46,7 @@ VERBS: Final = {
             "Copy a stopped world into another database.",
             "perdure copy shop.db postgresql://shop@db.example/shop",
         ),
-        Verb("check", "Check flows for what a replay would not repeat.", "perdure check shop:order"),
+        Verb("check", "Check flows and playbooks.", "perdure check shop:order"),
         Verb("ls", "List instances, newest first.", "perdure ls --status waiting --db shop.db"),
         Verb("show", "Show one instance: its state, result or error.", "perdure show order/o-17 --db shop.db"),
         Verb("history", "Tell what happened to an instance.", "perdure history order/o-17 --db shop.db"),
@@ -116,6 +117,31 @@ VERBS: Final = {
         Verb("manifest reject", "Reject a proposal.", 'perdure manifest reject 1 --reason "not now" --db shop.db'),
         Verb("manifest apply", "Put a manifest into force.", "perdure manifest apply 1 --mode migrate --db shop.db"),
         Verb("manifest migrate", "Let all cells go over.", "perdure manifest migrate --db shop.db"),
+        Verb("playbooks fmt", "Write a playbook in its one canonical form.", "perdure playbooks fmt restock.yaml"),
+        Verb("playbooks draw", "Draw the net of a playbook.", "perdure playbooks draw restock.yaml -o restock.svg"),
+        Verb(
+            "playbooks render",
+            "Show the rendered fields of an action.",
+            "perdure playbooks render restock.yaml scan/page --set floor=3",
+        ),
+        Verb(
+            "playbooks simulate",
+            "Run a playbook on stubs, in virtual time.",
+            "perdure playbooks simulate restock.yaml --runs 100 --crash",
+        ),
+        Verb("playbooks test", "Run the tests of playbooks.", "perdure playbooks test restock.test.yaml"),
+        Verb("playbooks put", "Register a playbook.", "perdure playbooks put restock.yaml --db shop.db"),
+        Verb(
+            "playbooks activate",
+            "Choose the version of new instances.",
+            "perdure playbooks activate shelf-restock c144489622f7 --db shop.db",
+        ),
+        Verb("playbooks ls", "List registered playbooks.", "perdure playbooks ls --db shop.db"),
+        Verb(
+            "playbooks patch",
+            "Change ctx of an instance: open its gates.",
+            "perdure playbooks patch monday approved=true --by ann --db shop.db",
+        ),
         Verb("snapshot take", "Take a snapshot of a world.", "perdure snapshot take --against shop --db shop.db"),
         Verb("snapshot ls", "List snapshots.", "perdure snapshot ls --db shop.db"),
         Verb("snapshot restore", "Make a new database from one.", "perdure snapshot restore copy.db --db shop.db"),

@@ -53,7 +53,8 @@ EFFECTS: Final = "effects"
 class Line(msgspec.Struct, frozen=True):
     """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
 
-    `announced` has the names of the domain events that it led to; `seq` is its place in the journal.
+    `announced` has the names of the domain events that it led to; `seq` is its place in the journal. `noted` has what
+    the machine noted: operations that needed no effect, as kind and location.
     """
 
     number: int
@@ -67,6 +68,7 @@ class Line(msgspec.Struct, frozen=True):
     outcome: str = ""
     announced: tuple[str, ...] = ()
     seq: int = 0
+    noted: tuple[str, ...] = ()
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -194,7 +196,20 @@ def _line(entry: Entry, opened: Opened) -> Line:
         outcome, error = "stuck", decision.stuck.error
     led_to = tuple(in_words(effect) for effect in decision.open)
     facts = tuple(fact.name for fact in decision.announce)
-    return Line(entry.number, when(entry.at), event, location, status, value, error, led_to, outcome, facts, entry.seq)
+    return Line(
+        entry.number,
+        when(entry.at),
+        event,
+        location,
+        status,
+        value,
+        error,
+        led_to,
+        outcome,
+        facts,
+        entry.seq,
+        entry.decision.noted,
+    )
 
 
 def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
+from perdure.kernel.events import Address
 from perdure.runtime.client import Client
 
 from ..console import Console
@@ -19,12 +21,31 @@ from ..text import ago, joined, local, short, style, styled, table, to_json
 @define("show")
 @click.argument("id")
 def command(console: Console, id: str) -> None:
-    async def read(client: Client) -> Look:
-        _, head = await find_started(client, id)
-        return await Look.at(client.queries, head)
+    async def read(client: Client) -> tuple[Look, Any]:
+        address, head = await find_started(client, id)
+        look = await Look.at(client.queries, head)
+        return look, await _state(client, look, address)
 
-    look = console.ask(read)
-    console.answer(look.document(), _text(look, datetime.now(UTC)))
+    look, state = console.ask(read)
+    document = look.document() if state is None else {**look.document(), "state": state}
+    text = _text(look, datetime.now(UTC))
+    console.answer(document, text if state is None else joined([text, *_state_lines(state)]))
+
+
+async def _state(client: Client, look: Look, address: Address) -> Any:
+    """Tokens and ctx of a playbook, whose definition is in the database."""
+    from perdure.definitions import load
+
+    stored = await load.stored(client.queries, address.workflow, look.summary.version)
+    if stored is None or stored.dialect != "playbook":
+        return None
+    return await client.state(address.workflow, address.key)
+
+
+def _state_lines(state: dict[str, Any]) -> list[str]:
+    rows = [["ctx", f"{name} = {short(value)}"] for name, value in state["ctx"].items()]
+    rows += [["token", f"{each['id']} at {each['step']}: {each['state']}"] for each in state["tokens"]]
+    return [table([[style(name, bold=True), text] for name, text in rows])] if rows else []
 
 
 def _text(look: Look, now: datetime) -> str:
