@@ -164,6 +164,15 @@ COMMANDS = [
     ("manifest", "reject", "1", "--reason", KEY),
     ("manifest", "apply", "hostile_code"),
     ("manifest", "migrate"),
+    ("playbooks", "fmt", f"{TRICK}.yaml"),
+    ("playbooks", "draw", f"{TRICK}.yaml"),
+    ("playbooks", "render", f"{TRICK}.yaml", KEY),
+    ("playbooks", "simulate", f"{TRICK}.yaml"),
+    ("playbooks", "test", f"{TRICK}.test.yaml"),
+    ("playbooks", "put", f"{TRICK}.yaml"),
+    ("playbooks", "activate", KEY, TRICK),
+    ("playbooks", "ls"),
+    ("playbooks", "patch", KEY, f"{TRICK}=1"),
     ("snapshot", "take", *CODE_OF),
     ("snapshot", "ls"),
     ("snapshot", "gc"),
@@ -181,7 +190,7 @@ COMMANDS = [
 
 def test_each_command_is_among_those_that_are_tried():
     tried = {
-        " ".join(words[: 2 if words[0] in ("cells", "journal", "manifest", "snapshot", "db") else 1])
+        " ".join(words[: 2 if words[0] in ("cells", "journal", "manifest", "playbooks", "snapshot", "db") else 1])
         for words in COMMANDS
     }
 

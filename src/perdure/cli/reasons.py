@@ -57,6 +57,7 @@ class Reasons:
         self._look = look
         self._now = now
         self._alive = True  # an engine runs on the database
+        self._is_playbook = False
 
     async def all(self) -> list[Reason]:
         status = self._look.state.status
@@ -162,6 +163,7 @@ class Reasons:
         from perdure.playbooks.scope import Compiler
         from perdure.playbooks.words import gate_at
 
+        self._is_playbook = True
         gate = gate_at(Compiler(from_bytes(stored.definition)), open.location)
         if gate is None:
             return None
@@ -242,7 +244,8 @@ class Reasons:
         workflow = self._look.summary.workflow
         if owner is None:
             text = f"No engine runs on {self._console.db}: nothing moves until one does."
-            run = self._console.command("run", f"MODULE:{workflow}", *self._start())
+            what = f"{workflow}.yaml" if self._is_playbook else f"MODULE:{workflow}"
+            run = self._console.command("run", what, *self._start())
             return [Reason("no-engine", text, f"perdure.open(...) in your program runs one, and so does: {run}")]
         if workflow not in {name for name, *_ in await self._queries.workflows()}:
             text = f"The engine that runs, {owner}, does not know the workflow {workflow!r}."

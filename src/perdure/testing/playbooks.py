@@ -222,7 +222,8 @@ class Case(msgspec.Struct):
                         "result", wanted, handle.result() if verdict in ("success", "partial") else None
                     )
                 case "ctx":
-                    ctx = at_once(world._client.state(handle.workflow, handle.key))["ctx"]
+                    height = at_once(world._client.queries.height())
+                    ctx = at_once(world._client.state(handle.workflow, handle.key, at=height))["ctx"]
                     for name, value in wanted.items():
                         problems += _unlike(f"ctx.{name}", value, ctx.get(name))
                 case "runs":

@@ -39,7 +39,7 @@ async def _state(client: Client, look: Look, address: Address) -> Any:
     stored = await load.stored(client.queries, address.workflow, look.summary.version)
     if stored is None or stored.dialect != "playbook":
         return None
-    return await client.state(address.workflow, address.key)
+    return await client.state(address.workflow, address.key, at=await client.queries.height())
 
 
 def _state_lines(state: dict[str, Any]) -> list[str]:

@@ -45,6 +45,6 @@ def command(  # noqa: PLR0917
 def _state(console: Console, instance: str) -> Any:
     async def read(client: Any) -> Any:
         address, _ = await find_started(client, instance)
-        return await client.state(address.workflow, address.key)
+        return await client.state(address.workflow, address.key, at=await client.queries.height())
 
     return console.ask(read)
