@@ -76,12 +76,16 @@ async def test_errors_of_shell():
     assert (await failed("shell", argv=["x"], parse="xml")).kind == "bad_parameters"
 
 
+def _first_line(fifo):
+    with open(fifo) as stream:
+        return stream.readline()
+
+
 async def test_a_withdrawn_call_leaves_no_process_behind(tmp_path):
     file = tmp_path / "pid"
+    os.mkfifo(file)
     call = asyncio.ensure_future(run("shell", script=f"echo $$ > {file}; sleep 60"))
-    while not file.exists() or not file.read_text():
-        await asyncio.sleep(0.01)
-    pid = int(file.read_text())
+    pid = int(await asyncio.to_thread(_first_line, file))
 
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)

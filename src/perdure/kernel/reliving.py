@@ -1,8 +1,8 @@
 """Another past for a machine whose state is a value: what `retry` of a failure tells it.
 
 The machine begins again, is told every item of the past, and answers with all that is open then. After a rewind the ids
-of intents are new, so a receipt finds its operation by location and attempt. The receipts of what failed are no part of the
-past: what failed is open at the end, and is done again.
+of intents are new, so a receipt finds its operation by location and attempt. The receipts of what failed are no part of
+the past: what failed is open at the end, and is done again.
 """
 
 from __future__ import annotations

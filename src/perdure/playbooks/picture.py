@@ -49,7 +49,7 @@ def _node(step: Step, tokens: list[str], ended: str | None, live: bool) -> Node:
 
 
 def _label(step: Step, arc: Arc) -> str:
-    words = [arc.on] if arc.on else []
+    words: list[str] = [arc.on] if arc.on else []
     if isinstance(arc.when, str):
         words.append(arc.when)
     return ": ".join(words)

@@ -145,7 +145,7 @@ def _run(playbook: PlaybookWorkflow, input: Any, stubs: Stubs, seed: int) -> tup
         notes = [note for line in handle.history() for note in line.noted]
         seen, routes = _coverage(notes)
         summary = handle.read("summary")
-        return (str(handle.status()) if summary is None else summary["verdict"]), seen, routes
+        return (str(handle.status) if summary is None else summary["verdict"]), seen, routes
 
 
 def _coverage(notes: Sequence[str]) -> tuple[set[str], set[str]]:
@@ -163,13 +163,12 @@ def _coverage(notes: Sequence[str]) -> tuple[set[str], set[str]]:
 def _crash(playbook: PlaybookWorkflow, input: Any, stubs: Mapping[str, Any], made: Simulated) -> None:
     labels = {action.label for step in playbook.definition.playbook.steps for action in step.actions}
     labels |= {action.label for actions in playbook.definition.playbook.workbook.values() for action in actions}
-    table = Stubs(stubs, Script("null", lambda params: None))
-    script = {label: (lambda params: None) for label in labels}
-    script |= {pattern: table.get(pattern if "/" in pattern else f"{pattern}/") for pattern in stubs}
+    script: dict[str, Any] = {label: (lambda params: None) for label in labels}
+    for pattern, given in stubs.items():
+        label = pattern.rpartition("/")[2]
+        script |= {name: outcome_of(pattern, given) for name in labels if fnmatchcase(name, label)}
     try:
-        report = crash_test(
-            playbook, dict(input), script={name: each for name, each in script.items() if each}, random=5
-        )
+        report = crash_test(playbook, dict(input), script=script, random=5)
         made.crashes = report.singles + report.pairs + report.random
     except CrashTestFailed as failed:
         made.crashes, made.finding = 1, str(failed).partition("\n")[0]
@@ -210,7 +209,7 @@ class Case(msgspec.Struct):
 
     def _differences(self, world: World, handle: Any) -> list[str]:
         summary = handle.read("summary")
-        verdict = str(handle.status()) if summary is None else summary["verdict"]
+        verdict = str(handle.status) if summary is None else summary["verdict"]
         runs, done = _runs(handle), _actions(handle)
         problems: list[str] = []
         for key, wanted in self.expect.items():

@@ -26,7 +26,7 @@ def world() -> Iterator[World]:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.name.endswith(".test.yaml"):
-        return _PlaybookTests.from_parent(parent, path=file_path)  # type: ignore[no-any-return]
+        return _PlaybookTests.from_parent(parent, path=file_path)
     return None
 
 

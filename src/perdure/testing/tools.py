@@ -1,7 +1,7 @@
 """Tools in a world of tests: none runs. A script answers for each action, by its location or its label.
 
-A script is called with the parameters of the tool. What it returns is the result; `perdure.tools.ToolError` is an error of
-a kind that rules can tell. An action without a script fails with the kind `no_stub`.
+A script is called with the parameters of the tool. What it returns is the result; `perdure.tools.ToolError` is an error
+of a kind that rules can tell. An action without a script fails with the kind `no_stub`.
 """
 
 from __future__ import annotations

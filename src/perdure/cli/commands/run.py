@@ -122,7 +122,11 @@ class Run:
 
     async def run(self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None) -> Ending:
         with interruptible() as (interrupted, hurry):
-            options = {"drain": DRAIN_SECONDS, "allow": self._given.allow, "connections": self._given.connections}
+            options: dict[str, Any] = {
+                "drain": DRAIN_SECONDS,
+                "allow": self._given.allow,
+                "connections": self._given.connections,
+            }
             async with open_engine(self._console.db, workflows=workflows, **options) as engine:
                 engine.hurry = hurry
                 began = time.time()

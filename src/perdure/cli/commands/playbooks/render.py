@@ -20,9 +20,9 @@ from ...text import to_json
 @click.option(
     "--with", "more", metavar="PATH=VALUE", multiple=True, help="What else is seen: ctx.n=1, iter.shop=north."
 )
-def command(
+def command(  # noqa: PLR0917
     console: Console, file: str, action: str, given: str | None, sets: tuple[str, ...], more: tuple[str, ...]
-) -> None:  # noqa: PLR0917
+) -> None:
     """Nothing runs. Secrets are shown by their names."""
     value = with_sets(None if given is None else read_json(given, "--input"), sets)
     found = rendered(load_playbook(file), action, value or {}, with_sets(None, more) or {})
