@@ -54,10 +54,10 @@ class _Rewriter:
         if not isinstance(node.value, dict):
             return node
         changed = self.renamed(node, {"input": "args", "payload": "args", "description": "desc"})
-        for key in ("set", "set_vars"):
+        for key in ("set", "set_vars", "set_ctx"):
             if key in changed:
-                found = _like(changed.pop(key), self.context(changed.get(key) or node.value[key]))
-                changed["set"] = found
+                found = changed.pop(key)
+                changed["set"] = _like(found, self.context(found))
         if "tool" in changed:
             changed["tool"] = self.tool(changed["tool"])
         if "next" in changed:
