@@ -12,8 +12,54 @@ from tests.playbooks.test_crashes import BOOKS
 from tests.playbooks.test_example import EXAMPLE
 from tests.playbooks.test_v10 import DOCUMENT
 
-PIECES = ["{", "}", "[", "]", ":", ": ", ",", "- ", "\n", "  ", "&a ", "*a", "!t ", "<<: ", "'", '"', "{{", "}}", "{%", "null", "true", "0", "-1", "1e999", "~"]
-WORDS = ["step", "next", "join", "all", "loop", "tool", "kind", "noop", "when", "ctx.x", "spec", "policy", "rules", "else", "then", "do", "retry", "set", "x" * 200]
+PIECES = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ": ",
+    ",",
+    "- ",
+    "\n",
+    "  ",
+    "&a ",
+    "*a",
+    "!t ",
+    "<<: ",
+    "'",
+    '"',
+    "{{",
+    "}}",
+    "{%",
+    "null",
+    "true",
+    "0",
+    "-1",
+    "1e999",
+    "~",
+]
+WORDS = [
+    "step",
+    "next",
+    "join",
+    "all",
+    "loop",
+    "tool",
+    "kind",
+    "noop",
+    "when",
+    "ctx.x",
+    "spec",
+    "policy",
+    "rules",
+    "else",
+    "then",
+    "do",
+    "retry",
+    "set",
+    "x" * 200,
+]
 SEEDS = [EXAMPLE, DOCUMENT, *("apiVersion: perdure/v1\nmetadata: {name: p}\n" + text for text in BOOKS.values())]
 
 

@@ -81,7 +81,12 @@ def test_what_only_v10_takes_is_a_warning():
 
 @pytest.mark.parametrize(
     ("guard", "result"),
-    [("{{ workload.id }}", "b"), ("{{ workload.empty }}", "a"), ("{{ workload.no }}", "a"), ("{{ workload.gone }}", "a")],
+    [
+        ("{{ workload.id }}", "b"),
+        ("{{ workload.empty }}", "a"),
+        ("{{ workload.no }}", "a"),
+        ("{{ workload.gone }}", "a"),
+    ],
 )
 def test_a_text_is_a_guard(guard, result):
     text = f"""
@@ -129,7 +134,9 @@ workflow:
 """
     stage = Stage(from_text(text, "p.yaml", TOOLS), {"a/a_task": 1})
 
-    assert stage.asked["a/a_task"]["secrets"] == [[["headers", "Authorization"], ["Bearer ", {"secret": "openai.api_key"}]]]
+    assert stage.asked["a/a_task"]["secrets"] == [
+        [["headers", "Authorization"], ["Bearer ", {"secret": "openai.api_key"}]]
+    ]
 
 
 def test_fmt_turns_it_into_v1_with_the_same_meaning():

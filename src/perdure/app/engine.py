@@ -146,7 +146,7 @@ async def open(
         workflows=known,
         clock=clock,
         executors=executors,
-        serving=Serving(queues, known, keys),
+        serving=Serving(queues, known, keys, effects.tools),
         effects=lambda store: effects.executor(store, clock, on_loop, in_threads),
         failed=hooks.tell,
         cache=cache,

@@ -7,16 +7,18 @@ gets the same wherever it runs: its arguments as they were recorded, converted b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from perdure.codec import decode
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt, failure_of
-from perdure.ports.executor import Answered, Framed, Work
+from perdure.ports.executor import Answered, Framed, Handler, Work
+from perdure.ports.secrets import Secrets
 
 from . import child
+from .effects import EffectsExecutor
 from .inline import InlineExecutor
 from .thread import ThreadExecutor
 
@@ -29,25 +31,44 @@ class Found(msgspec.Struct, frozen=True):
     is_async: bool
 
 
+TOOLS: Final = "tools/"
+"""What the name of a call begins with that a tool performs."""
+
 Find = Callable[[str], Found]
 """The function of a name, `module:name`. Raises when there is none."""
 
 
+class Tools(msgspec.Struct, frozen=True):
+    """What performs the tools of a queue: their handlers by name, and where secrets come from."""
+
+    find: Callable[[str], Handler | None]
+    secrets: Secrets | None = None
+
+
 class QueueExecutor:
-    def __init__(self, name: str, slots: int, find: Find) -> None:
+    def __init__(self, name: str, slots: int, find: Find, tools: Tools | None = None) -> None:
         self.name = name
         self.slots = slots
         self._find = find
         self._inline = InlineExecutor()
         self._thread = ThreadExecutor(slots)
+        self._tools: EffectsExecutor | None = None
+        if tools is not None:
+            self._tools = EffectsExecutor((), self._inline, self._thread, tools.secrets, tools.find)
 
     def listen(self, framed: Framed) -> None:
+        if self._tools is not None:
+            self._tools.listen(framed)
+            return
         self._inline.listen(framed)
         self._thread.listen(framed)
 
     def start(self, publication: Publication, answered: Answered) -> None:
         try:
             asked = decode(publication.effect.params or b"")
+            if self._tools is not None and asked["call"].startswith(TOOLS):
+                self._tools.start(publication, answered)
+                return
             found = self._find(asked["call"])
             args, kwargs = child.arguments(found.function, asked["args"], asked["kwargs"])
         except Exception as error:  # not a line of the step ran, and none ever will
@@ -58,6 +79,9 @@ class QueueExecutor:
         executor.start(msgspec.structs.replace(publication, work=work), answered)
 
     def stop(self, intent: bytes) -> None:
+        if self._tools is not None:
+            self._tools.stop(intent)
+            return
         self._inline.stop(intent)
         self._thread.stop(intent)
 
