@@ -15,10 +15,10 @@ from perdure.kernel.policy import Policy
 from perdure.kernel.routing import Subscription
 from perdure.ports.dialect import Stored
 
-from .check import load, net_of
+from .check import load
 from .kinds import Kind
 from .machine import PlaybookMachine
-from .model import Definition, to_bytes
+from .model import Definition, net_of, to_bytes
 from .problem import Problem
 from .scope import Compiler
 from .words import state_of
