@@ -31,7 +31,7 @@ from perdure.kernel.batch import Batch
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Call, Effect
 from perdure.kernel.entry import Entry, encode, pack
-from perdure.kernel.events import Address, Event, Received, Started
+from perdure.kernel.events import Address, Event, ReceiptArrived, Started
 from perdure.kernel.gate import Executors
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
@@ -115,7 +115,7 @@ def whole_steps(workflow: Any, instances: int) -> float:
             f"{len(batch.publications)} steps of {instances} were opened",
         )
         for publication in batch.publications.values():
-            kernel.offer(Offer(publication.instance, Received(publication.intent, RECEIPT), publication.intent))
+            kernel.offer(Offer(publication.instance, ReceiptArrived(publication.intent, RECEIPT), publication.intent))
             done += 1
         batch = _turn(kernel)
     seconds = time.process_time() - began
@@ -143,7 +143,7 @@ def flow_deliveries() -> float:
     began = time.process_time()
     for number in range(2, STEPS + 2):
         intent = identity.intent(decision.open[0].location, 1)
-        decision = machine.deliver(Received(intent, RECEIPT), Moment(0, SEED, number))
+        decision = machine.deliver(ReceiptArrived(intent, RECEIPT), Moment(0, SEED, number))
     seconds = time.process_time() - began
     machine.dispose()
     return seconds / STEPS
@@ -154,7 +154,7 @@ def parts() -> dict[str, Callable[[], object]]:
     identity = Identity(Address("chain", "k"), 1)
     patterns = Patterns(["add", "add#"])
     effects = (Call("add#12"),)
-    event = Received(identity.intent("add#11", 1), RECEIPT)
+    event = ReceiptArrived(identity.intent("add#11", 1), RECEIPT)
     packed, fresh = pack(effects, patterns)
     entry = Entry(12, 1, 12, time.time_ns(), event, Decision(open=effects), (), fresh)
     body = encode(entry, packed)
@@ -180,7 +180,7 @@ def _applied() -> Iterator[None]:
     started = Started("chain", "k", b"", SEED, generation=1)
     apply(instance, Entry(1, 1, 1, 1, started, Decision(open=(Call("add#1"),)), (), ("add#",)))
     for n in count(2):
-        event = Received(next(iter(instance.open)), RECEIPT)
+        event = ReceiptArrived(next(iter(instance.open)), RECEIPT)
         apply(instance, Entry(n, 1, n, n, event, Decision(open=(Call(f"add#{n}"),))))
         yield
 

@@ -17,6 +17,7 @@ from . import (
     postgres_w6,
     r1_rebuild,
     r2_loop,
+    t1_tasks,
     w1_sequential,
     w2_concurrent,
     w3_latency,
@@ -43,6 +44,7 @@ SQLITE: tuple[Workload, ...] = (
     r2_loop.WORKLOAD,
     w9_payload.WORKLOAD,
     c1_cells.WORKLOAD,
+    t1_tasks.WORKLOAD,
 )
 POSTGRES: tuple[Workload, ...] = (
     postgres_w1.WORKLOAD,

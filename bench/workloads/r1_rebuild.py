@@ -22,7 +22,7 @@ from bench.measure import Bar, Figure, Measures, Workload, verify
 from perdure.flows.loop import Enclosure
 from perdure.kernel.events import Address
 from perdure.kernel.replay import fold, rebuild
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import StoredInstance
 from perdure.runtime.collector import Paused
 from perdure.stores.sqlite import reads
 from perdure.stores.sqlite.connection import connect
@@ -83,7 +83,7 @@ async def _hot(place: Path) -> float:
         return counts.get("rebuilt", 0)
 
 
-def _rates(flow: perdure.Flow[..., Any], read: Callable[[], Record | None]) -> tuple[float, float]:
+def _rates(flow: perdure.Flow[..., Any], read: Callable[[], StoredInstance | None]) -> tuple[float, float]:
     """Operations per second of processor time, from rows in memory and with their read from the file.
 
     The quickest of some rounds: nothing in them is left to chance, so that whatever else uses the machine can only make

@@ -11,6 +11,8 @@ from perdure.errors import __all__ as _errors
 if TYPE_CHECKING:
     from perdure import tools
     from perdure.app import Engine, connect, open, run
+    from perdure.app.definitions import load_process
+    from perdure.app.graphs import load_graph
     from perdure.app.playbooks import load_playbook
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bind import manifest
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
     from perdure.executors.secrets import EnvironmentSecrets, FileSecrets
     from perdure.executors.signatures import Key, Keyring, sign
     from perdure.flows.author import Break, Continue, Failed, Flow, Ok, flow, step
-    from perdure.flows.context import Context, Received
+    from perdure.flows.context import Context
+    from perdure.flows.receiving import Message, Received
     from perdure.flows.tasks import Answered
     from perdure.kernel.asked import Actor
     from perdure.kernel.backoff import Backoff
     from perdure.kernel.problem import Problem
+    from perdure.kernel.retention import Retention
     from perdure.kernel.status import Status
     from perdure.ports.frame import Frame
     from perdure.ports.outside import OpenEffect
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.app.graphs": ("load_graph",),
     "perdure.app.playbooks": ("load_playbook",),
     "perdure.cells.author": (
         "Cell",
@@ -63,7 +68,8 @@ _HOME = {
     "perdure.executors.secrets": ("EnvironmentSecrets", "FileSecrets"),
     "perdure.executors.signatures": ("Key", "Keyring", "sign"),
     "perdure.flows.author": ("Break", "Continue", "Failed", "Flow", "Ok", "flow", "step"),
-    "perdure.flows.context": ("Context", "Received"),
+    "perdure.flows.context": ("Context",),
+    "perdure.flows.receiving": ("Message", "Received"),
     "perdure.flows.tasks": ("Answered",),
     "perdure.kernel.asked": ("Actor",),
     "perdure.runtime.tasks": ("TaskDetail",),
@@ -71,6 +77,8 @@ _HOME = {
     "perdure.tasks.row": ("TaskInfo",),
     "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.backoff": ("Backoff",),
+    "perdure.kernel.retention": ("Retention",),
+    "perdure.app.definitions": ("load_process",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),
@@ -118,9 +126,11 @@ __all__ = [  # noqa: PLE0604
     "Problem",
     "Quorum",
     "ReceiptOf",
+    "Message",
     "Received",
     "Record",
     "Rejected",
+    "Retention",
     "Secret",
     "Snapshots",
     "Status",
@@ -133,6 +143,8 @@ __all__ = [  # noqa: PLE0604
     "emit",
     "flow",
     "load_manifest",
+    "load_graph",
+    "load_process",
     "load_playbook",
     "manifest",
     "open",

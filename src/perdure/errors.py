@@ -21,6 +21,7 @@ __all__ = [
     "BadDecision",
     "BadDefinition",
     "BadExpression",
+    "BadFilter",
     "BadGraph",
     "BadKey",
     "BadManifest",
@@ -105,6 +106,7 @@ __all__ = [
     "TaskRefused",
     "TooLarge",
     "TooManyFrames",
+    "UnclearRequest",
     "UnknownEvent",
     "UnknownInstance",
     "UnknownIntent",
@@ -926,6 +928,17 @@ class UnknownVersion(UnknownWorkflow):
 
 class UnknownInstance(CallerError):
     """There is no instance with this key. Keys are exact; `perdure ls` lists what exists."""
+
+
+class UnclearRequest(CallerError):
+    """What was asked for has no clear meaning: an ID that stands for several instances, two that cannot be compared.
+
+    Write IDs as workflow/key.
+    """
+
+
+class BadFilter(CallerError):
+    """A filter of a list has a field, a comparison or a value that there is not. The text says which there are."""
 
 
 class KeyInUse(CallerError):

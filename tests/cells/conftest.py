@@ -25,7 +25,7 @@ from perdure.cells.machine import CellMachine
 from perdure.codec import decode, encode
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.entry import Entry
-from perdure.kernel.events import Address, Received
+from perdure.kernel.events import Address, ReceiptArrived
 from perdure.kernel.instance import Intent
 from perdure.kernel.receipt import Receipt, ReceiptStatus
 from perdure.kernel.replay import fold, rebuild
@@ -117,7 +117,7 @@ class Live:
         head = await self.head(cell, key)
         assert head is not None
         data = payload if payload is not None else encode(value) if status == "ok" else None
-        await self.engine._door.put(head.id, Received(intent, Receipt(status, data)))
+        await self.engine._door.put(head.id, ReceiptArrived(intent, Receipt(status, data)))
         await self.rest()
 
     async def journal(self) -> list[Any]:

@@ -22,11 +22,11 @@ from perdure.cells.bind import Bound
 from perdure.cells.effects import Alarm, BlobGet, BlobPut, Publish, Spawn
 from perdure.codec import encode
 from perdure.errors import NotStuck, ReceiptRefused, UnknownIntent
-from perdure.executors.builtin import Blobs
-from perdure.kernel.events import Message, Received
+from perdure.executors.builtin import BlobEffects
+from perdure.kernel.events import Message, ReceiptArrived
 from perdure.kernel.rules import RULER, RULING
 from perdure.testing import World
-from perdure.testing.crashes import CALM, Ending, Schedule, Search, WorldTrial, points_of, take_overs_of
+from perdure.testing.crashes import CALM, RunEnding, Schedule, Search, WorldTrial, points_of, take_overs_of
 from perdure.testing.disks import Disk, at_once
 from perdure.testing.simulation import quiet_log
 from tests.disks import held, sqlite_disk
@@ -164,7 +164,7 @@ def duplicates(world: World) -> None:
     world.run()
     for id, rows in list(world._stage.database.histories.items()):
         for entry in entries_of(rows):
-            if type(entry.event) is Received:
+            if type(entry.event) is ReceiptArrived:
                 world._stage.request(id, entry.event, "the same receipt")
     world.send(Placed("o", 6), id="twice")
     world.send(Placed("o", 5), id="once")
@@ -258,12 +258,12 @@ def blobs(world: World) -> None:
     @perdure.effect_handler(BlobPut)
     async def put(params: BlobPut, call: perdure.Call) -> dict[str, Any]:
         with disk.queries() as queries:
-            return await Blobs(queries, lambda: 1).put(params, call)
+            return await BlobEffects(queries, lambda: 1).put(params, call)
 
     @perdure.effect_handler(BlobGet)
     async def get(params: BlobGet, call: perdure.Call) -> dict[str, Any]:
         with disk.queries() as queries:
-            return await Blobs(queries, lambda: 1).get(params, call)
+            return await BlobEffects(queries, lambda: 1).get(params, call)
 
     world._stage.handlers.update({handler.effect: handler for handler in (put, get)})
     world.send(Begun("a"), id="e")
@@ -657,7 +657,7 @@ def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(scene: Sce
     """What is right in memory, which the tests before show, is right on SQLite: each row is the same, byte for byte."""
     runs = trial(scene, cache, thorough=False)
 
-    def same_on_both(schedule: Schedule) -> Ending:
+    def same_on_both(schedule: Schedule) -> RunEnding:
         in_memory = Disk()
         ending = runs.run(schedule, disk=in_memory)
         with sqlite_disk() as file:

@@ -9,7 +9,7 @@ import pytest
 import perdure
 from perdure.cells.load import from_json, from_yaml, to_json, to_yaml
 from perdure.kernel.limits import Limits
-from perdure.runtime.history import Line
+from perdure.ports.seen import Line
 from tests.cells import till as shop
 
 WORLD = """

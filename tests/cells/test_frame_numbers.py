@@ -45,7 +45,7 @@ async def test_frames_with_gap_duplicate_unknown_intent_and_another_identity():
 
         def frame(ordinal: int, chunk: str, **other: Any) -> None:
             made = Frame("test/worker/k", running.effect.location, 1, ordinal, "chunk", chunk=chunk)
-            engine._shard._framed(other.pop("intent", intent), msgspec.structs.replace(made, **other))
+            engine._shard._frames.framed(other.pop("intent", intent), msgspec.structs.replace(made, **other))
 
         frame(1, "first")
         frame(1, "the same again")

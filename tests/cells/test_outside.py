@@ -15,8 +15,8 @@ import perdure
 from perdure.cells.effects import Alarm, PersonAsked, Publish
 from perdure.codec import digest, encode
 from perdure.errors import ReceiptRefused, UnknownIntent
-from perdure.kernel.events import Received
-from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
+from perdure.kernel.events import ReceiptArrived
+from perdure.kernel.receipt import Answerer, Failure, Receipt, ReceiptSignature
 from perdure.kernel.rules import AUDIT, RULER
 from perdure.ports.outside import answer as receipt_from
 from tests.cells.desk import Done, Go, answer, say, settled
@@ -310,7 +310,7 @@ async def test_every_part_of_an_answer_is_signed(what: str):
         by = Answerer("psp", None, perdure.sign(effect, KEY, **signed))
 
         with pytest.raises(ReceiptRefused, match=r"mismatch|cannot be read"):
-            await engine._door.put(head.id, Received(bytes.fromhex(effect.intent), replace(altered, by=by)))
+            await engine._door.put(head.id, ReceiptArrived(bytes.fromhex(effect.intent), replace(altered, by=by)))
 
         await engine.answer(effect, executor="psp", signature=by.signature, **signed)
         assert (await answer(engine, "test/noticer"))["status"] == ("ok" if "ok" in signed else "error")
@@ -345,12 +345,12 @@ FORGED = {
     "another issuer": (lambda effect: signed(effect, issuer="inv-8"), "mismatch"),
     "no issuer": (lambda effect: signed(effect, issuer=""), "mismatch"),
     "another effect": (lambda effect: signed(effect, effect="test/refund@1"), "mismatch"),
-    "an unknown key": (lambda effect: Signature("hmac-sha256", "psp-9", bytes(32)), "unknown key"),
-    "another algorithm": (lambda effect: Signature("ed25519", "psp-1", bytes(64)), "wrong algorithm"),
+    "an unknown key": (lambda effect: ReceiptSignature("hmac-sha256", "psp-9", bytes(32)), "unknown key"),
+    "another algorithm": (lambda effect: ReceiptSignature("ed25519", "psp-1", bytes(64)), "wrong algorithm"),
 }
 
 
-def signed(open: perdure.OpenEffect, **changed: Any) -> Signature:
+def signed(open: perdure.OpenEffect, **changed: Any) -> ReceiptSignature:
     return perdure.sign(msgspec.structs.replace(open, **changed), KEY, ok={"auth": "A1"})
 
 
@@ -416,13 +416,13 @@ async def test_whose_last_key_is_gone_nobody_answers_for():
 NO_SIGNATURES = {
     "a text": "abc",
     "bytes": b"abc",
-    "a value that is text": Signature("hmac-sha256", "psp-1", "abc"),  # type: ignore[arg-type]
-    "no value": Signature("hmac-sha256", "psp-1", None),  # type: ignore[arg-type]
-    "a key that is a number": Signature("hmac-sha256", 1, b"abc"),  # type: ignore[arg-type]
-    "no algorithm": Signature(None, "psp-1", b"abc"),  # type: ignore[arg-type]
-    "half a character": Signature("hmac-sha256", "\ud800", b"abc"),
-    "too long": Signature("hmac-sha256", "psp-1", bytes(1025)),
-    "a name too long": Signature("hmac-sha256", "x" * 1025, b"abc"),
+    "a value that is text": ReceiptSignature("hmac-sha256", "psp-1", "abc"),  # type: ignore[arg-type]
+    "no value": ReceiptSignature("hmac-sha256", "psp-1", None),  # type: ignore[arg-type]
+    "a key that is a number": ReceiptSignature("hmac-sha256", 1, b"abc"),  # type: ignore[arg-type]
+    "no algorithm": ReceiptSignature(None, "psp-1", b"abc"),  # type: ignore[arg-type]
+    "half a character": ReceiptSignature("hmac-sha256", "\ud800", b"abc"),
+    "too long": ReceiptSignature("hmac-sha256", "psp-1", bytes(1025)),
+    "a name too long": ReceiptSignature("hmac-sha256", "x" * 1025, b"abc"),
 }
 
 
@@ -453,10 +453,10 @@ async def with_a_bad_cost(engine: perdure.Engine, file: Any, workflow: str) -> N
     """Past the client's own checks: whoever can write to the database posts any bytes."""
     (head,) = await engine.instances(workflow=workflow)
     effect = await asked(engine)
-    by = Answerer("psp", b"no cost", Signature("hmac-sha256", "psp-1", bytes(32)))
+    by = Answerer("psp", b"no cost", ReceiptSignature("hmac-sha256", "psp-1", bytes(32)))
     receipt = Receipt("ok", encode({"auth": "A1", "note": None}), None, by)
     async with perdure.connect(file) as client:
-        await client._door.put(head.id, Received(bytes.fromhex(effect.intent), receipt))
+        await client._door.put(head.id, ReceiptArrived(bytes.fromhex(effect.intent), receipt))
 
 
 async def test_a_cost_that_cannot_be_read_is_a_bad_signature_and_the_engine_goes_on(tmp_path: Any):
@@ -567,7 +567,7 @@ async def test_what_the_engine_itself_answers_is_answered_by_nobody_else():
 
         forged = receipt_from("psp", ok=None)  # past the client's own check
         with pytest.raises(ReceiptRefused) as refused:
-            await engine._door.put(head.id, Received(intent, forged))
+            await engine._door.put(head.id, ReceiptArrived(intent, forged))
 
         assert refused.value.code == "not-outside"
         assert intent in engine._shard.kernel.instances()[head.id].open
@@ -612,7 +612,7 @@ async def test_a_forged_receipt_from_another_process_is_refused_by_the_engine_th
     async with perdure.connect(file) as client:  # nobody runs: it waits in the inbox
         await client.answer(effect, ok={"auth": "A1"}, executor="psp", signature=None)
         await client.answer(effect, ok={"auth": "A1"}, executor="mallory")
-        await client._door.put((await client.instances(workflow="test/till"))[0].id, Received(
+        await client._door.put((await client.instances(workflow="test/till"))[0].id, ReceiptArrived(
             bytes.fromhex(effect.intent), Receipt("ok", encode({"auth": "A1", "note": None}))
         ))  # fmt: skip
 

@@ -10,7 +10,7 @@ from perdure import Next, ReceiptOf
 from perdure.cells.effects import Spawn
 from perdure.cells.machine import CellMachine
 from perdure.codec import decode, encode
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Receipt
 from perdure.testing import World
@@ -70,7 +70,7 @@ async def test_malformed_with_rejected(stage, payload):
         assert state.status.startswith(("rejected NotCanonical", "rejected SchemaMismatch"))
         assert state.status.endswith(f" {len(payload or encode(None))}")
         event = (await live.entries(order, "o-1"))[-1].event
-        assert isinstance(event, Received)
+        assert isinstance(event, ReceiptArrived)
         assert (event.intent, event.receipt) == (intent, Receipt("ok", payload))
         assert await live.open(order, "o-1") == []
 
@@ -153,7 +153,7 @@ async def test_stale(stage):
 
         assert first is not None
         for instance in (first.id, (await live.head(order, "o-1")).id):
-            await live.engine._door.put(instance, Received(old, Receipt("ok", encode({"auth": "a-1"}))))
+            await live.engine._door.put(instance, ReceiptArrived(old, Receipt("ok", encode({"auth": "a-1"}))))
 
         assert await live.journal() == before
         assert await live.state(order, "o-1") == Order("charging")

@@ -207,7 +207,7 @@ async def test_repeated_foreign_and_late_frames_are_dropped_and_counted() -> Non
         def frame(number: int, word: str, **other: Any) -> None:
             at = running.effect.location
             made = Frame("talk/poem/p", at, 1, next(ordinals), "chunk", chunk={"word": word}, number=number)
-            engine._shard._framed(other.pop("intent", intent), msgspec.structs.replace(made, **other))
+            engine._shard._frames.framed(other.pop("intent", intent), msgspec.structs.replace(made, **other))
 
         frame(1, "recorded already")
         frame(2, "second")
@@ -239,7 +239,7 @@ async def test_a_frame_that_cannot_be_read_is_told_like_such_a_receipt() -> None
         await Bench.begun.wait()
         ((intent, running),) = engine._shard.running.items()
         at = running.effect.location
-        engine._shard._framed(intent, Frame("talk/poem/p", at, 1, 2, "chunk", chunk={"word": 7}, number=2))
+        engine._shard._frames.framed(intent, Frame("talk/poem/p", at, 1, 2, "chunk", chunk={"word": 7}, number=2))
         Bench.go.set()
 
         assert (await ended(engine)).heard[:2] == ["1 first", "SchemaMismatch"]

@@ -132,7 +132,7 @@ async def settled(engine: perdure.Engine) -> None:
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             shard.when_settled(partial(reached.set_result, None))
             await reached
-            if not shard.running and not shard._receipts:
+            if not shard.running and not shard._calls.receipts:
                 return
             await asyncio.sleep(0)
 

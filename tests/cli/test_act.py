@@ -115,3 +115,14 @@ def test_retry_asks_a_stuck_instance_to_try_again(world):
     world.perdure("run", "flows:fragile", "--key", "x")
 
     assert world.json("retry", "x") == {"id": "fragile/x", "retry": "asked"}
+
+
+def test_a_tag_is_given_found_and_taken_away(known):
+    given = known.perdure("tag", "a", "priority", "high")
+
+    assert given.stdout == "tagged approval/a: priority=high\n" and "no engine runs" in given.stderr
+    known.perdure("run", "flows:approval", "--key", "a", "--timeout", "0.3")
+    assert [each["id"] for each in known.json("ls", "--tag", "priority=high")["instances"]] == ["approval/a"]
+    assert known.json("tag", "a", "priority") == {"id": "approval/a", "tag": "priority", "value": None}
+    known.perdure("run", "flows:approval", "--key", "a", "--timeout", "0.3")
+    assert known.json("ls", "--tag", "priority=high")["instances"] == []

@@ -6,10 +6,12 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 from perdure.cli.exits import MEANING
 from perdure.cli.verbs import GROUPS, VERBS
+from perdure.verbs import table
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 COMMANDS = Path(sys.modules["perdure.cli"].__path__[0]) / "commands"
@@ -42,17 +44,28 @@ def test_help_of_a_verb_has_an_example_and_the_shared_options(world, verb):
 
 
 def test_the_table_and_the_modules_name_the_same_verbs():
-    files = [file.relative_to(COMMANDS).with_suffix("") for file in COMMANDS.rglob("[a-z]*.py")]
-    modules = {" ".join(file.parts) for file in files}
+    modules = {file.stem for file in COMMANDS.glob("[a-z]*.py")}
 
-    assert modules == set(VERBS)
-    assert {name.partition(" ")[0] for name in modules if " " in name} == set(GROUPS)
-    for name in modules:
+    assert modules == {verb.function[0] for verb in VERBS.values()}
+    assert {name.partition(" ")[0] for name in VERBS if " " in name} == set(GROUPS)
+    for module in modules:
+        found = {id(each) for each in vars(commands(module)).values() if isinstance(each, click.Command)}
+        assert found == {id(command_of(name)) for name, verb in VERBS.items() if verb.function[0] == module}
+    for name in VERBS:
         assert command_of(name).name == name.split()[-1]
 
 
+def test_every_verb_that_all_faces_share_is_a_command():
+    assert set(table.VERBS) - set(VERBS) == {"trace"}  # `perdure cells trace`
+
+
 def command_of(verb):
-    return import_module(f"perdure.cli.commands.{verb.replace(' ', '.')}").command
+    module, name = VERBS[verb].function
+    return getattr(commands(module), name)
+
+
+def commands(module):
+    return import_module(f"perdure.cli.commands.{module}")
 
 
 @pytest.mark.parametrize("group", GROUPS)

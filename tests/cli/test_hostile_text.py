@@ -127,6 +127,8 @@ COMMANDS = [
     ("cancel", f"waiting/{KEY} child", "--reason", KEY),
     ("cancel", f"waiting/{KEY} gone"),
     ("wake", WAITING, KEY),
+    ("tag", WAITING, KEY, KEY),
+    ("tag", FAILED, KEY),
     ("retry", STUCK),
     ("retry", WAITING),
     ("rewind", FAILED, KEY),
@@ -149,6 +151,16 @@ COMMANDS = [
     ("cells", "trace", f"{KEY} none"),
     ("cells", "send", "test/Go@1", json.dumps({"key": KEY, "text": KEY}), "--id", f"{KEY} 2"),
     ("cells", "send", KEY, "{}"),
+    ("tasks", "ls", "--as", KEY, "--name", KEY),
+    ("tasks", "show", KEY),
+    ("tasks", "claim", KEY, "--as", KEY),
+    ("tasks", "release", KEY, "--as", KEY, "--role", KEY),
+    ("tasks", "assign", KEY, KEY, "--as", KEY),
+    ("tasks", "complete", KEY, json.dumps(KEY), "--as", KEY),
+    ("tasks", "change", KEY, "--due", KEY, "--as", KEY),
+    ("tasks", "comment", KEY, KEY, "--as", KEY),
+    ("tasks", "escalate", KEY, "--add-user", KEY, "--as", KEY),
+    ("tasks", "cancel", KEY, "--reason", KEY, "--as", KEY),
     ("journal", "head"),
     ("journal", "tail", "-n", "50"),
     ("manifest", "build", "hostile_code"),
@@ -190,7 +202,9 @@ COMMANDS = [
 
 def test_each_command_is_among_those_that_are_tried():
     tried = {
-        " ".join(words[: 2 if words[0] in ("cells", "journal", "manifest", "playbooks", "snapshot", "db") else 1])
+        " ".join(
+            words[: 2 if words[0] in ("cells", "journal", "manifest", "playbooks", "snapshot", "db", "tasks") else 1]
+        )
         for words in COMMANDS
     }
 

@@ -41,7 +41,11 @@ class Book:
 
     async def head(self, ref: Ref) -> HeadRow | None:
         known = ref == model.address("shop")
-        return HeadRow(7, "perdure.definition", "shop", 1, "1", "waiting", 0, 0, 0, b"", "{}", None) if known else None
+        return (
+            HeadRow(7, "perdure.definition", "shop", 1, "1", "waiting", 0, 0, 0, b"", "{}", None, 7, 0, "")
+            if known
+            else None
+        )
 
     async def published(self, instance: int, name: str) -> bytes | None:
         return self.values.get(name)

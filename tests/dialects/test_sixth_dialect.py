@@ -1,6 +1,7 @@
 """A sixth dialect in a package of its own: nothing in `src` knows of it, and all that others have works for it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,9 +24,11 @@ def entry_point(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(installed.parent))
 
 
-def command(*words: str) -> str:
+def command(*words: str, exit: int = 0, **env: str) -> str:
     """What a command of another process says, which has no code of the dialect."""
-    done = subprocess.run([sys.executable, "-m", "perdure", *words], capture_output=True, text=True, check=True)
+    argv = [sys.executable, "-m", "perdure", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **env})
+    assert done.returncode == exit, done.stderr
     return done.stdout
 
 
@@ -91,8 +94,34 @@ async def test_the_command_line_tells_of_it(tmp_path):
     assert "launch/moon" in command("ls", "--db", url)
     assert json.loads(command("show", "launch/moon", "--json", "--db", url))["status"] == "waiting"
     assert "started" in command("history", "launch/moon", "--db", url)
-    assert "tick" in command("why", "launch/moon", "--db", url)
+    assert "It waits for a message tick" in command("why", "launch/moon", "--db", url)
     assert "asked" in command("cancel", "launch/moon", "--db", url)
+
+
+async def test_where_it_is_installed_why_is_told_in_its_own_words(tmp_path):
+    url = str(tmp_path / "a.db")
+    async with perdure.open(url, workflows=[Countdown("launch")]) as engine:
+        await (await engine.start("launch", 3, key="moon")).send("tick")
+    installed = os.pathsep.join([str(tmp_path / "site"), str(Path(__file__).parents[2])])
+
+    told = command("why", "launch/moon", "--db", url, PYTHONPATH=installed)
+
+    assert f"2 to go.\n    perdure send launch/moon tick --db {url}" in told
+
+
+def test_where_it_is_installed_the_command_line_runs_and_replays_it(tmp_path):
+    (tmp_path / "launches.py").write_text(
+        "from tests.dialects.countdown import Countdown\nlaunch = Countdown('launch')\n"
+    )
+    installed = os.pathsep.join([str(tmp_path), str(tmp_path / "site"), str(Path(__file__).parents[2])])
+    database = ("--db", str(tmp_path / "a.db"))
+    given = ("--input", '{"ticks": 1}', "--key", "moon")
+    command("run", "launches:launch", *given, "--timeout", "0", *database, exit=5, PYTHONPATH=installed)
+
+    command("send", "moon", "tick", *database)
+
+    assert "1 safe" in command("replay", "--against", "launches", *database, PYTHONPATH=installed)
+    assert command("run", "launches:launch", *given, *database, PYTHONPATH=installed) == '"0"\n'
 
 
 def test_a_world_of_tests_runs_it():

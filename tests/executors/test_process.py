@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from perdure.executors.process import ProcessExecutor
-from perdure.flows.context import _parameters
+from perdure.flows.steps import _parameters
 from tests.executors import steps
 from tests.executors.desk import IDENTITY, SECONDS_MAX, Desk, blocking, story
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from perdure.codec import decode, digest, encode
 from perdure.errors import BadCall, BadKey, BadSignature
 from perdure.executors.signatures import CONTEXT, Envelope, Key, Keyring, sign
-from perdure.kernel.receipt import Signature
+from perdure.kernel.receipt import ReceiptSignature
 
 SECRET = bytes(range(7, 39))
 OTHER = bytes(range(64, 96))
@@ -45,7 +45,7 @@ KINDS: list[Callable[[str, bytes], Key]] = [Key.hmac, lambda id, private: Key.ed
 each_kind = pytest.mark.parametrize("make", KINDS, ids=["hmac", "ed25519"])
 
 
-def reason(keyring: Keyring, envelope: Envelope, signature: Signature | None) -> str:
+def reason(keyring: Keyring, envelope: Envelope, signature: ReceiptSignature | None) -> str:
     with pytest.raises(BadSignature) as refused:
         keyring.verify(envelope, signature)
     return refused.value.reason
@@ -130,18 +130,18 @@ def test_each_refusal_has_its_reason(make: Callable[[str, bytes], Key]):
     good = keyring.sign(RECEIPT)
 
     assert reason(keyring, RECEIPT, None) == "missing"
-    assert reason(keyring, RECEIPT, Signature(good.algorithm, "b", good.value)) == "unknown key"
+    assert reason(keyring, RECEIPT, ReceiptSignature(good.algorithm, "b", good.value)) == "unknown key"
     assert reason(Keyring({}), RECEIPT, good) == "unknown key"
-    assert reason(keyring, RECEIPT, Signature("none", "a", b"")) == "wrong algorithm"
-    assert reason(keyring, RECEIPT, Signature(good.algorithm, "a", b"")) == "mismatch"
-    assert reason(keyring, RECEIPT, Signature(good.algorithm, "a", good.value[:-1])) == "mismatch"
-    assert reason(keyring, RECEIPT, Signature(good.algorithm, "a", good.value + b"\0")) == "mismatch"
+    assert reason(keyring, RECEIPT, ReceiptSignature("none", "a", b"")) == "wrong algorithm"
+    assert reason(keyring, RECEIPT, ReceiptSignature(good.algorithm, "a", b"")) == "mismatch"
+    assert reason(keyring, RECEIPT, ReceiptSignature(good.algorithm, "a", good.value[:-1])) == "mismatch"
+    assert reason(keyring, RECEIPT, ReceiptSignature(good.algorithm, "a", good.value + b"\0")) == "mismatch"
     assert reason(Keyring({"psp": [make("a", OTHER)]}), RECEIPT, good) == "mismatch"
 
 
 def test_a_refusal_says_whose_receipt_it_claims_to_be():
     with pytest.raises(BadSignature) as refused:
-        Keyring({}).verify(RECEIPT, Signature("hmac-sha256", "2026-11", b""))
+        Keyring({}).verify(RECEIPT, ReceiptSignature("hmac-sha256", "2026-11", b""))
 
     assert (refused.value.executor, refused.value.intent, refused.value.key) == ("psp", "01" * 16, "2026-11")
     assert str(refused.value) == (
@@ -155,7 +155,7 @@ def test_a_public_key_cannot_be_taken_for_the_secret_of_an_hmac():
     forged = Keyring({"psp": [Key.hmac("a", PUBLIC_BYTES)]}).sign(RECEIPT)
 
     assert reason(keyring, RECEIPT, forged) == "wrong algorithm"
-    assert reason(keyring, RECEIPT, Signature("ed25519", "a", forged.value)) == "mismatch"
+    assert reason(keyring, RECEIPT, ReceiptSignature("ed25519", "a", forged.value)) == "mismatch"
 
 
 def test_keys_are_rotated_by_having_two_for_a_while():
@@ -267,7 +267,7 @@ def test_no_text_has_a_key_in_it(make: Callable[[str, bytes], Key], caplog: pyte
     key = make("a", SECRET)
     keyring = Keyring({"psp": [key]})
     with pytest.raises(BadSignature) as refused:
-        keyring.verify(RECEIPT, Signature(key.algorithm, "a", b"forged"))
+        keyring.verify(RECEIPT, ReceiptSignature(key.algorithm, "a", b"forged"))
     logging.getLogger("test").error("%r %r %s", key, keyring, refused.value, exc_info=refused.value)
 
     seen = [repr(key), str(keyring), repr(refused.value), str(refused.value), caplog.text]

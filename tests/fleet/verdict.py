@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.effects import Call
-from perdure.kernel.events import Address, Parked, Received, Redelivered
+from perdure.kernel.events import Address, Parked, ReceiptArrived, Redelivered
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
@@ -85,7 +85,7 @@ async def _judge(  # noqa: PLR0917
         for effect in entry.decision.open:
             if type(effect) is Call:
                 keys[instance.intent_id(effect)] = instance.identity.idempotency_key(effect.location, effect.life)
-        if isinstance(entry.event, Received):
+        if isinstance(entry.event, ReceiptArrived):
             answers[entry.event.intent] += 1
             if entry.event.receipt.status == "ok" and entry.event.intent in keys:
                 ok[keys[entry.event.intent]] += 1

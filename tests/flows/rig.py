@@ -19,13 +19,14 @@ import perdure
 from perdure.codec import decode, encode, to_plain
 from perdure.errors import Fatal
 from perdure.executors.info import NO_WORK
+from perdure.flows import rewind
 from perdure.kernel.apply import apply
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision, Outcome
 from perdure.kernel.effects import Call, Child, Effect, attempt_of, due_of
 from perdure.kernel.entry import Entry, pack
 from perdure.kernel.entry import encode as encode_entry
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Rewound, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
@@ -86,7 +87,7 @@ class Rig:
         decision = msgspec.structs.replace(decision, reports=())  # they are not recorded
         self.entries.append((event, moment, decision))
         self.tail.append(self.entries[-1])
-        if isinstance(event, Received):
+        if isinstance(event, ReceiptArrived):
             del self.open[event.intent]
         for id in decision.withdraw:
             del self.open[id]
@@ -178,12 +179,12 @@ class Rig:
     def answer(self, location: str, receipt: Receipt | None = None) -> Decision:
         """Answer the open effect at a location: a step is performed, a timer fires."""
         id = next(id for id, effect in self.open.items() if effect.location == location)
-        return self.deliver(Received(id, receipt or self._perform(id, self.open[id])))
+        return self.deliver(ReceiptArrived(id, receipt or self._perform(id, self.open[id])))
 
     def deliver_to(self, location: str) -> Decision:
         """As `answer` for a step, without looking through everything that is open."""
         id = self.identity.intent(location, 1)
-        return self.deliver(Received(id, self._perform(id, self.open[id])))
+        return self.deliver(ReceiptArrived(id, self._perform(id, self.open[id])))
 
     def pass_time(self, seconds: float) -> None:
         self.now += round(seconds * SECOND)
@@ -288,7 +289,7 @@ def seen_of(machine: Any, log: bool) -> tuple[object, ...]:
     """All that one can see of a machine, besides where its code stands."""
     kept = machine.log.items if log else []
     items = [(i.number, i.at, i.event, i.decision.open, i.decision.noted, i.location, i.ghost) for i in kept]
-    operations, mail, undos, paths, losers, barriers = machine._shape()
+    operations, mail, undos, paths, losers, barriers = rewind.shape(machine)
     shape = operations, mail, undos, sorted(paths), losers, barriers  # `as_completed` makes tasks in any order
     return shape, machine.moment.at, machine.moment.number, machine.loop.now, items
 

@@ -185,7 +185,7 @@ def test_a_message_is_completed_once() -> None:
 
 def test_a_message_that_no_flow_received_cannot_be_completed() -> None:
     with pytest.raises(BadCall, match="nobody can complete it"):
-        perdure.Received("m", 1).complete()
+        perdure.Message("m", 1).complete()
 
 
 def test_a_pruned_loop_forgets_completed_messages_and_no_others() -> None:
@@ -292,7 +292,7 @@ async def test_a_watch_that_is_left_leaves_nothing_behind(memory: Stage) -> None
 def test_no_flow_can_publish_a_response() -> None:
     @perdure.flow
     async def flow(ctx: Context) -> None:
-        with pytest.raises(BadCall, match="cannot begin with"):
+        with pytest.raises(BadCall, match="begin with"):
             ctx.publish("&response/x", 1)
 
     assert Rig(flow).result is None
@@ -444,7 +444,7 @@ def test_a_loop_that_completes_its_messages_does_not_keep_them() -> None:
     for n in range(40):
         rig.send("m", n)
 
-    callbacks = rig.machine._main._callbacks or []
+    callbacks = rig.machine.main._callbacks or []
     assert len(callbacks) <= 2
 
 

@@ -20,7 +20,7 @@ import pytest
 import perdure
 from perdure import Context
 from perdure.kernel.effects import Timer
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.receipt import DONE
 
 from .conftest import Stage
@@ -585,7 +585,7 @@ async def test_waiting_for_nothing_is_reported_as_a_deadlock(stage: Stage) -> No
 
 async def test_a_flow_that_spins_is_stopped(memory: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.flows.loop.TURNS_MAX", 1000)
-    monkeypatch.setattr("perdure.flows.context.TURNS_MAX", 1000)
+    monkeypatch.setattr("perdure.flows.iterations.TURNS_MAX", 1000)
 
     @perdure.flow
     async def spin(ctx: Context) -> None:
@@ -729,7 +729,7 @@ def test_an_alarm_that_rang_before_the_clock_was_set_back_rang_at_its_time() -> 
         ((intent, timer),) = rig.open.items()
         assert isinstance(timer, Timer)
         rig.now = timer.due - 60 * SECOND
-        rig.deliver(Received(intent, DONE))
+        rig.deliver(ReceiptArrived(intent, DONE))
 
     assert rig.result == [True] * 4
 

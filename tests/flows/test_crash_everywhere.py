@@ -15,7 +15,7 @@ import pytest
 import perdure
 from perdure import Backoff, Break, Context, Continue, Failed, Fatal, Ok, RollBack, step_info
 from perdure.testing import World, crash_test
-from perdure.testing.crashes import CALM, Ending, Schedule, Search, WorkflowTrial, points_of, take_overs_of
+from perdure.testing.crashes import CALM, RunEnding, Schedule, Search, WorkflowTrial, points_of, take_overs_of
 from perdure.testing.disks import Disk
 from perdure.testing.faults import Faults
 from perdure.testing.simulation import Simulation, quiet_log
@@ -417,7 +417,7 @@ def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(
     """What is right in memory, which the test before shows, is right on SQLite: each row is the same, byte for byte."""
     trial = trial_of(flow, sent, cache)
 
-    def same_on_both(schedule: Schedule) -> Ending:
+    def same_on_both(schedule: Schedule) -> RunEnding:
         in_memory = Disk()
         ending = trial.run(schedule, disk=in_memory)
         with sqlite_disk() as file:

@@ -27,7 +27,7 @@ PLACES = ["", "first", "add", *(f"add#{n}" for n in range(2, 21)), "last"]
 
 
 async def test_ephemeral_rides_on_the_next_commit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perdure.runtime.shard.LIGHT_WAIT", 60 * SECOND)
+    monkeypatch.setattr("perdure.runtime.loop.LIGHT_WAIT", 60 * SECOND)
 
     @perdure.flow
     async def cheap(ctx: Context) -> int:
@@ -58,7 +58,7 @@ async def test_ephemeral_rides_on_the_next_commit(stage: Stage, monkeypatch: pyt
 async def test_it_begins_while_nothing_is_durable_yet_and_a_crash_repeats_it(
     disk: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.runtime.shard.LIGHT_WAIT", 60 * SECOND)
+    monkeypatch.setattr("perdure.runtime.loop.LIGHT_WAIT", 60 * SECOND)
     began: list[int] = []
     go = asyncio.Event()
 

@@ -235,9 +235,9 @@ def test_races_leave_no_losers_in_memory() -> None:
     rig = Rig(flow)
     rig.run_some(299)
 
-    assert len(rig.machine._losers) == 0
+    assert len(rig.machine.losers) == 0
     assert len(rig.machine.loop._tasks) <= 130
-    assert len(rig.machine._operations) == 2
+    assert len(rig.machine.operations) == 2
 
 
 @perdure.flow

@@ -136,12 +136,9 @@ async def test_arrived_before_deadline_wins(disk: Stage) -> None:
         assert await engine.handle(listens, "k").result(5) == ["in time"]
 
 
-async def test_arrived_before_deadline_wins_though_nobody_looked_until_then(
-    disk: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("perdure.runtime.shard.POLL", 60 * SECOND)
-
+async def test_arrived_before_deadline_wins_though_nobody_looked_until_then(disk: Stage) -> None:
     async with disk.open(listens) as engine:
+        engine._shard._inbox._poll = 60 * SECOND
         handle = await engine.start(listens, 0.5, key="k")
         async with perdure.connect(disk.url) as client:
             await client.handle("listens", "k").send("a", "in time")
@@ -172,7 +169,7 @@ class Order:
 async def test_a_body_is_converted_by_the_type_that_is_asked_for(stage: Stage) -> None:
     @perdure.flow
     async def flow(ctx: Context) -> list[Any]:
-        order: perdure.Received[Order] = await ctx.receive("order", type=Order)
+        order: perdure.Message[Order] = await ctx.receive("order", type=Order)
         plain = await ctx.receive("order")
         try:
             await ctx.receive("order", type=Order)

@@ -17,7 +17,7 @@ from perdure.graphs.machine import GraphMachine
 from perdure.kernel.check import check
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Call, Child, Effect, Timer
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Requested, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Requested, Started
 from perdure.kernel.instance import Instance
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import DONE, Failure, Receipt
@@ -75,7 +75,7 @@ class Rig:
         moment = Moment(self.now, b"seed", self.number, None, None, self.number, self.now)
         decision: Decision = self.machine.deliver(event, moment)
         self.journal.append((event, moment, decision))
-        if isinstance(event, Received):
+        if isinstance(event, ReceiptArrived):
             self.open.pop(event.intent, None)
         for id in decision.withdraw:
             assert id in self.open, "only what is open can be withdrawn"
@@ -174,7 +174,7 @@ class Rig:
 
     def _receipt(self, intent: bytes, receipt: Receipt) -> None:
         if intent in self.open:
-            self.deliver(Received(intent, receipt))
+            self.deliver(ReceiptArrived(intent, receipt))
 
     # ---- what a test does --------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Rig:
             if not due or self.outcome is not None:
                 break
             self.now = max(self.now, due[0][0])
-            self.deliver(Received(due[0][1], DONE))
+            self.deliver(ReceiptArrived(due[0][1], DONE))
             if seconds:
                 self.run()
         self.now = until

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,13 @@ async def publish(text: str) -> str:
     return text
 
 
-def problems(*nodes: dict, **options) -> list[str]:
+def problems(*nodes: dict[str, Any], **options) -> list[str]:
     graph = Graph("g", runner=echo, tools=[publish], **options)
     graph.add(*nodes)
     return [str(each) for each in graph.problems]
 
 
-def only(*nodes: dict, **options) -> str:
+def only(*nodes: dict[str, Any], **options) -> str:
     found = problems(*nodes, **options)
     assert len(found) == 1, found
     return found[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Any
 
 import pytest
 
@@ -32,15 +33,15 @@ async def change(what: int) -> int:
     return what
 
 
-def drawn_nodes(dice: random.Random, prefix: str, most: int, existing: list[str]) -> list[dict]:
+def drawn_nodes(dice: random.Random, prefix: str, most: int, existing: list[str]) -> list[dict[str, Any]]:
     """Nodes in a random order of names, each after some of the earlier ones, or of those that exist."""
-    nodes: list[dict] = []
+    nodes: list[dict[str, Any]] = []
     names: list[str] = []
     for number in range(dice.randint(1, most)):
         name = f"{prefix}{number}"
         pool = [*names, *existing]
         after = dice.sample(pool, min(len(pool), dice.randint(0, 3)))
-        node: dict = {"name": name, "goal": str(dice.randint(0, 9)), "after": after}
+        node: dict[str, Any] = {"name": name, "goal": str(dice.randint(0, 9)), "after": after}
         if after and dice.random() < 0.5:
             node["needs"] = {each: dice.choice(POLICIES) for each in after}
         match dice.randint(0, 9):
@@ -155,6 +156,10 @@ def others(rig: Rig, dice: random.Random) -> None:
         rig.fire(dice.choice((1, 5)))
 
 
+def ended(rig: Rig) -> bool:
+    return rig.outcome is not None
+
+
 def live_through(seed: int) -> Rig:
     dice = random.Random(seed * 31)
     rig = Rig(drawn(seed), rebuild=dice.random() < 0.3)
@@ -162,9 +167,9 @@ def live_through(seed: int) -> Rig:
         if rig.outcome is not None:
             break
         rig.run(dice, steps=dice.randint(1, 6))
-        if rig.outcome is None and dice.random() < 0.05:
+        if not ended(rig) and dice.random() < 0.05:
             rig.crash()
-        if rig.outcome is None and not rig.hands:
+        if not ended(rig) and not rig.hands:
             others(rig, dice)
     return rig
 

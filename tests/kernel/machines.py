@@ -26,7 +26,7 @@ from perdure.kernel.events import (
     CancelAsked,
     Event,
     Message,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Ref,
     Retried,
@@ -46,7 +46,7 @@ from perdure.kernel.policy import ANY, Policy
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Subscription
-from perdure.kernel.rows import Record, offer_of
+from perdure.kernel.rows import StoredInstance, offer_of
 from perdure.kernel.rules import IN_FORCE, RULER, Route, Rules, decode_rules
 from perdure.kernel.status import FINAL, Status
 
@@ -109,7 +109,7 @@ class ToldMachine:
                 return _orders_in(event.input if event.first is None else event.first.body)
             case Message():
                 return _orders_in(event.body)
-            case Received():
+            case ReceiptArrived():
                 return self.state["then"].get(event.intent.hex(), ())  # type: ignore[no-any-return]
             case CancelAsked():
                 return self.state["then"].get("cancel", [["end", "cancelled"]])  # type: ignore[no-any-return]
@@ -208,7 +208,7 @@ def _detail(event: Event) -> str:
     match event:
         case Message():
             return event.name
-        case Received():
+        case ReceiptArrived():
             return event.receipt.status
         case CancelAsked():
             return event.reason
@@ -300,7 +300,7 @@ class World:
         instance = self.id(key)
         intent = self.intent(key, location, attempt)
         self.running.pop(intent, None)
-        return self.offer(instance, Received(intent, Receipt(status)))
+        return self.offer(instance, ReceiptArrived(intent, Receipt(status)))
 
     def _ref(self, to: Ref | str) -> Ref:
         return Address("told", to) if isinstance(to, str) else to
@@ -311,15 +311,15 @@ class World:
         for ref in list(self.kernel.memory.wanted):
             self.kernel.adopt(ref, self.record(ref))
 
-    def record(self, ref: Ref) -> Record | None:
+    def record(self, ref: Ref) -> StoredInstance | None:
         head = self._head(ref)
         if head is None:
             return None
         if head.status in FINAL:
-            return Record(head)
+            return StoredInstance(head)
         taken = self.snapshots.get(head.id)
         rows = [row for row in self.histories[head.id] if taken is None or row.seq > taken.seq]
-        return Record(head, taken, tuple(rows))
+        return StoredInstance(head, taken, tuple(rows))
 
     def _head(self, ref: Ref) -> HeadRow | None:
         if isinstance(ref, int):
@@ -410,7 +410,7 @@ class World:
         for row in sorted(self.work.values(), key=lambda row: row.due):
             if row.due <= self.now:
                 status: Any = "ok" if row.kind == "timer" else "timeout"
-                self.kernel.offer(Offer(row.instance, Received(row.intent, Receipt(status))))
+                self.kernel.offer(Offer(row.instance, ReceiptArrived(row.intent, Receipt(status))))
         return self
 
     # ---- what a test asks ----------------------------------------

@@ -1,6 +1,6 @@
 """Attempts and deliveries are recorded before they run: what kills its process is not tried for ever."""
 
-from perdure.kernel.events import Parked, Received, Redelivered
+from perdure.kernel.events import Parked, ReceiptArrived, Redelivered
 from tests.kernel.machines import World
 
 
@@ -36,7 +36,7 @@ def test_the_next_delivery_is_recorded_before_it_runs():
     world.restart().run()
 
     assert not world.started
-    assert world.heard("a") == ["Started", "Received unknown"]
+    assert world.heard("a") == ["Started", "ReceiptArrived unknown"]
 
 
 def test_a_call_that_kills_its_process_every_time_is_answered_unknown_in_the_end():
@@ -49,7 +49,7 @@ def test_a_call_that_kills_its_process_every_time_is_answered_unknown_in_the_end
     assert world.calls() == ["a x 1", "a x 2", "a x 3"]
     assert world.status("a") == "failed"
     last = world.entries("a")[-1].event
-    assert isinstance(last, Received) and last.receipt.status == "unknown"
+    assert isinstance(last, ReceiptArrived) and last.receipt.status == "unknown"
     assert last.receipt.error is not None and not last.receipt.error.retry
 
 
@@ -58,7 +58,7 @@ def test_a_call_that_may_not_be_repeated_is_unknown_after_one_crash():
     world.start("a", ("call", "x", {"deliveries_max": 1}))
     world.run().restart().run()
 
-    assert world.calls() == ["a x 1"] and world.heard("a") == ["Started", "Received unknown"]
+    assert world.calls() == ["a x 1"] and world.heard("a") == ["Started", "ReceiptArrived unknown"]
 
 
 def test_a_call_that_may_not_be_repeated_is_not_repeated_in_company_either():
@@ -67,7 +67,7 @@ def test_a_call_that_may_not_be_repeated_is_not_repeated_in_company_either():
     world.run().restart(alone=False).run()
 
     assert world.calls() == ["a x 1", "a y 1", "a y 2"]
-    assert world.heard("a") == ["Started", "Received unknown"]
+    assert world.heard("a") == ["Started", "ReceiptArrived unknown"]
 
 
 def test_a_call_that_may_not_be_repeated_and_was_parked_before_it_began_runs_once():
@@ -80,7 +80,7 @@ def test_a_call_that_may_not_be_repeated_and_was_parked_before_it_began_runs_onc
     world.restart(alone=False).run()
 
     assert [call for call in world.calls() if "x" in call] == ["a x 1", "a x 2"]
-    assert world.heard("a") == ["Started", "Received unknown"]
+    assert world.heard("a") == ["Started", "ReceiptArrived unknown"]
 
 
 def test_a_delivery_in_the_company_of_other_suspects_does_not_count():
@@ -92,7 +92,7 @@ def test_a_delivery_in_the_company_of_other_suspects_does_not_count():
 
     assert world.calls() == ["a x 1", "a x 2", "a x 3"]
     world.restart(alone=True).run()
-    assert world.heard("a") == ["Started", "Received unknown"]
+    assert world.heard("a") == ["Started", "ReceiptArrived unknown"]
 
 
 def test_a_parked_call_is_not_counted():
@@ -106,7 +106,7 @@ def test_a_parked_call_is_not_counted():
     assert world.calls()[-1] == "a x 5" and world.open("a") == ["x"]
     world.restart().run()
     world.restart().run()
-    assert world.heard("a") == ["Started", "Received unknown"]
+    assert world.heard("a") == ["Started", "ReceiptArrived unknown"]
 
 
 def test_a_call_that_survived_a_failed_commit_is_not_handed_out_again():
@@ -116,7 +116,7 @@ def test_a_call_that_survived_a_failed_commit_is_not_handed_out_again():
 
     assert world.calls() == ["a x 1", "a y 1", "a y 2"]
     world.answer("a", "x")
-    assert world.run().heard("a") == ["Started", "Received ok"]
+    assert world.run().heard("a") == ["Started", "ReceiptArrived ok"]
 
 
 def test_a_call_that_this_life_opened_is_not_recovered():

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from perdure.codec import decode
 from perdure.kernel.decision import Decision, Fact
-from perdure.kernel.events import Address, CancelAsked, Message, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Message, ReceiptArrived, Started
 from perdure.kernel.gate import Executors
 from perdure.kernel.mailbox import Offer
 from perdure.kernel.routing import Subscription
@@ -38,7 +38,7 @@ def test_the_outcome_of_a_child_reaches_its_parent_in_the_batch_of_its_end():
 
     assert len(batch.journal) == 2
     received = world.entries("p")[-1].event
-    assert isinstance(received, Received) and received.receipt.status == "ok"
+    assert isinstance(received, ReceiptArrived) and received.receipt.status == "ok"
     assert received.receipt.value is not None and decode(received.receipt.value) == 7
     assert world.status("p") == "completed"
 
@@ -59,7 +59,7 @@ def test_a_failed_and_a_cancelled_child_are_told_as_such():
     world.cancel("gone")
     world.run()
 
-    assert world.heard("p") == ["Started", "Received error", "Received cancelled"]
+    assert world.heard("p") == ["Started", "ReceiptArrived error", "ReceiptArrived cancelled"]
 
 
 def test_a_detached_child_answers_when_it_has_started_and_outlives_its_parent():
@@ -69,7 +69,7 @@ def test_a_detached_child_answers_when_it_has_started_and_outlives_its_parent():
 
     received = world.entries("p")[-1].event
 
-    assert isinstance(received, Received) and received.receipt.value is not None
+    assert isinstance(received, ReceiptArrived) and received.receipt.value is not None
     assert decode(received.receipt.value) == "kid"
     assert world.status("p") == "completed" and world.status("kid") == "waiting"
 
@@ -81,7 +81,7 @@ def test_the_end_of_a_detached_child_concerns_nobody():
     world.tell("kid", ("complete", 1))
     world.run()
 
-    assert world.heard("p") == ["Started", "Received ok"] and not world.kernel.counts["stale"]
+    assert world.heard("p") == ["Started", "ReceiptArrived ok"] and not world.kernel.counts["stale"]
 
 
 def test_a_detached_child_that_breaks_at_once_has_started_all_the_same():
@@ -91,7 +91,7 @@ def test_a_detached_child_that_breaks_at_once_has_started_all_the_same():
     world.retry("kid")
     world.run()
 
-    assert world.heard("p") == ["Started", "Received ok"]
+    assert world.heard("p") == ["Started", "ReceiptArrived ok"]
 
 
 def test_a_child_whose_key_is_in_use_is_an_error_receipt():
@@ -103,7 +103,7 @@ def test_a_child_whose_key_is_in_use_is_an_error_receipt():
 
     received = world.entries("p")[-1].event
 
-    assert isinstance(received, Received) and received.receipt.status == "error"
+    assert isinstance(received, ReceiptArrived) and received.receipt.status == "error"
     assert received.receipt.error is not None and received.receipt.error.type == "ChildRefused"
     assert world.heard("kid") == ["Started"] and world.open("p") == ["w"]
 
@@ -113,7 +113,7 @@ def test_a_child_of_an_unknown_workflow_is_an_error_receipt():
     world.start("p", ("child", "c", "no such", "kid", []), ("wait", "w", None))
     world.run()
 
-    assert world.heard("p") == ["Started", "Received error"]
+    assert world.heard("p") == ["Started", "ReceiptArrived error"]
 
 
 def test_a_withdrawn_child_is_cancelled_in_the_same_batch():
@@ -325,5 +325,5 @@ def test_a_family_can_wait_for_slots():
         world.answer(f"kid{n}", "k")
         world.run()
 
-    assert world.heard("p") == ["Started"] + ["Received ok"] * 4
+    assert world.heard("p") == ["Started"] + ["ReceiptArrived ok"] * 4
     assert [call.split()[0] for call in world.calls()] == [f"kid{n}" for n in range(4)]

@@ -2,7 +2,7 @@
 
 from perdure.codec import encode
 from perdure.kernel import snapshot
-from perdure.kernel.events import Address, Message, Received
+from perdure.kernel.events import Address, Message, ReceiptArrived
 from perdure.kernel.gate import Executors
 from perdure.kernel.rows import inbox_row, offer_of
 from tests.kernel.machines import ToldMachine, World
@@ -12,7 +12,7 @@ def told(world: World, key: str) -> list[str]:
     """What an instance heard after its start: names of messages, locations of receipts."""
     locations = {world.intent(key, location): location for location in ("c", "t", "w")}
     events = [entry.event for entry in world.entries(key)[1:]]
-    return [locations[event.intent] if isinstance(event, Received) else event.name for event in events]  # type: ignore[union-attr]
+    return [locations[event.intent] if isinstance(event, ReceiptArrived) else event.name for event in events]  # type: ignore[union-attr]
 
 
 def test_a_machine_hears_the_clock_also_when_it_was_set_back():
@@ -135,7 +135,7 @@ def test_a_stuck_instance_hears_first_what_was_first_when_it_goes_on():
     world.retry("a")
     world.run()
 
-    assert world.heard("a") == ["Started", "Message kept", "Received timeout", "Message late"]
+    assert world.heard("a") == ["Started", "Message kept", "ReceiptArrived timeout", "Message late"]
 
 
 def test_a_deadline_whose_code_is_not_here_holds_nothing_up():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.codec import encode
-from perdure.kernel.events import Address, Event, Message, Parked, Received, Redelivered, Released
+from perdure.kernel.events import Address, Event, Message, Parked, ReceiptArrived, Redelivered, Released
 from perdure.kernel.identity import Identity
 from perdure.kernel.kernel import ENTRIES_MAX
 from perdure.kernel.mailbox import Accepted, Refused, Stale
@@ -56,7 +56,7 @@ def test_a_receipt_for_an_intent_that_is_not_open_is_stale():
     world.start("a", ("call", "x"), ("wait", "w", None))
     world.run()
     before = world.folded(world.id("a")).state()
-    ticket = world.offer(world.id("a"), Received(b"no such intent..", DONE))
+    ticket = world.offer(world.id("a"), ReceiptArrived(b"no such intent..", DONE))
 
     world.run()
 
@@ -76,7 +76,7 @@ def test_the_second_receipt_of_an_intent_is_stale():
 
     assert isinstance(world.answers[first], Accepted)
     assert world.answers[second] == Stale()
-    assert world.heard("a") == ["Started", "Received ok"]
+    assert world.heard("a") == ["Started", "ReceiptArrived ok"]
 
 
 def test_a_receipt_of_an_earlier_attempt_is_stale():
@@ -102,7 +102,7 @@ def test_a_receipt_for_another_generation_is_stale():
     world.start("a", ("call", "x"), reuse="always")
     world.run()
 
-    ticket = world.offer(world.id("a"), Received(old, DONE))
+    ticket = world.offer(world.id("a"), ReceiptArrived(old, DONE))
     world.run()
 
     assert world.answers[ticket] == Stale()
@@ -111,7 +111,7 @@ def test_a_receipt_for_another_generation_is_stale():
 
 def test_receipts_for_nobody_and_kernel_events_for_nobody_are_stale():
     world = World()
-    events: list[Event] = [Received(b"i", DONE), Redelivered(b"i"), Parked(b"i"), Released(b"i")]
+    events: list[Event] = [ReceiptArrived(b"i", DONE), Redelivered(b"i"), Parked(b"i"), Released(b"i")]
     tickets = [world.offer(99, event) for event in events]
 
     world.run()
@@ -384,7 +384,7 @@ def test_a_message_whose_body_is_old_news_changes_nothing_after_the_end():
     world.run()
     rows = list(world.journal)
     world.offer(world.id("a"), Message("m", encode([]), "late"))
-    world.offer(world.id("a"), Received(b"x" * 16, Receipt("ok")))
+    world.offer(world.id("a"), ReceiptArrived(b"x" * 16, Receipt("ok")))
     world.cancel("a")
     world.settle("a", "x")
     world.run()

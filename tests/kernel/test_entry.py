@@ -19,7 +19,7 @@ from perdure.kernel.events import (
     Message,
     Parent,
     Parked,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Released,
     Retried,
@@ -27,7 +27,7 @@ from perdure.kernel.events import (
     Started,
 )
 from perdure.kernel.location import Patterns, escape
-from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
+from perdure.kernel.receipt import Answerer, Failure, Receipt, ReceiptSignature
 from perdure.kernel.rows import inbox_row, offer_of
 from perdure.kernel.status import TERMINAL
 
@@ -42,7 +42,7 @@ FAILURES: st.SearchStrategy[Failure] = st.recursive(
     max_leaves=3,
 )
 STATUSES: Any = st.sampled_from(["ok", "error", "timeout", "cancelled", "unknown"])
-ANSWERERS = st.builds(Answerer, TEXT, st.none() | BYTES, st.none() | st.builds(Signature, TEXT, TEXT, BYTES))
+ANSWERERS = st.builds(Answerer, TEXT, st.none() | BYTES, st.none() | st.builds(ReceiptSignature, TEXT, TEXT, BYTES))
 RECEIPTS = st.builds(Receipt, STATUSES, st.none() | BYTES, st.none() | FAILURES, st.none() | ANSWERERS)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(
@@ -57,7 +57,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         st.sampled_from(["", "failed", "always"]),
         st.integers(1, 9),
     ),
-    st.builds(Received, BYTES, RECEIPTS),
+    st.builds(ReceiptArrived, BYTES, RECEIPTS),
     st.builds(Message, TEXT, BYTES, TEXT, TEXT),
     st.builds(CancelAsked, TEXT, BYTES),
     st.just(Retried()),
@@ -118,7 +118,7 @@ def test_an_entry_comes_back_equal(event, decision, held):
 
 @given(BYTES, RECEIPTS, st.integers(2, 10**9), st.integers(1, 10**6))
 def test_a_receipt_that_leads_to_one_call_is_three_fields_and_comes_back_equal(intent, receipt, number, ordinal):
-    event, decision = Received(intent, receipt), Decision((Call(f"add#{ordinal}"),))
+    event, decision = ReceiptArrived(intent, receipt), Decision((Call(f"add#{ordinal}"),))
     entry = Entry(7, 3, number, 99, event, decision)
     packed, fresh = pack(decision.open, Patterns(["add#"]))
 
@@ -136,18 +136,20 @@ def test_only_such_an_entry_is_read_as_plain(event, effects):
 
     found = decode(7, 3, 99, encode(entry, packed), Patterns(fresh))
 
-    assert found.plain == (type(event) is Received and effects == (Call(effects[0].location),) if effects else False)
+    assert found.plain == (
+        type(event) is ReceiptArrived and effects == (Call(effects[0].location),) if effects else False
+    )
     assert msgspec.structs.replace(found, plain=False) == entry
 
 
 def test_an_entry_that_says_nothing_but_a_response_comes_back_equal():
-    entry, body = written(Received(b"i", Receipt("ok")), Decision(respond=(("m1", b"v"),)))
+    entry, body = written(ReceiptArrived(b"i", Receipt("ok")), Decision(respond=(("m1", b"v"),)))
 
     assert decode(7, 3, 99, body, Patterns()) == entry
 
 
 def test_a_row_with_all_its_fields_written_out_reads_the_same():
-    event, decision = Received(b"i" * 16, Receipt("ok", b"v")), Decision((Call("add#2"),))
+    event, decision = ReceiptArrived(b"i" * 16, Receipt("ok", b"v")), Decision((Call("add#2"),))
     every = (5, event, ((0, (0, 2)),), (), (), (), (), (), (), None, None, None, ())
 
     found = decode(7, 3, 99, seal(msgspec.msgpack.encode(every)), Patterns(["add#"]))
@@ -158,7 +160,7 @@ def test_a_row_with_all_its_fields_written_out_reads_the_same():
 def test_a_row_from_before_receipts_said_who_they_are_from_reads_the_same_and_is_one_byte_shorter():
     was = bytes.fromhex("9305") + msgspec.msgpack.encode(["r", b"i" * 16, ["ok", b"v", None]])
     was += msgspec.msgpack.encode([[0, [0, 2]]])
-    event, decision = Received(b"i" * 16, Receipt("ok", b"v")), Decision((Call("add#2"),))
+    event, decision = ReceiptArrived(b"i" * 16, Receipt("ok", b"v")), Decision((Call("add#2"),))
     entry = Entry(7, 3, 5, 99, event, decision)
     packed, _ = pack(decision.open, Patterns(["add#"]))
 
@@ -174,11 +176,11 @@ def test_the_row_of_a_signed_receipt_reads_the_same_for_ever():
             " ", ""
         )
     )
-    by = Answerer("psp", b"\x03", Signature("hmac", "k1", b"\xab\xcd"))
+    by = Answerer("psp", b"\x03", ReceiptSignature("hmac", "k1", b"\xab\xcd"))
 
     found = decode(7, 3, 99, seal(was), Patterns(["add#"]))
 
-    assert found.event == Received(b"i", Receipt("ok", b"v", None, by))
+    assert found.event == ReceiptArrived(b"i", Receipt("ok", b"v", None, by))
 
 
 @given(EVENTS, DECISIONS)

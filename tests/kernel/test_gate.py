@@ -2,7 +2,7 @@
 
 from perdure.kernel.batch import Batch
 from perdure.kernel.effects import Call, Timer
-from perdure.kernel.events import Received, Released
+from perdure.kernel.events import ReceiptArrived, Released
 from perdure.kernel.gate import ALLOW, SLOT, Deny, Executors
 from tests.kernel.machines import Told, World
 
@@ -125,7 +125,7 @@ def test_a_denied_call_is_answered_with_an_error_and_never_published():
     assert len(batch.journal) == 2, "the machine hears of it in the same batch"
     world.commit(batch)
     last = world.entries("a")[-1].event
-    assert isinstance(last, Received) and last.receipt.status == "error"
+    assert isinstance(last, ReceiptArrived) and last.receipt.status == "error"
     assert last.receipt.error is not None and last.receipt.error.type == "Denied"
     assert not last.receipt.error.retry
     assert not world.started and world.status("a") == "failed"
@@ -145,7 +145,7 @@ def test_a_denied_call_is_answered_once_though_the_process_dies(monkeypatch):
     monkeypatch.undo()
     world.restart().run()
 
-    assert world.heard("a") == ["Started", "Received error"] and not world.inbox
+    assert world.heard("a") == ["Started", "ReceiptArrived error"] and not world.inbox
 
 
 def test_a_call_is_released_once():

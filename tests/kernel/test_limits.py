@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.gate import Executors
 from perdure.kernel.limits import Limits
 from perdure.kernel.receipt import Receipt
@@ -60,7 +60,7 @@ def test_what_an_event_brings_does_not_count_against_the_decision():
     world.start("a", ("call", "c"))
     world.run()
 
-    world.offer(world.id("a"), Received(world.intent("a", "c"), Receipt("ok", b"x" * 6_000)))
+    world.offer(world.id("a"), ReceiptArrived(world.intent("a", "c"), Receipt("ok", b"x" * 6_000)))
     world.run()
 
     assert world.status("a") != "stuck"

@@ -2,7 +2,7 @@
 
 from perdure.codec import encode
 from perdure.kernel.batch import Batch
-from perdure.kernel.events import Address, CancelAsked, Message, Received, Ref
+from perdure.kernel.events import Address, CancelAsked, Message, ReceiptArrived, Ref
 from perdure.kernel.mailbox import Accepted, Refused, Stale
 from perdure.kernel.receipt import DONE
 from tests.kernel.machines import World
@@ -30,7 +30,7 @@ def test_an_evicted_instance_comes_back_with_the_next_event():
     world.answer("a", "x")
     world.run()
 
-    assert world.heard("a") == ["Started", "Received ok"]
+    assert world.heard("a") == ["Started", "ReceiptArrived ok"]
     assert before["version"] == 1 and world.instance("a").version == 2
 
 
@@ -96,7 +96,7 @@ def test_offers_that_wait_in_the_mailbox_of_an_ended_instance_are_answered():
     world.run()
     world.tell("a", ("complete", 1))
     committing = world.build()
-    late = [world.tell("a", ("note",)), world.cancel("a"), world.offer(world.id("a"), Received(b"x", DONE))]
+    late = [world.tell("a", ("note",)), world.cancel("a"), world.offer(world.id("a"), ReceiptArrived(b"x", DONE))]
     world.commit(committing)
     world.run()
 
@@ -173,7 +173,7 @@ def test_a_name_means_the_last_generation_though_an_earlier_one_is_in_memory():
     world = three_generations()
     world.kernel.memory.evict(0, world.kernel.seq, Batch())
     first = min(world.heads)
-    stale = world.offer(first, Received(b"late", DONE))
+    stale = world.offer(first, ReceiptArrived(b"late", DONE))
     world.run()
     assert world.answers[stale] == Stale() and first in world.kernel.instances()
 
@@ -326,7 +326,7 @@ def test_memory_is_empty_again_when_nobody_is_left():
     for n in range(50):
         world.tell(f"nobody{n}", ("note",))
         world.start(f"odd{n}", workflow="no such")
-        world.offer(1000 + n, Received(b"x", DONE))
+        world.offer(1000 + n, ReceiptArrived(b"x", DONE))
         world.start(f"short{n}", ("call", "x"), ("then", "x", [("complete", 1)]))
     world.run()
     for n in range(50):
@@ -353,7 +353,7 @@ def test_everybody_whose_offer_is_not_recorded_can_be_told():
     world = World()
     world.start("a", WAIT)
     world.run()
-    tickets = {world.tell("a", ("note",)), world.tell("b", ("note",)), world.offer(99, Received(b"x", DONE))}
+    tickets = {world.tell("a", ("note",)), world.tell("b", ("note",)), world.offer(99, ReceiptArrived(b"x", DONE))}
     world.kernel.adopt(99, None)
 
     assert {offer.ticket for offer in world.kernel.undelivered()} == tickets

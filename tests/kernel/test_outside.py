@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.codec import decode, encode
-from perdure.kernel.events import Address, Message, Received
+from perdure.kernel.events import Address, Message, ReceiptArrived
 from perdure.kernel.mailbox import Accepted, Refused, Stale
 from perdure.kernel.outside import Outside
 from perdure.kernel.receipt import Answerer, Receipt
@@ -33,7 +33,7 @@ def world_with(*orders: Any) -> World:
 
 def posted(world: World, given: Receipt, location: str = "pay") -> World:
     """The receipt comes as a row of the inbox, to a kernel that has nothing in memory."""
-    row = inbox_row(b"posted", world.id("a"), Received(world.intent("a", location), given), world.now)
+    row = inbox_row(b"posted", world.id("a"), ReceiptArrived(world.intent("a", location), given), world.now)
     world.inbox[row.id] = row
     return world.restart()
 
@@ -55,7 +55,7 @@ def test_an_effect_for_somebody_outside_has_a_row_that_says_for_whom():
 def test_its_receipt_is_taken_and_its_row_is_gone():
     world = world_with(ASKED)
 
-    ticket = world.offer(world.id("a"), Received(world.intent("a", "pay"), receipt()))
+    ticket = world.offer(world.id("a"), ReceiptArrived(world.intent("a", "pay"), receipt()))
     world.run()
 
     assert isinstance(world.answers[ticket], Accepted)
@@ -70,7 +70,7 @@ def test_a_receipt_that_is_not_admitted_leaves_the_instance_as_it_was(location: 
     world = world_with(ASKED, ("call", "call"), ("wait", "wait", None))
     before = world.entries("a")
 
-    ticket = world.offer(world.id("a"), Received(world.intent("a", location), receipt(executor)))
+    ticket = world.offer(world.id("a"), ReceiptArrived(world.intent("a", location), receipt(executor)))
     world.run()
 
     answer = world.answers[ticket]
@@ -124,11 +124,11 @@ def test_what_is_signed_is_judged_by_what_the_intent_says():
         heard.append((address, intent, outside))
         return "no good" if len(heard) == 1 else ""
 
-    world.kernel._verify = verify
-    first = world.offer(world.id("a"), Received(world.intent("a", "pay"), receipt()))
+    world.kernel.verify = verify
+    first = world.offer(world.id("a"), ReceiptArrived(world.intent("a", "pay"), receipt()))
     world.run()
-    second = world.offer(world.id("a"), Received(world.intent("a", "pay"), receipt()))
-    third = world.offer(world.id("a"), Received(world.intent("a", "pay"), receipt()))
+    second = world.offer(world.id("a"), ReceiptArrived(world.intent("a", "pay"), receipt()))
+    third = world.offer(world.id("a"), ReceiptArrived(world.intent("a", "pay"), receipt()))
     world.run()
 
     asked = (Address("told", "a"), heard[0][1], Outside("pay@1", "psp", {"cents": 1}, entry=1))

@@ -121,7 +121,7 @@ def test_events_for_a_stuck_instance_are_inbox_rows_and_come_in_order_after_it_g
         "Message m0",
         "Message m1",
         "Message m2",
-        "Received ok",
+        "ReceiptArrived ok",
     ]
     assert not world.inbox
 
@@ -195,7 +195,7 @@ def test_a_poisoned_receipt_of_a_child_cancels_nobody_when_it_is_delivered_again
     world.retry("p")
     world.run()
 
-    assert world.heard("p") == ["Started", "Received ok"]
+    assert world.heard("p") == ["Started", "ReceiptArrived ok"]
     assert world.status("kid") == "waiting", "the namesake of an ended child was cancelled"
 
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from perdure.kernel.batch import Batch
 from perdure.kernel.effects import Call, due_of
-from perdure.kernel.events import Parked, Received
+from perdure.kernel.events import Parked, ReceiptArrived
 from perdure.kernel.gate import Executors
 from perdure.kernel.mailbox import Offer
 from perdure.kernel.receipt import Receipt
@@ -82,7 +82,7 @@ class Lives(RuleBasedStateMachine):
         if running:
             call = running[n % len(running)]
             del self.world.running[call.intent]
-            self.world.offer(call.instance, Received(call.intent, Receipt(status)))
+            self.world.offer(call.instance, ReceiptArrived(call.intent, Receipt(status)))
 
     @rule(by=st.integers(-2_000, 8_000))
     def time_passes(self, by: int) -> None:

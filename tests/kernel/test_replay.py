@@ -10,7 +10,7 @@ from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import NOTHING, Decision
 from perdure.kernel.effects import Call
 from perdure.kernel.entry import Entry, encode, pack
-from perdure.kernel.events import Address, Message, Received, Retried, Started
+from perdure.kernel.events import Address, Message, ReceiptArrived, Retried, Started
 from perdure.kernel.instance import Instance
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.replay import fold, rebuild
@@ -176,7 +176,7 @@ def test_runs_of_plain_entries_fold_to_the_state_that_they_make_one_by_one(calls
         if n == noted:
             write(Message("m", b""))
         open = list(one_by_one.open)
-        write(Received(open[choice % len(open)], Receipt("ok")), f"add#{calls + n + 1}")
+        write(ReceiptArrived(open[choice % len(open)], Receipt("ok")), f"add#{calls + n + 1}")
 
     folded = fold(one_by_one.address, None, rows)
 
@@ -188,7 +188,7 @@ def test_runs_of_plain_entries_fold_to_the_state_that_they_make_one_by_one(calls
 def test_a_plain_entry_out_of_its_order_is_refused():
     instance = Instance(Address("w", "k"))
     apply(instance, Entry(1, 1, 1, 1, Started("w", "k", b"", b"seed"), Decision((Call("add#1"),)), (), ("add#",)))
-    receipt = Received(next(iter(instance.open)), Receipt("ok"))
+    receipt = ReceiptArrived(next(iter(instance.open)), Receipt("ok"))
 
     with pytest.raises(ValueError, match="entry 3 cannot follow entry 1"):
         apply_run(instance, [Entry(3, 1, 3, 3, receipt, Decision((Call("add#2"),)), plain=True)])

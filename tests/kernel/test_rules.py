@@ -11,7 +11,7 @@ from perdure.cells.policy import POLICY, WORLD_POLICY
 from perdure.codec import encode
 from perdure.errors import Divergence
 from perdure.kernel.decision import Fact
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Rewound, Started, Woken
 from perdure.kernel.kernel import ROUND
 from perdure.kernel.mailbox import Accepted, Offer, Refused
 from perdure.kernel.receipt import DONE
@@ -223,7 +223,7 @@ def test_a_first_message_that_raises_is_kept_and_retried():
 
 def test_a_receipt_makes_nothing():
     world = governed()
-    ticket = world.offer(cell(), Received(b"x" * 32, DONE))
+    ticket = world.offer(cell(), ReceiptArrived(b"x" * 32, DONE))
     world.run()
 
     assert not isinstance(world.answers[ticket], Accepted)
@@ -404,7 +404,7 @@ def test_the_ids_of_a_decision_are_the_ids_of_its_intents():
     assert [publication.intent for publication in world.started] == [b"id of x"]
     assert list(world.work) == [b"id of y"]
     world.restart().run()
-    world.offer(world.id("a"), Received(b"id of x", DONE))
+    world.offer(world.id("a"), ReceiptArrived(b"id of x", DONE))
     world.run()
     assert world.open("a") == ["y"]
 

@@ -21,7 +21,7 @@ def test_thousands_of_children_start_and_end_once_each():
     world.run()
 
     assert len(world.journal) == 1 + 3 * MANY
-    assert world.heard("p") == ["Started"] + ["Received ok"] * MANY
+    assert world.heard("p") == ["Started"] + ["ReceiptArrived ok"] * MANY
     assert not world.inbox and not world.open("p")
 
 

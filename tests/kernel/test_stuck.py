@@ -1,6 +1,6 @@
 """An instance that stops itself needs a person: retry, skip or cancel."""
 
-from perdure.kernel.events import CancelAsked, Received, Redelivered
+from perdure.kernel.events import CancelAsked, ReceiptArrived, Redelivered
 from perdure.kernel.mailbox import Accepted, Refused
 from perdure.kernel.receipt import DONE
 from tests.kernel.machines import World
@@ -36,7 +36,7 @@ def test_a_retry_is_told_to_the_machine():
     world.run()
 
     assert isinstance(world.answers[ticket], Accepted)
-    assert world.heard("a") == ["Started", "Received error", "Retried"]
+    assert world.heard("a") == ["Started", "ReceiptArrived error", "Retried"]
     assert world.calls() == ["a charge 1", "a beside 1", "a charge 1"]
     assert world.status("a") == "running"
 
@@ -47,7 +47,7 @@ def test_a_skip_is_told_to_the_machine_if_it_names_the_location():
     world.run()
 
     assert isinstance(world.answers[wrong], Refused) and isinstance(world.answers[right], Accepted)
-    assert world.heard("a") == ["Started", "Received error", "Settled"]
+    assert world.heard("a") == ["Started", "ReceiptArrived error", "Settled"]
     assert world.open("a") == ["beside", "next"]
 
 
@@ -75,12 +75,12 @@ def test_the_receipts_of_its_other_calls_wait_until_it_goes_on():
     world = stuck_world()
     world.answer("a", "beside")
     world.run()
-    assert world.heard("a") == ["Started", "Received error"] and len(world.inbox) == 1
+    assert world.heard("a") == ["Started", "ReceiptArrived error"] and len(world.inbox) == 1
 
     world.settle("a", "charge")
     world.run()
 
-    assert world.heard("a") == ["Started", "Received error", "Settled", "Received ok"]
+    assert world.heard("a") == ["Started", "ReceiptArrived error", "Settled", "ReceiptArrived ok"]
     assert not world.inbox
 
 
@@ -138,12 +138,12 @@ def test_a_receipt_that_waits_for_a_stuck_instance_wins_over_the_redelivery():
     world.run()
 
     assert "a beside 2" not in world.calls()
-    assert world.heard("a")[-1] == "Received ok"
+    assert world.heard("a")[-1] == "ReceiptArrived ok"
 
 
 def test_a_stale_receipt_of_a_stuck_instance_is_not_kept():
     world = stuck_world()
-    world.offer(world.id("a"), Received(b"never opened....", DONE))
+    world.offer(world.id("a"), ReceiptArrived(b"never opened....", DONE))
     world.run()
 
     assert not world.inbox and world.kernel.counts["stale"] == 1
@@ -172,7 +172,7 @@ def test_a_timer_of_a_stuck_instance_fires_when_it_goes_on():
     world.settle("a", "here")
     world.run()
 
-    assert world.heard("a") == ["Started", "Settled", "Received ok"]
+    assert world.heard("a") == ["Started", "Settled", "ReceiptArrived ok"]
     assert not world.work
 
 
@@ -236,7 +236,7 @@ def test_the_rest_goes_on_where_one_location_is_stuck():
 
     assert world.status("a") == "stuck"
     assert world.open("a") == ["more"]
-    assert world.heard("a") == ["Started", "Received error", "Received ok"]
+    assert world.heard("a") == ["Started", "ReceiptArrived error", "ReceiptArrived ok"]
     world.settle("a", "charge")
     world.run()
     assert world.status("a") == "running"

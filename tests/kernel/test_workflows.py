@@ -153,7 +153,7 @@ def test_an_engine_with_older_code_leaves_an_instance_alone():
     world.workflows = (Told(version="3"),)
     world.restart().fire().run()
 
-    assert world.heard("a") == ["Started", "Message m", "Received timeout"]
+    assert world.heard("a") == ["Started", "Message m", "ReceiptArrived timeout"]
     assert not world.inbox
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from perdure.codec import decode, encode
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Call, Child, Timer, Wait
-from perdure.kernel.events import CancelAsked, Message, Received, Started
+from perdure.kernel.events import CancelAsked, Message, ReceiptArrived, Started
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.playbooks.author import PlaybookWorkflow, from_text
@@ -133,7 +133,7 @@ class Stage:
 
     def answer(self, id: bytes, receipt: Receipt) -> Decision:
         del self.open[id]
-        return self.deliver(Received(id, receipt))
+        return self.deliver(ReceiptArrived(id, receipt))
 
     def at(self, location: str) -> bytes:
         return next(id for id, effect in self.open.items() if effect.location == location)

@@ -21,7 +21,7 @@ from perdure.kernel.events import (
     CancelAsked,
     Event,
     Message,
-    Received,
+    ReceiptArrived,
     Retried,
     Settled,
     Started,
@@ -62,25 +62,25 @@ class Rig:
         return self
 
     def ok(self, location: str, value: Any = None) -> None:
-        if b"process/python" in (getattr(self.effect(location), "params", None) or b""):
-            value = {"result": encode(value)}
-        self.deliver(Received(self.id(location), Receipt("ok", encode(value))))
+        self.deliver(ReceiptArrived(self.id(location), Receipt("ok", encode(value))))
 
     def error(
         self, location: str, type: str = "Boom", message: str = "broken", *, retry: bool = True, data: Any = None
     ) -> None:
         encoded = None if data is None else encode(data)
-        self.deliver(Received(self.id(location), Receipt("error", error=Failure(type, message, "", encoded, retry))))
+        self.deliver(
+            ReceiptArrived(self.id(location), Receipt("error", error=Failure(type, message, "", encoded, retry)))
+        )
 
     def receipt(self, location: str, status: Any) -> None:
-        self.deliver(Received(self.id(location), Receipt(status, error=Failure(status, status))))
+        self.deliver(ReceiptArrived(self.id(location), Receipt(status, error=Failure(status, status))))
 
     def fire(self, location: str) -> None:
         """A timer, or the deadline of a wait, is due."""
         effect = self.open[self.id(location)]
         self.at = max(self.at, effect.due or 0)  # type: ignore[union-attr]
         receipt = DONE if isinstance(effect, Timer) else Receipt("timeout", error=Failure("Timeout", ""))
-        self.deliver(Received(self.id(location), receipt))
+        self.deliver(ReceiptArrived(self.id(location), receipt))
 
     def complete(self, location: str, outcome: str = "done", answer: Any = None, by: str = "ann") -> None:
         """A person completes a task."""
@@ -148,9 +148,7 @@ class Rig:
         assert isinstance(effect, Call) and effect.params is not None
         params = decode(effect.params)
         inner = params.get("params", params)
-        if isinstance(inner.get("arguments"), bytes):
-            return decode(inner["arguments"])
-        return inner.get("payload", inner.get("kwargs"))
+        return inner.get("payload", inner.get("arguments", inner.get("kwargs")))
 
     def id(self, location: str) -> bytes:
         found = [id for id, effect in self.open.items() if effect.location == location]
@@ -173,7 +171,7 @@ class Rig:
         self._replay(before)
 
     def _apply(self, event: Event, decision: Decision) -> None:
-        if isinstance(event, Received):
+        if isinstance(event, ReceiptArrived):
             del self.open[event.intent]
         for id in decision.withdraw:
             del self.open[id]

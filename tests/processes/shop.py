@@ -104,10 +104,10 @@ purchase = Process(
                         steps=[
                             Call(
                                 "reserve",
-                                python("shop:reserve"),
+                                python("tests.processes.shop:reserve"),
                                 {"sku": item.sku, "count": item.count},
                                 result="held",
-                                undo=[Call("free", python("shop:free"), {"reservation": result.held})],
+                                undo=[Call("free", python("tests.processes.shop:free"), {"reservation": result.held})],
                             )
                         ],
                     )

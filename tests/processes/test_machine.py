@@ -124,7 +124,7 @@ def test_the_first_true_case_is_taken_and_noted():
     for number, expected in ((5, "s"), (50, "m"), (500, "l")):
         rig = Rig(steps, Complete(state.x)).start(n=number)
         assert rig.output == expected
-    assert rig.last.noted == ("branch size/otherwise",)
+    assert rig.last.noted == ("branch size/otherwise", "end complete")
 
 
 def test_an_expression_error_names_its_text_and_a_set_is_settled_with_its_value():

@@ -7,7 +7,7 @@ import perdure
 from perdure.errors import LeaseLost
 from perdure.executors.inline import InlineExecutor
 from perdure.kernel.events import Ref
-from perdure.ports.leases import Standing
+from perdure.ports.leases import LeaseStanding
 from perdure.ports.store import Lease
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.doors import FleetDoor
@@ -25,17 +25,17 @@ class SlowLeases:
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
-        self.answer: asyncio.Future[Standing] | None = None
+        self.answer: asyncio.Future[LeaseStanding] | None = None
         self.left = False
         self.told: list[Mapping[int, int]] = []
 
     def shard_of(self, ref: Ref) -> int:
         return 0
 
-    async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
+    async def renew(self, owner: str, held: Mapping[int, int]) -> LeaseStanding:
         self.told.append(held)
         if self.answer is None:
-            return Standing({}, (), 1)
+            return LeaseStanding({}, (), 1)
         self.asked.set()
         return await self.answer
 
@@ -60,7 +60,7 @@ async def test_a_close_ends_though_a_renewal_is_answered_in_the_same_moment() ->
     leases.answer = asyncio.get_running_loop().create_future()
     await leases.asked.wait()
 
-    leases.answer.set_result(Standing({}, (), 1))  # nobody has heard it yet when the close stops the renewals
+    leases.answer.set_result(LeaseStanding({}, (), 1))  # nobody has heard it yet when the close stops the renewals
     async with asyncio.timeout(30):
         await fleet.close(0, asyncio.Event())
 
@@ -91,7 +91,7 @@ async def test_a_renewal_names_a_shard_that_is_being_taken_so_that_it_is_not_giv
     fleet = Fleet(leases, "test", make)
     door = FleetDoor(store, lambda report: None, fleet)
     leases.answer = asyncio.get_running_loop().create_future()
-    leases.answer.set_result(Standing({}, (2,), 4))
+    leases.answer.set_result(LeaseStanding({}, (2,), 4))
     opening = asyncio.create_task(fleet.open())
     async with asyncio.timeout(30):
         await store.asked.wait()
@@ -99,7 +99,7 @@ async def test_a_renewal_names_a_shard_that_is_being_taken_so_that_it_is_not_giv
         store.give()
         await opening
         leases.answer = asyncio.get_running_loop().create_future()
-        leases.answer.set_result(Standing({2: 1}, (), 4))
+        leases.answer.set_result(LeaseStanding({2: 1}, (), 4))
         await fleet._tick()
         await fleet.close(0, asyncio.Event())
 

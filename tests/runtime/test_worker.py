@@ -19,7 +19,7 @@ from perdure.executors.inline import InlineExecutor
 from perdure.executors.signatures import Key, Keyring
 from perdure.executors.thread import ThreadExecutor
 from perdure.flows.loop import Enclosure
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.outside import unsigned
 from perdure.kernel.receipt import Receipt
 from perdure.kernel.rows import inbox_row
@@ -155,7 +155,7 @@ class Place:
     async def lose(self) -> None:
         """Let so much time pass that every claim runs out, and the owner look for that."""
         self.passed += CLAIM
-        self.shard._look_for_lost(self.shard._life)
+        self.shard._lost_jobs.look(self.shard._core.life)
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +242,7 @@ async def test_a_lost_worker_s_job_is_delivered_again_and_its_late_answer_is_fen
         async with place.worker():
             await until(lambda: ran == [("a", 2)])
 
-            late = inbox_row(b"late", zombie.job.instance, Received(zombie.job.intent, Receipt("ok")), 7)
+            late = inbox_row(b"late", zombie.job.instance, ReceiptArrived(zombie.job.intent, Receipt("ok")), 7)
             assert jobs.answer_now([(zombie, late)]) == [zombie]
             assert jobs.beat_now([zombie]) == [zombie]
 

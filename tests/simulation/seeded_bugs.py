@@ -22,14 +22,15 @@ import msgspec
 
 from perdure.cells.machine import CellMachine
 from perdure.errors import Fenced
+from perdure.flows import messages
 from perdure.flows.context import Context
 from perdure.flows.machine import FlowMachine
 from perdure.flows.mailbox import Mail, Mailbox
 from perdure.flows.operation import Operation
-from perdure.kernel import apply, kernel, past, replay, snapshot
+from perdure.kernel import apply, creation, kernel, past, replay, snapshot, unrecorded
 from perdure.kernel.batch import Batch
 from perdure.kernel.effects import Call
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
 from perdure.kernel.kernel import Kernel
@@ -45,7 +46,11 @@ from perdure.kernel.spread import Spread, publication_of
 from perdure.ports.jobs import Claim
 from perdure.ports.store import Position
 from perdure.runtime import shard
-from perdure.runtime.shard import Running, Shard
+from perdure.runtime.calls import Calls, RunningCall
+from perdure.runtime.loading import Loading
+from perdure.runtime.loop import Loop
+from perdure.runtime.lost_jobs import LostJobs
+from perdure.runtime.shard import Shard
 from perdure.runtime.timers import Timers
 from perdure.stores.memory import MemoryJobs, MemoryStore
 from tests.simulation.sim import simulate
@@ -98,47 +103,48 @@ def hunt(bug: SeededBug, schedules_max: int = SCHEDULES_MAX) -> Catch:
 
 
 def _publish_early() -> list[tuple[Any, str, Any]]:
-    commit = Shard._commit
+    commit = Loop._commit
 
-    def mutant(self: Shard) -> None:
-        for publication in self._building.publications.values():
-            self._start_call(publication)
+    def mutant(self: Loop) -> None:
+        for publication in self._core.building.publications.values():
+            self._calls.start(publication)
         commit(self)
 
-    return [(Shard, "_commit", mutant)]
+    return [(Loop, "_commit", mutant)]
 
 
 def _acknowledge_early() -> list[tuple[Any, str, Any]]:
-    commit = Shard._commit
+    commit = Loop._commit
 
-    def mutant(self: Shard) -> None:
-        self._acknowledge(self._building)
+    def mutant(self: Loop) -> None:
+        self._acknowledge(self._core.building)
         commit(self)
 
-    return [(Shard, "_commit", mutant)]
+    return [(Loop, "_commit", mutant)]
 
 
 def _ignore_failed_commit() -> list[tuple[Any, str, Any]]:
-    committed = Shard._committed
+    committed = Loop._committed
 
-    def mutant(self: Shard, life: int, error: Exception | None) -> None:
+    def mutant(self: Loop, life: int, error: Exception | None) -> None:
         committed(self, life, error if isinstance(error, Fenced) else None)
 
-    return [(Shard, "_committed", mutant)]
+    return [(Loop, "_committed", mutant)]
 
 
 def _redeliver_unrecorded() -> list[tuple[Any, str, Any]]:
-    def mutant(self: Shard, instance_id: int, intent: bytes, alone: bool) -> None:
-        instance = self.kernel.instances()[instance_id]
+    def mutant(self: Calls, instance_id: int, intent: bytes, alone: bool) -> None:
+        kernel = self._core.kernel
+        instance = kernel.instances()[instance_id]
         if instance.machine is None:
-            workflow = self.kernel.workflows.of(instance.address.workflow, instance.definition)
+            workflow = kernel.workflows.of(instance.address.workflow, instance.definition)
             assert workflow is not None
             instance.workflow, instance.machine = workflow, replay.rebuild(instance, workflow)
         found = instance.open[intent]
         assert type(found.effect) is Call
-        self._start_call(publication_of(instance, found, found.effect))
+        self.start(publication_of(instance, found, found.effect))
 
-    return [(Shard, "_deliver_again", mutant)]
+    return [(Calls, "_deliver_again", mutant)]
 
 
 def _forget_receipts() -> list[tuple[Any, str, Any]]:
@@ -147,22 +153,23 @@ def _forget_receipts() -> list[tuple[Any, str, Any]]:
 
     def mutant(self: Shard, position: Position) -> None:
         executor = next(iter(self._executors.values()))
-        for intent, offer in self._receipts.items():
+        calls = self._calls
+        for intent, offer in calls.receipts.items():
             assert isinstance(offer.to, int)
-            self.running[intent] = Running(offer.to, Address("", ""), executor, Call(""), started=True)
-        self._receipts.clear()
+            calls.running[intent] = RunningCall(offer.to, Address("", ""), executor, Call(""), started=True)
+        calls.receipts.clear()
         begin(self, position)
 
     return [(Shard, "_begin", mutant)]
 
 
 def _believe_late_loads() -> list[tuple[Any, str, Any]]:
-    loaded = Shard._loaded
+    loaded = Loading._loaded
 
-    def mutant(self: Shard, life: int, asked: int, *rest: Any) -> None:
+    def mutant(self: Loading, life: int, asked: int, *rest: Any) -> None:
         loaded(self, life, 1 << 62, *rest)
 
-    return [(Shard, "_loaded", mutant)]
+    return [(Loading, "_loaded", mutant)]
 
 
 def _timers_in_memory_only() -> list[tuple[Any, str, Any]]:
@@ -215,8 +222,10 @@ def _refuse_less(*answers: type) -> Callable[[], list[tuple[Any, str, Any]]]:
         def mutant(instance: Any, event: Any, *others: Any, heard: bool) -> Any:
             answer = refusal(instance, event, *others, heard=heard)
             duplicate = isinstance(answer, Accepted) and isinstance(event, Message)
-            stale = isinstance(answer, Stale) and isinstance(event, Received) and instance.id and not instance.ended
-            return None if (duplicate and Message in answers) or (stale and Received in answers) else answer
+            stale = (
+                isinstance(answer, Stale) and isinstance(event, ReceiptArrived) and instance.id and not instance.ended
+            )
+            return None if (duplicate and Message in answers) or (stale and ReceiptArrived in answers) else answer
 
         return [(kernel, "refusal", mutant)]
 
@@ -331,18 +340,18 @@ def _mail_lost() -> list[tuple[Any, str, Any]]:
         if operation.future is None or not operation.future.cancelled():
             forget(self, operation, wait)
 
-    def mutant(self: FlowMachine, mail: Mail) -> None:
-        operation = self._mailbox.waiting_for(mail.message)
+    def mutant(machine: FlowMachine, mail: Mail) -> None:
+        operation = machine.mailbox.waiting_for(mail.message)
         if operation is None:
-            self._mailbox.put(mail)
+            machine.mailbox.put(mail)
             return
         assert operation.future is not None
-        self.withdraw(operation)
-        forget(self._mailbox, operation, operation.effect)  # type: ignore[arg-type]
+        machine.withdraw(operation)
+        forget(machine.mailbox, operation, operation.effect)  # type: ignore[arg-type]
         if not operation.future.done():
             operation.future.set_result(mail)
 
-    return [(Mailbox, "forget", kept), (FlowMachine, "hand_over", mutant)]
+    return [(Mailbox, "forget", kept), (messages, "hand_over", mutant)]
 
 
 # ---- another past --------------------------------------------------------------------------------------
@@ -389,13 +398,13 @@ def _cell_forgets_what_is_open() -> list[tuple[Any, str, Any]]:
 
 
 def _first_event_lost() -> list[tuple[Any, str, Any]]:
-    made_by = Kernel._made_by
+    made_by = creation.made_by
 
     def mutant(self: Kernel, instance: Instance, message: Message) -> Event:
         made = made_by(self, instance, message)
         return msgspec.structs.replace(made, first=None) if isinstance(made, Started) and instance.ended else made
 
-    return [(Kernel, "_made_by", mutant)]
+    return [(creation, "made_by", mutant)]
 
 
 def _objects_less(*codes: str) -> Callable[[], list[tuple[Any, str, Any]]]:
@@ -406,17 +415,17 @@ def _objects_less(*codes: str) -> Callable[[], list[tuple[Any, str, Any]]]:
             against = objection(*arguments)
             return None if against is not None and against.code in codes else against
 
-        return [(kernel, "objection", mutant)]
+        return [(unrecorded, "objection", mutant)]
 
     return patches
 
 
 def _refused_in_silence() -> list[tuple[Any, str, Any]]:
-    def mutant(self: Kernel, instance: Instance, event: Received, batch: Batch) -> Any:
-        against = objection(instance.address, instance.open[event.intent], event.receipt, self._verify)
+    def mutant(self: Kernel, instance: Instance, event: ReceiptArrived, batch: Batch) -> Any:
+        against = objection(instance.address, instance.open[event.intent], event.receipt, self.verify)
         return None if against is None else Refused(against.code, against.text)  # type: ignore[arg-type]
 
-    return [(Kernel, "_not_admitted", mutant)]
+    return [(unrecorded, "not_admitted", mutant)]
 
 
 # ---- workers -------------------------------------------------------------------------------------------
@@ -442,10 +451,10 @@ def _claimed_by_two() -> list[tuple[Any, str, Any]]:
 
 
 def _nobody_misses_a_worker() -> list[tuple[Any, str, Any]]:
-    def mutant(self: Shard, life: int) -> None:
+    def mutant(self: LostJobs, life: int) -> None:
         pass
 
-    return [(Shard, "_look_for_lost", mutant)]
+    return [(LostJobs, "look", mutant)]
 
 
 SEEDED_BUGS: tuple[SeededBug, ...] = (
@@ -457,13 +466,13 @@ SEEDED_BUGS: tuple[SeededBug, ...] = (
     SeededBug("a timer row is not written", _after_spread(lambda batch: batch.work_opened.clear())),
     SeededBug("a timer row is not deleted", _after_spread(lambda batch: batch.work_closed.clear())),
     SeededBug("timers of an earlier life are not read", _timers_in_memory_only),
-    SeededBug("a stale receipt is applied", _refuse_less(Received)),
+    SeededBug("a stale receipt is applied", _refuse_less(ReceiptArrived)),
     SeededBug("message ids are not remembered", _refuse_less(Message)),
     SeededBug("a redelivery is not journaled", _redeliver_unrecorded),
     SeededBug("deliveries are not counted", _attempts_uncounted),
     SeededBug("receipts are lost with a failed commit", _forget_receipts),
     SeededBug("live state skips what the fold applies", _live_differs),
-    SeededBug("what an entry caused is kept in memory only", _caused_not_kept(Received, Started)),
+    SeededBug("what an entry caused is kept in memory only", _caused_not_kept(ReceiptArrived, Started)),
     SeededBug("a delivered inbox row is not removed", _inbox_not_emptied),
     SeededBug("an instance is evicted before it is durable", _evict_uncommitted),
     SeededBug("a late answer of the store is believed", _believe_late_loads),

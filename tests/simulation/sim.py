@@ -37,7 +37,7 @@ CHUNK = 100
 FIRST = 21
 """How many of the workloads there were when seeds began to be written down."""
 
-LATER = {8: slice(FIRST, 23), 7: slice(23, 24), 6: slice(24, None)}
+LATER = {8: slice(FIRST, 23), 7: slice(23, 24), 6: slice(24, 25), 5: slice(25, None)}
 """Those that came later, each with the tens of every hundred seeds that are theirs: eighties, then seventies, ..."""
 
 

@@ -15,7 +15,7 @@ from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.rows import inbox_row
 from perdure.runtime.virtual_clock import SECOND
 from perdure.testing.faults import Faults
-from perdure.testing.simulation import Request, Simulation
+from perdure.testing.simulation import SimulatedRequest, Simulation
 from tests.entries import entries_of
 from tests.flows.rig import Rig
 
@@ -78,7 +78,7 @@ def go_down(world: Simulation) -> None:
 
 
 def post(world: Simulation, to: Address) -> None:
-    world._post(Request(to, Message("go", encode("in time"), "go"), "go", None))
+    world._post(SimulatedRequest(to, Message("go", encode("in time"), "go"), "go", None))
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)

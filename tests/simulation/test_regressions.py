@@ -13,7 +13,7 @@ import pytest
 import perdure
 from perdure.codec import encode
 from perdure.kernel.batch import Batch
-from perdure.kernel.events import Address, CancelAsked, Message, Received, Retried, Started
+from perdure.kernel.events import Address, CancelAsked, Message, ReceiptArrived, Retried, Started
 from perdure.kernel.gate import Executors
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Offer
@@ -151,7 +151,7 @@ def test_a_timer_that_is_due_again_and_again_costs_a_stuck_instance_no_rows():
     (row,) = desk.store.database.work.values()
 
     for _ in range(5):
-        desk.kernel.offer(Offer(row.instance, Received(row.intent, DONE)))
+        desk.kernel.offer(Offer(row.instance, ReceiptArrived(row.intent, DONE)))
     desk.turn()
 
     assert not desk.store.database.inbox

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.kernel.batch import Publication
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.job import publication
 from perdure.kernel.receipt import Answerer, Receipt
 from perdure.kernel.rows import inbox_row
@@ -21,7 +21,7 @@ from perdure.runtime.virtual_clock import Life
 from perdure.stores.memory import MemoryJobs
 from perdure.testing.disks import Disk
 from perdure.testing.executor import Execution, FakeExecutor
-from perdure.testing.faults import MILLISECOND, Surroundings
+from perdure.testing.faults import MILLISECOND, SimulatedProcess
 from perdure.testing.simulation import Simulation
 
 QUEUE: Final = "work"
@@ -57,7 +57,7 @@ class SimulatedWorker:
         self._jobs = MemoryJobs(world.database)
         self._claims: dict[bytes, Claim] = {}
         self._asleep = False
-        around = Surroundings(
+        around = SimulatedProcess(
             -number, world.clock, self._life, world.dice, world.faults, world.counts, self._die, self._tell
         )
         self._executor = FakeExecutor(QUEUE, PLACES, around, self)
@@ -128,7 +128,7 @@ class SimulatedWorker:
             world.clock.after(20 * MILLISECOND, lambda: self._answered(id, receipt), self._life)
             return
         signed = msgspec.structs.replace(receipt, by=Answerer(QUEUE))
-        row = inbox_row(id, claim.job.instance, Received(claim.job.intent, signed), world.clock.now())
+        row = inbox_row(id, claim.job.instance, ReceiptArrived(claim.job.intent, signed), world.clock.now())
         fenced = self._jobs.answer_now([(claim, row)])
         world.counts["answers of workers"] += 1
         world.counts["answers fenced"] += len(fenced)

@@ -28,10 +28,12 @@ from perdure.executors.info import step_info
 from perdure.executors.signatures import Key, Keyring, sign
 from perdure.flows.author import Backoff, Break, Continue, Failed, flow, step
 from perdure.flows.context import Context
+from perdure.graphs import Graph, Node, tool
+from perdure.graphs import Limits as GraphLimits
 from perdure.kernel.decision import Decision, Fact, Outcome, Reply, Stuck
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Call, Timer, Wait
-from perdure.kernel.events import Address, Event, Message, Received, Retried, Settled, Started, Woken
+from perdure.kernel.events import Address, Event, Message, ReceiptArrived, Retried, Settled, Started, Woken
 from perdure.kernel.instance import Instance
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
@@ -541,7 +543,7 @@ class _LedgerMachine:
             case Started(input=value):
                 (state.goal,) = decode(value)
                 return Decision(open=(Wait("mail"),))
-            case Received(receipt=receipt):
+            case ReceiptArrived(receipt=receipt):
                 assert receipt.status in ("ok", "unknown"), receipt
                 gained = decode(receipt.value) if receipt.value is not None else 100
                 return self._item(gained)
@@ -838,6 +840,61 @@ SECRETS = {name: Key.hmac(f"{name}-1", name.encode() * 8) for name in TRUSTED.va
 KEYS = Keyring({name: [key] for name, key in SECRETS.items()})
 FORGER = {name: Key.hmac(f"{name}-1", b"somebody else's." * 2) for name in SECRETS}
 
+
+# ---- graphs --------------------------------------------------------------------------------------------
+
+
+@tool(writes=True, retries=9, backoff=QUICK)
+async def stamp(number: int) -> int:
+    return 10 * number
+
+
+WORN_OUT = "worn out"
+"""Of a call that crashes have met as often as it may be delivered."""
+
+
+def _worn_out(result: Any) -> bool:
+    assert result.outcome == "completed" or result.reason == "unknown", result
+    return result.outcome != "completed"
+
+
+async def agent(node: Node) -> Any:
+    """A planner that waits for what it submitted, under one place; a loop that uses a tool; a sum."""
+    match node.name:
+        case "plan":
+            names = await node.submit([{"name": f"part{number}"} for number in range(3)])
+            found = await node.results(names)
+            return WORN_OUT if any(_worn_out(each) for each in found.values()) else sum(x.value for x in found.values())
+        case "again":
+            try:
+                stamped = await node.use("stamp", number=node.iteration + 1)
+            except OutcomeUnknown:
+                return Break(WORN_OUT)
+            thought = await node.step("think", lambda: stamped + 1)
+            return Break(thought + (node.previous or 0)) if node.iteration == 2 else thought + (node.previous or 0)
+        case "all":
+            plan, again = node.inputs["plan"], node.inputs["again"]
+            worn_out = _worn_out(plan) or _worn_out(again) or WORN_OUT in (plan.value, again.value)
+            return WORN_OUT if worn_out else plan.value + again.value
+        case _:
+            return int(node.name[-1])
+
+
+def agents() -> Graph:
+    graph = Graph("agents", runner=agent, tools=[stamp], limits=GraphLimits(running=1), rest_after=0.05)
+    graph.node("plan")
+    graph.loop("again", max_iters=5)
+    graph.node("all", after=["plan", "again"], needs="all_terminal")
+    graph.reduce("end", "collect", after=["all"], needs="all_terminal")
+    return graph
+
+
+def _agents(world: Simulation) -> Expected:
+    world.start(AGENTS, key="a")
+    return {("agents", "a"): _one_of({"all": 3 + 63}, {"all": WORN_OUT}, {})}
+
+
+AGENTS = agents()
 
 # ---- workloads -----------------------------------------------------------------------------------------
 
@@ -1236,7 +1293,7 @@ def _people(world: Simulation, asked: dict[bytes, tuple[int, OpenEffect]]) -> No
                 if answer.by is None:
                     world.post_receipt(asker, id, answer)  # no client of ours does that
                 else:
-                    world.request(asker, Received(id, answer), "answer")
+                    world.request(asker, ReceiptArrived(id, answer), "answer")
     heads = [head for head in world.database.heads.values() if head.workflow == "sim/claim"]
     coming = world.clock.steady < SECOND or len({head.key for head in heads}) < 3 or world.database.inbox
     world.watched = bool(coming) or any(head.status not in TERMINAL for head in heads)
@@ -1352,6 +1409,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("reforms", _before_reform, _reforms, (pay,)),
     Workload("claims", lambda: [manifest(claim, court)], _claims, verify=KEYS.judge),
     Workload("queues", lambda: [queued], _queues, workers=3),
+    Workload("agents", lambda: [AGENTS], _agents),
 )
 
 

@@ -3,7 +3,7 @@
 from itertools import chain
 
 from perdure.ports.store import Filter
-from perdure.stores.lists import TEMPLATES, Question, listing
+from perdure.stores.lists import TEMPLATES, ListQuestion, listing
 
 LISTS = {"workflow_names", *chain(*TEMPLATES.values())}
 """The named queries that `stores/lists.py` uses."""
@@ -24,10 +24,10 @@ FILTERS = [
 ]
 
 
-def questions(filter: Filter) -> list[Question]:
+def questions(filter: Filter) -> list[ListQuestion]:
     """The questions of a list for heads and places, where every index has more rows than are read at once, and there is
     one workflow."""
-    found: list[Question] = []
+    found: list[ListQuestion] = []
     asking = listing(filter, bounded=True)
     try:
         question = next(asking)

@@ -31,7 +31,7 @@ from perdure.errors import (
 )
 from perdure.kernel.batch import Batch
 from perdure.kernel.events import Address
-from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.ports.store import Filter, Posted
 from perdure.stores.answers import now
 from perdure.stores.sqlite import SqliteStore
@@ -258,7 +258,7 @@ def test_reads_during_a_commit_see_what_is_durable(path):
         assert now(store.position).seq == 1
         found: list[Loaded | Exception | None] = []
         store.load([1, Address("puppet", "key-1")], lambda ref, record: found.append(record))
-        assert found == [Record(head(1), None, (entry(1, 1),))] * 2
+        assert found == [StoredInstance(head(1), None, (entry(1, 1),))] * 2
         assert await store.head(1) == head(1)
         assert now(store.inbox, 10) == []
 

@@ -63,7 +63,8 @@ class Desk(World):
 
     def code(self, name: str, by: Actor, **more: Any) -> str:
         """The code of the refusal; empty: it was taken."""
-        return str(self.verb(name, by, **more).get("refused", ""))
+        answer = self.verb(name, by, **more)
+        return str(answer["refused"]) if isinstance(answer, dict) else ""
 
     def complete(self, by: Actor, outcome: str = "approve", **more: Any) -> str:
         return self.code("complete", by, answer={"outcome": outcome}, **more)

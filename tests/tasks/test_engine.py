@@ -24,7 +24,7 @@ class Verdict:
 
 @perdure.flow
 async def expense(ctx: perdure.Context, what: str, options: dict[str, Any] | None = None) -> str:
-    done: perdure.Answered[Verdict] = await ctx.task(
+    done = await ctx.task(
         "approve",
         answer=Verdict,
         title=f"Approve {what}",

@@ -42,7 +42,7 @@ def test_asking_costs_one_entry_and_each_verb_one():
     desk.complete(ANN)
 
     assert len(desk.verbs()) == 3
-    assert desk.heard("o-17") == ["Started", "Received ok"]
+    assert desk.heard("o-17") == ["Started", "ReceiptArrived ok"]
 
 
 def test_the_end_of_a_task_and_the_receipt_of_its_owner_are_in_one_commit():
@@ -179,6 +179,19 @@ def test_ending_the_owner_cancels_its_task_in_the_same_commit():
     assert desk.info.status == "cancelled"
 
 
+def test_a_task_outlives_a_stuck_owner_which_hears_it_when_it_goes_on():
+    desk = Desk()
+    desk.tell("o-17", ("stuck", "somewhere"))
+    desk.run()
+
+    assert desk.complete(ANN) == ""
+    assert desk.info.status == "completed"
+    assert "Received ok" not in desk.heard("o-17")
+    desk.restart()
+    desk.retry("o-17")
+    assert desk.run().heard("o-17")[-1] == "Received ok"
+
+
 # ---- several people --------------------------------------------------------------------------------------------------
 
 
@@ -188,7 +201,7 @@ def test_a_quorum_decides_with_the_answer_of_the_deciding_vote():
     assert desk.code("claim", ANN) == "shared"
     assert desk.complete(ANN) == ""
     assert (desk.info.status, desk.info.votes) == ("open", 1)
-    assert desk.verb("complete", BOB, answer={"outcome": "approve", "comment": "me too"})["task"]
+    assert desk.code("complete", BOB, answer={"outcome": "approve", "comment": "me too"}) == ""
 
     assert desk.answered["answer"] == {"outcome": "approve", "comment": "me too"}
     assert [vote[:2] for vote in desk.answered["votes"]] == [["ann", "approve"], ["bob", "approve"]]

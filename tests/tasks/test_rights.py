@@ -27,8 +27,8 @@ HELD = msgspec.structs.replace(OPEN, status=TaskStatus.ASSIGNED, assignee="ann")
 
 def cells() -> Iterator[tuple[str, str, str]]:
     """Verb, role and what the table says of both."""
-    lines = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("|")]
-    header, _, *rows = lines
+    _, _, table = PAGE.read_text().partition("\n| verb |")
+    header, _, *rows = [line.strip("| ").split(" | ") for line in f"| verb |{table}".partition("\n\n")[0].splitlines()]
     for row in rows:
         for verb in row[0].split(", "):
             for role, says in zip(header[1:5], row[1:5], strict=True):

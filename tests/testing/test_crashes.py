@@ -395,9 +395,15 @@ async def test_it_is_for_plain_tests():
 
 
 def test_no_event_loop_is_left_open():
+    before = open_loops()  # of other tests
+
     crash_test(careful, "lamp", messages=[("decision", "yes")], pairs=5, random=5)
 
-    assert [loop for loop in gc.get_objects() if isinstance(loop, StepLoop) and not loop.is_closed()] == []
+    assert [loop for loop in open_loops() if loop not in before] == []
+
+
+def open_loops() -> list[StepLoop]:
+    return [loop for loop in gc.get_objects() if isinstance(loop, StepLoop) and not loop.is_closed()]
 
 
 # ---- comparing -----------------------------------------------------------------------------------------

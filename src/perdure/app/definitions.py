@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from perdure.codec import decode
 from perdure.definitions import load
-from perdure.errors import BadProcess
+from perdure.errors import CallerError, PerdureError
 from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Gathered, Stored
@@ -16,6 +18,9 @@ from perdure.runtime.definitions import activate, registers
 from perdure.runtime.log import log
 
 from .dialects import dialect_of
+
+if TYPE_CHECKING:
+    from perdure.processes import Process
 
 
 async def restored(queries: Queries, known: Workflows[Any], gathered: list[Gathered]) -> None:
@@ -55,7 +60,7 @@ def restored_one(stored: Stored, gathered: list[Gathered]) -> Workflow | None:
     assert restore is not None, "a dialect whose definitions are data restores them"
     try:
         return restore(stored)
-    except BadProcess as error:
+    except PerdureError as error:
         log.warning("%s %s cannot run here: %s", stored.name, stored.version, error)
         return None
 
@@ -65,3 +70,23 @@ async def stored(queries: Queries) -> Workflows[Any]:
     known: Workflows[Any] = Workflows()
     await restored(queries, known, [])
     return known
+
+
+async def stored_one(queries: Queries, name: str, version: str) -> Workflow | None:
+    """The workflow of one definition that the database has, by the version that its instances record."""
+    found = await load.stored(queries, name, version.partition("+")[0])
+    workflow = None if found is None else restored_one(found, [])
+    return workflow if workflow is not None and workflow.version == version else None
+
+
+def load_process(path: str | os.PathLike[str]) -> Process:
+    """The process of a file, JSON or YAML 1.2. Its problems have line and column."""
+    from perdure.processes.load import from_text
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise CallerError(f"{os.fspath(path)} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise CallerError(f"{os.fspath(path)} is not UTF-8") from None
+    return from_text(text, os.fspath(path), yaml=False if os.fspath(path).endswith(".json") else None)

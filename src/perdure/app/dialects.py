@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib import import_module
 from typing import Any, Final, cast
@@ -11,16 +11,15 @@ from typing import Any, Final, cast
 from perdure.errors import CallerError
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
-from perdure.kernel.workflows import Workflows
-from perdure.ports.dialect import Beginning, Catalog, Dialect, Gathered, Opening
+from perdure.kernel.policy import ANY
+from perdure.kernel.workflows import OWN, Workflows
+from perdure.ports.dialect import Beginning, Catalog, Chooses, Dialect, Gathered, Opening
+from perdure.ports.seen import Words
 from perdure.runtime.door import Door
 from perdure.runtime.log import log
 
 OURS: Final = ("flows", "cells", "playbooks", "graphs", "processes")
 """The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
-
-OWN: Final = "perdure."
-"""What the names of built-in workflows begin with."""
 
 GROUP: Final = "perdure.dialects"
 """The entry points of dialects that other packages bring."""
@@ -55,10 +54,11 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
 
 def built_in() -> list[Workflow]:
     """The workflows that every engine has."""
+    from perdure.access.machine import ACCESS
     from perdure.definitions.machine import DEFINITIONS
     from perdure.tasks.machine import TASKS
 
-    return [TASKS, DEFINITIONS]
+    return [TASKS, DEFINITIONS, ACCESS]
 
 
 def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:
@@ -83,7 +83,17 @@ def _taken(dialect: Dialect, given: Sequence[Any], found: list[Workflow], gather
 
 
 def _is_workflow(given: Any) -> bool:
-    return hasattr(given, "machine") and hasattr(given, "encode_input")
+    return hasattr(type(given), "machine") and hasattr(type(given), "encode_input")
+
+
+def workflows_in(values: Iterable[Any]) -> list[Workflow]:
+    """The workflows among the values of a module, in whatever dialect, but for those that an engine begins."""
+    given = list({id(value): value for value in values if not isinstance(value, type)}.values())
+    found: list[Workflow] = []
+    for dialect in (*_of_ours(), *_of_others()):
+        found += dialect.gather(dialect.meant(given) if isinstance(dialect, Chooses) else given).workflows
+    plain = [each for each in given if _is_workflow(each) and each not in found]
+    return [each for each in (*found, *plain) if each.policy.created != "engine"]
 
 
 def _of_ours() -> list[Dialect]:
@@ -139,6 +149,26 @@ async def begin(door: Door, beginnings: Iterable[Beginning], known: Workflows[An
         elif beginning.check is not None:
             published = {name: await door.queries.published(head.id, name) for name in beginning.names}
             beginning.check(published, known)
+
+
+def words_of(noun: str | None, made: bool) -> Words:
+    """What is said of instances of a workflow, by its `Policy.noun`; where no dialect knows that, the common words.
+
+    None: no engine has registered the workflow lately. Then what a message `made` is of the dialect that has a ruler.
+    """
+    if noun is None and made:
+        ruling = next(dialect for package in OURS if (dialect := _dialect(package)).catalog is not None)
+        return ruling.words[ruling.name]
+    wanted = ANY.noun if noun is None else noun
+    for package in OURS:
+        if wanted in (words := _own_words(_dialect(package))):
+            return words[wanted]
+    return next((words[wanted] for words in map(_own_words, _of_others()) if wanted in words), Words())
+
+
+def _own_words(dialect: Dialect) -> Mapping[str, Words]:
+    """A dialect that says nothing of its instances may leave them out."""
+    return getattr(dialect, "words", {})
 
 
 def read_catalog(definitions: bytes) -> Catalog:

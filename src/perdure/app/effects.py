@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import BadCall, CallerError
-from perdure.executors.builtin import Blobs, Requests, Steps
+from perdure.executors.builtin import BlobEffects, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.queue import Tools
 from perdure.executors.secrets import MappingSecrets
@@ -50,7 +50,7 @@ class Effects:
         self._handlers(self._built_in)
 
     def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
-        blobs = Blobs(queries, clock.now)
+        blobs = BlobEffects(queries, clock.now)
         self._built_in = {"http": self._requests.perform, "blob-put": blobs.put, "blob-get": blobs.get}
         find = self._find = handlers(msgspec.structs.replace(self.around, blobs=queries, now=clock.now))
         self._executor = EffectsExecutor(self._handlers(self._built_in), on_loop, in_threads, self._secrets, find)
@@ -70,7 +70,7 @@ class Effects:
         return [
             handler
             for performers in self._performers
-            for handler in performers(self._given, built_in, _steps, lenient=self._lenient)
+            for handler in performers(self._given, built_in, step_handler, lenient=self._lenient)
         ]
 
 
@@ -96,7 +96,7 @@ async def _unused(params: Any, call: Any) -> Any:
     raise NotImplementedError
 
 
-def _steps(effect: str) -> Handler:
+def step_handler(effect: str) -> Handler:
     return Steps(effect, _step)
 
 

@@ -41,7 +41,7 @@ from .dialects import begin, built_in, checked, enclosure_of, read_catalog, regi
 from .effects import Effects
 from .entrance import entrance
 from .urls import is_server, open_store
-from .workers import Serving
+from .workers import ServedQueues
 
 if TYPE_CHECKING:
     from perdure.executors.signatures import Keyring
@@ -54,7 +54,7 @@ class Engine(Client):
     """A client of an engine that runs in this process. Made by `perdure.open`."""
 
     def __init__(
-        self, door: LocalDoor, running: Running, workflows: Workflows[Startable[Any]], gathered: list[Gathered]
+        self, door: LocalDoor, running: RunningShards, workflows: Workflows[Startable[Any]], gathered: list[Gathered]
     ) -> None:
         super().__init__(door, workflows, read_catalog, stored)
         self._running = running
@@ -146,7 +146,7 @@ async def open(
         workflows=known,
         clock=clock,
         executors=executors,
-        serving=Serving(queues, known, keys, effects.tools),
+        serving=ServedQueues(queues, known, keys, effects.tools),
         effects=lambda store: effects.executor(store, clock, on_loop, in_threads),
         failed=hooks.tell,
         cache=cache,
@@ -189,7 +189,7 @@ async def open(
 @asynccontextmanager
 async def _running(
     url: str | os.PathLike[str], setup: Setup, prepare: Callable[[Queries], Awaitable[None]]
-) -> AsyncIterator[Running]:
+) -> AsyncIterator[RunningShards]:
     """The one shard of a file, or this process's share of a server's."""
     if is_server(url):
         from .fleets import joined
@@ -225,7 +225,7 @@ def _listed(workflows: Any) -> list[Any]:
     return list(workflows)
 
 
-class Running(Protocol):
+class RunningShards(Protocol):
     """What runs in this process."""
 
     @property

@@ -29,14 +29,16 @@ def load_playbook(source: str | os.PathLike[str]) -> PlaybookWorkflow:
     """A playbook from a file, or from a text with more than one line. Raises `BadPlaybook` with all problems."""
     if isinstance(source, str) and "\n" in source:
         return from_text(source, "<text>", installed())
-    path = Path(source)
+    return from_text(text_of(source), str(source), installed())
+
+
+def text_of(file: str | os.PathLike[str]) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8")
     except OSError as error:
-        raise CallerError(f"the playbook {path} cannot be read: {error.strerror}") from None
+        raise CallerError(f"the playbook {os.fspath(file)} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CallerError(f"the playbook {path} is not UTF-8") from None
-    return from_text(text, str(source), installed())
+        raise CallerError(f"the playbook {os.fspath(file)} is not UTF-8") from None
 
 
 def formatted(workflow: PlaybookWorkflow) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.errors import BadCall
-from perdure.executors.queue import TOOLS, Find, Found, QueueExecutor, Tools
+from perdure.executors.queue import TOOLS, Find, FoundFunction, QueueExecutor, Tools
 from perdure.flows.author import Flow, StepFunction
 from perdure.flows.returns import importable, is_async, returns_of
 from perdure.kernel.batch import Publication
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from perdure.executors.signatures import Keyring
 
 
-class Serving:
+class ServedQueues:
     """The queues that an engine serves itself: names, and how many calls of each run at once."""
 
     def __init__(
@@ -53,12 +53,17 @@ class Serving:
 
     def workers(self, jobs: Jobs) -> list[Worker]:
         """They have the functions of the modules that the workflows are in."""
-        names = {found.function.__module__ for found in self._workflows if isinstance(found, Flow)}
-        modules = [sys.modules[name] for name in sorted(names)]
+        names = {name for found in self._workflows for name in _modules(found)}
+        modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
         return [
             worker(jobs, modules, [name], concurrency=slots, keys=self._keys, tools=self._tools and self._tools())
             for name, slots in self._queues.items()
         ]
+
+
+def _modules(workflow: Any) -> Iterable[str]:
+    """The modules whose functions a workflow brings: its own, or those that it says."""
+    return (workflow.function.__module__,) if isinstance(workflow, Flow) else getattr(workflow, "modules", ())
 
 
 def checked(name: str, slots: int) -> tuple[str, int]:
@@ -69,7 +74,7 @@ def checked(name: str, slots: int) -> tuple[str, int]:
     return name, slots
 
 
-def imported(name: str) -> Found:
+def imported(name: str) -> FoundFunction:
     """A function of this very process: what a flow names, its engine can import."""
     module_name, _, path = name.partition(":")
     main = sys.modules.get("__main__")
@@ -87,9 +92,9 @@ def imported(name: str) -> Found:
     return _found(found)
 
 
-def known(modules: Iterable[ModuleType]) -> dict[str, Found]:
+def known(modules: Iterable[ModuleType]) -> dict[str, FoundFunction]:
     """What the worker of these modules runs, by name: their own functions, and every `@perdure.step` in them."""
-    functions: dict[str, Found] = {}
+    functions: dict[str, FoundFunction] = {}
     for module in modules:
         for value in vars(module).values():
             for function in _functions(value, module):
@@ -100,6 +105,8 @@ def known(modules: Iterable[ModuleType]) -> dict[str, Found]:
 def _functions(value: Any, module: ModuleType) -> list[Callable[..., Any]]:
     if isinstance(value, StepFunction):
         return [value.function]
+    if hasattr(type(value), "brought"):
+        return [value.brought]
     if getattr(value, "__module__", "") != module.__name__:
         return []
     if inspect.isfunction(value):
@@ -113,8 +120,8 @@ def _plain(value: Any) -> Any:
     return value.__func__ if isinstance(value, staticmethod) else value
 
 
-def finding(functions: Mapping[str, Found]) -> Find:
-    def find(name: str) -> Found:
+def finding(functions: Mapping[str, FoundFunction]) -> Find:
+    def find(name: str) -> FoundFunction:
         if name not in functions:
             raise BadCall(f"this worker has no function {name}")
         return functions[name]
@@ -122,9 +129,9 @@ def finding(functions: Mapping[str, Found]) -> Find:
     return find
 
 
-def _found(value: Any) -> Found:
-    function = value.function if isinstance(value, StepFunction) else value
-    return Found(function, returns_of(function), is_async(function))
+def _found(value: Any) -> FoundFunction:
+    function = value.function if isinstance(value, StepFunction) else getattr(value, "brought", value)
+    return FoundFunction(function, returns_of(function), is_async(function))
 
 
 @asynccontextmanager

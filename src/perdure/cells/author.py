@@ -25,7 +25,7 @@ from perdure.codec.record import Place, Record, RecordMeta, Shape, Time, merge, 
 from perdure.codec.schema import Name, Ref, Schema, Text, Variant, parse_name, resolve
 from perdure.codec.schema import Record as RecordSchema
 from perdure.errors import BadDefinition, SchemaMismatch
-from perdure.kernel.receipt import Failure, ReceiptStatus, Signature
+from perdure.kernel.receipt import Failure, ReceiptSignature, ReceiptStatus
 
 from .manifest import NANOSECONDS, SECONDS, CellDef, EffectDef, Manifest, Subscription, effect_options, is_timeout
 from .policy import POLICY
@@ -143,7 +143,7 @@ class ReceiptOf(Generic[E]):
         executor: str = "",
         params_hash: str = "",
         cost: Any = None,
-        signature: Signature | None = None,
+        signature: ReceiptSignature | None = None,
     ) -> None:
         self.effect = effect
         self.status: ReceiptStatus = status

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from perdure.codec import digest
-from perdure.errors import CallerError, ManifestChanged, NoHandler
+from perdure.errors import CallerError, ManifestChanged, NoHandler, UnclearRequest
 from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, decode_rules
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Beginning, Gathered, Published
 from perdure.ports.executor import Handler
+from perdure.ports.seen import Words
 
 from .author import Cell, effect_name
 from .bind import Bound, Catalog, manifest
 from .effects import BlobGet, BlobPut, Http, Step
 from .handlers import EffectHandler
-from .policy import POLICY
+from .policy import POLICY, WORLD_POLICY
+from .words import CellWords, WorldWords
 from .world import WorldWorkflow
 
 log = logging.getLogger("perdure")
@@ -29,6 +31,14 @@ BUILT_IN: Final[dict[str, Any]] = {"http": Http, "blob-put": BlobPut, "blob-get"
 class CellDialect:
     name = POLICY.noun
     catalog = staticmethod(Catalog.read)
+    words: Final[Mapping[str, Words]] = {POLICY.noun: CellWords(), WORLD_POLICY.noun: WorldWords()}
+
+    def meant(self, given: Sequence[Any]) -> Sequence[Any]:
+        """The manifest, where there is one; else all cells."""
+        worlds = [each for each in given if isinstance(each, Bound)]
+        if len(worlds) > 1:
+            raise UnclearRequest(f"{len(worlds)} manifests are there; name one of them: MODULE:NAME")
+        return worlds or given
 
     def gather(self, given: Sequence[Any]) -> Gathered:
         """All that the kernel runs of what was given. Its cells are one world."""

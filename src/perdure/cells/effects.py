@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +12,6 @@ from perdure.codec.record import Duration, Hash, Nat, Record, Time
 from perdure.errors import BadCall
 from perdure.ports.secrets import Secret
 from perdure.tasks.model import Escalation, Quorum
-from perdure.tasks.model import question as make_question
 
 from .author import Effect, impl_of
 
@@ -187,14 +185,8 @@ class Task(Effect, name=TASK):
         form = fields.pop("answer", None)
         escalate = [from_plain(each, Escalation) for each in fields.pop("escalate", None) or ()]
         quorum = from_plain(fields.pop("quorum", None), Quorum | None)
-        unknown = fields.keys() - FIELDS
-        if unknown:
-            raise BadCall(f"{name}: a task has no {', '.join(sorted(unknown))}; it has: {', '.join(sorted(FIELDS))}")
         answer = None if form is None else msgspec.json.decode(form)
         return {"answer": answer, "escalate": escalate, "quorum": quorum, **fields}
-
-
-FIELDS: Final = frozenset(inspect.signature(make_question).parameters) - {"name", "workflow", "key", "location", "now"}
 
 
 class PersonAsked(Effect, name=OLD_TASK, outside="person"):

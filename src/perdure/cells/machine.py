@@ -19,7 +19,7 @@ from perdure.codec.strict import decode_strict
 from perdure.errors import BadDecision, LimitExceeded, NotCanonical, PerdureError
 from perdure.kernel.decision import Decision, Fact, Outcome
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
-from perdure.kernel.events import CancelAsked, Event, Message, Received, Requested, Started, Streamed
+from perdure.kernel.events import CancelAsked, Event, Message, ReceiptArrived, Requested, Started, Streamed
 from perdure.kernel.location import escape
 from perdure.kernel.moment import TIME_MAX, Moment, at_of, when
 from perdure.kernel.outside import Outside
@@ -125,7 +125,7 @@ class CellMachine:
                 return self._hear(message, moment)
             case Message():
                 return self._hear(event, moment)
-            case Received(intent=intent, receipt=receipt):
+            case ReceiptArrived(intent=intent, receipt=receipt):
                 return self._answered(intent, receipt, moment)
             case Streamed():
                 return self._streamed(event, moment)

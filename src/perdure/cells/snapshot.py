@@ -25,7 +25,7 @@ from perdure.errors import Corrupt, PerdureError
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow
 from perdure.kernel.effects import Call
 from perdure.kernel.entry import Entry as JournalEntry
-from perdure.kernel.events import Event, Received
+from perdure.kernel.events import Event, ReceiptArrived
 from perdure.kernel.instance import Instance
 from perdure.kernel.rows import offer_of
 from perdure.kernel.snapshot import restore, write
@@ -220,7 +220,7 @@ def blobs_in_inbox(rows: Iterable[InboxRow]) -> Iterator[bytes]:
 
 
 def _blobs_of(event: Event) -> Iterator[bytes]:
-    if type(event) is Received and event.receipt.status == "ok" and event.receipt.value:
+    if type(event) is ReceiptArrived and event.receipt.status == "ok" and event.receipt.value:
         match _plain(event.receipt.value):
             case {"hash": str(hash), "size": int(), **rest} if not rest:
                 yield from _digest_in(hash)

@@ -14,6 +14,8 @@ from .group import DEBUG, JSON, debug_wanted
 from .verbs import VERBS
 
 if TYPE_CHECKING:
+    import msgspec
+
     from perdure.runtime.client import Client
 
 T = TypeVar("T")
@@ -67,6 +69,26 @@ class Console:
         answer: T = run_async(main)
         return answer
 
+    def call(self, verb: str, params: msgspec.Struct) -> Any:
+        """Ask for a verb. What is to be said beside its answer is said."""
+        from msgspec import UNSET, structs
+
+        from perdure.verbs import table
+
+        row = table.VERBS[verb]
+
+        async def ask(client: Client) -> Any:
+            answer = await row.function(client, params)
+            note = getattr(answer, "note", UNSET)
+            if note is not UNSET:
+                self.note(note)
+                return structs.replace(answer, note=UNSET)
+            if row.changes:
+                await self.warn_if_nobody_runs(client)
+            return answer
+
+        return self.ask(ask)
+
     async def warn_if_nobody_runs(self, client: Client) -> None:
         if await client.queries.owner() is None:
             self.note(f"no engine runs on {self.db} now: it is recorded, and taken up when one does")
@@ -80,10 +102,10 @@ def quoted(word: str) -> str:
     return "$'" + "".join([sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in signs]) + "'"
 
 
-def command(name: str, *, db: Database = "required") -> Callable[[Callable[..., None]], click.Command]:
+def define(name: str, *, db: Database = "required") -> Callable[[Callable[..., None]], click.Command]:
     """Make a function the command of a verb: it gets a `Console` and its own arguments."""
 
-    def define(function: Callable[..., None]) -> click.Command:
+    def made(function: Callable[..., None]) -> click.Command:
         own = getattr(function, "__click_params__", [])[::-1]
         text = [VERBS[name].help, *filter(None, [inspect.getdoc(function)])]
         return click.Command(
@@ -95,7 +117,7 @@ def command(name: str, *, db: Database = "required") -> Callable[[Callable[..., 
             callback=_with_console(function),
         )
 
-    return define
+    return made
 
 
 def _with_console(function: Callable[..., None]) -> Callable[..., None]:

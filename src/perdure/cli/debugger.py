@@ -32,10 +32,11 @@ COROUTINE: Final = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.C
 
 
 class Code:
-    """Which code is the author's: the package of the flow or cell, and whatever belongs to no library."""
+    """Which code is the author's: the package of the workflow, and whatever belongs to no library."""
 
     def __init__(self, workflow: Any) -> None:
-        self._package = workflow.function.__module__.partition(".")[0]
+        code = getattr(workflow, "function", workflow)
+        self._package = str(code.__module__).partition(".")[0]
 
     def has(self, frame: FrameType) -> bool:
         file = frame.f_code.co_filename

@@ -24,9 +24,9 @@ MEANING: Final = {
     Exit.FAILED: "run: the instance failed, was cancelled or is stuck; check, replay, doctor: problems were found; "
     "diff: there are differences",
     Exit.USAGE: "wrong usage or bad input",
-    Exit.NOT_FOUND: "no such instance, workflow, location or snapshot",
+    Exit.NOT_FOUND: "no such instance, workflow, location, snapshot or task",
     Exit.CONFLICT: "conflict: key in use, instance ended, not stuck, still running, another engine runs, a rule of the "
-    "world",
+    "world, a task that is taken or ended",
     Exit.TIMEOUT: "the time was up; the instance goes on",
     Exit.DATABASE: "the database cannot be opened, or failed",
     Exit.INTERRUPTED: "interrupted",
@@ -38,6 +38,7 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.UnknownWorkflow, Exit.NOT_FOUND),
     (errors.UnknownLocation, Exit.NOT_FOUND),
     (errors.UnknownSnapshot, Exit.NOT_FOUND),
+    (errors.UnknownTask, Exit.NOT_FOUND),
     (errors.KeyInUse, Exit.CONFLICT),
     (errors.InstanceEnded, Exit.CONFLICT),
     (errors.NotStuck, Exit.CONFLICT),
@@ -45,6 +46,7 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.StalePatch, Exit.CONFLICT),
     (errors.StillRunning, Exit.CONFLICT),
     (errors.VersionConflict, Exit.CONFLICT),
+    (errors.TaskRefused, Exit.CONFLICT),
     (errors.EngineRunning, Exit.CONFLICT),
     (errors.NotEmpty, Exit.CONFLICT),
     (errors.ResultTimeout, Exit.TIMEOUT),
@@ -55,6 +57,11 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.StoreError, Exit.DATABASE),
     (errors.PerdureError, Exit.USAGE),
 )
+
+
+def kind_of(error: errors.PerdureError) -> str:
+    """The name of an error, for programs."""
+    return "Usage" if isinstance(error, errors.UnclearRequest) else type(error).__name__
 
 
 def exit_of(error: errors.PerdureError) -> Exit:

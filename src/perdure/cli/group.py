@@ -10,7 +10,7 @@ import click
 
 from perdure.errors import Divergence, FlowRefused, InstanceStuck, PerdureError
 
-from .exits import MEANING, Exit, Stopped, exit_of
+from .exits import MEANING, Exit, Stopped, exit_of, kind_of
 from .verbs import GROUPS, VERBS
 
 JSON = "perdure.json"
@@ -65,7 +65,7 @@ class Verbs(click.Group):
             error.message = visible(error.message)  # type: ignore[misc]  # final for others, and ours to tell
             raise
         except PerdureError as error:
-            raise _told(ctx, Stopped(_text(error), exit_of(error), kind=type(error).__name__)) from error
+            raise _told(ctx, Stopped(_text(error), exit_of(error), kind=kind_of(error))) from error
         except (KeyboardInterrupt, click.Abort) as error:
             raise _told(ctx, Stopped("interrupted", Exit.INTERRUPTED, kind="Interrupted")) from error
 
@@ -91,7 +91,8 @@ class Group(click.Group):
 def _command(name: str) -> click.Command | None:
     if name not in VERBS:
         return None
-    found: click.Command = import_module(f".commands.{name.replace(' ', '.')}", __package__).command
+    module, function = VERBS[name].function
+    found: click.Command = getattr(import_module(f".commands.{module}", __package__), function)
     return found
 
 

@@ -19,7 +19,8 @@ import click
 
 from perdure.codec.visible import visible
 from perdure.ports.frame import Frame
-from perdure.runtime.history import Line, Waiting
+from perdure.ports.seen import Line, Waiting
+from perdure.views.look import ShownWait, shown_wait
 
 from .text import shown as visibly
 from .text import span, styled, told, unstyled, until
@@ -58,7 +59,7 @@ class Screen(io.TextIOBase):
     def now(self, title: str, status: str, started_at: datetime, waiting: Sequence[Waiting]) -> None:
         at = datetime.now(UTC)
         lines = [f"{title}  {styled(status)}  {span((at - started_at).total_seconds())}"]
-        lines += [f"  {open_line(each, at)}" for each in waiting[:LINES_MAX]]
+        lines += [f"  {open_line(shown_wait(each), at, each.progress)}" for each in waiting[:LINES_MAX]]
         if len(waiting) > LINES_MAX:
             lines.append(f"  … and {len(waiting) - LINES_MAX} more")
         width = shutil.get_terminal_size().columns - 1
@@ -113,13 +114,13 @@ def shown() -> Iterator[Progress]:
             screen.close()
 
 
-def open_line(open: Waiting, at: datetime) -> str:
+def open_line(open: ShownWait, at: datetime, progress: Frame | None = None) -> str:
     age = span((at - open.since).total_seconds())
     match open.kind:
-        case "call":
+        case "step":
             attempt = f", attempt {open.attempt}" if open.attempt > 1 else ""
-            progress = f"  {how_far(open.progress)}" if open.progress is not None else ""
-            return f"step {open.location}  {'waits for a free place' if open.held else age}{attempt}{progress}"
+            far = f"  {how_far(progress)}" if progress is not None else ""
+            return f"step {open.location}  {'waits for a free place' if open.held else age}{attempt}{far}"
         case "timer":
             assert open.due is not None
             return f"timer {open.location}  {until(open.due, at)}"

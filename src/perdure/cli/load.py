@@ -1,17 +1,26 @@
-"""Finding `MODULE:FLOW`, or all flows of a module. The current directory is importable, as with `python -m`."""
+"""Finding code: `MODULE:FLOW`, or all that a module or a file has. The current directory is importable."""
 
 import difflib
 import os
+import re
 import sys
 import traceback
+from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from perdure.kernel.workflows import Workflows
+from perdure.runtime.state import Keyed
 
 from .exits import Stopped
+
+FILES: Final = (".json", ".yaml", ".yml")
+"""How the names of files end that have definitions."""
+
+_PROCESS: Final = re.compile(r"^(\{\s*)?[\"']?(format|steps)\b", re.MULTILINE)
 
 
 def load(target: str) -> tuple[Any, list[Any]]:
@@ -25,17 +34,28 @@ def load(target: str) -> tuple[Any, list[Any]]:
     module = module_of(module_name)
     workflows = _workflows(module)
     flow = _attribute(module, name, workflows)
+    made = [] if _is_workflow(flow) else _of_dialects(flow)
+    if made:
+        flow = made[0]
     if not _is_workflow(flow):
-        advice = {"StepFunction": "", "Cell": "; the first event that is routed to it makes it: perdure.open(...)"}.get(
-            type(flow).__name__, "; put @perdure.flow above it"
+        advice = (
+            "" if isinstance(flow, Keyed) or type(flow).__name__ == "StepFunction" else "; put @perdure.flow above it"
         )
+        if isinstance(flow, Keyed) and flow.policy.created == "message":
+            advice = "; the first event that is routed to it makes it: perdure.open(...)"
         raise Stopped(f"{target} is {_kind(flow)}, not a flow{advice}{_choice(module, workflows)}")
     return flow, list({id(each): each for each in (flow, *workflows.values())}.values())
 
 
 def is_playbook(target: str) -> bool:
-    """Whether a target is the file of a playbook."""
-    return target.endswith((".yaml", ".yml"))
+    """Whether a target is the file of a playbook: YAML that is no process."""
+    if not target.endswith((".yaml", ".yml")):
+        return False
+    try:
+        text = Path(target).read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        return True  # the reader of playbooks says what is wrong
+    return _PROCESS.search(text) is None
 
 
 def _playbook(file: str) -> Any:
@@ -46,21 +66,59 @@ def _playbook(file: str) -> Any:
     return load_playbook(file)
 
 
+def _of_dialects(value: Any) -> list[Any]:
+    """The workflow that an author's value stands for, if it can be started."""
+    from perdure.app.dialects import workflows_in
+
+    return [each for each in workflows_in([value]) if each.policy.created == "start"]
+
+
 def load_all(target: str) -> list[Any]:
     """The flow that is named, or every workflow of the module if it is named alone."""
     if ":" in target:
         return [load(target)[0]]
     if not target:
         raise Stopped("'' names no module; write MODULE or MODULE:FLOW, for example shop or shop:order")
-    workflows = flows_of(target)
+    workflows = list({id(each): each for each in _workflows(module_of(target)).values()}.values())
     if not workflows:
         raise Stopped(f"{target} has no flows; put @perdure.flow above an async def")
     return workflows
 
 
-def flows_of(module: str) -> list[Any]:
-    """Every workflow of a module, cells left out: they are defined together."""
-    return list({id(each): each for each in _workflows(module_of(module)).values()}.values())
+def code_of(target: str) -> list[Any]:
+    """The workflows of a module, of a file, or of what is named in a module, in whatever dialect."""
+    from perdure.app.dialects import workflows_in
+
+    if target.lower().endswith(FILES):
+        from .world import bound_of
+
+        bound = bound_of(target)
+        return [*bound.cells, *bound.earlier]
+    module, colon, name = target.partition(":")
+    if not module:
+        return load_all(target)
+    with redirect_stdout(sys.stderr):
+        found = module_of(module)
+        workflows = workflows_in(vars(found).values())
+    if not colon:
+        return workflows or load_all(target)
+    wanted = getattr(getattr(found, name, None), "workflow", None)  # what an author made may stand for a workflow
+    names = (wanted, getattr(wanted, "name", None))
+    return [each for each in workflows if each.name in names] or load_all(target)
+
+
+def current_directory_first() -> None:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
+def helpers_of(target: str) -> tuple[list[Any], list[Any]]:
+    """The functions and the handlers that stand in the module of a workflow, for the engine that runs it."""
+    if is_playbook(target):
+        return [], []
+    values = vars(module_of(target.partition(":")[0])).values()
+    functions = [value for value in values if type(value).__name__ == "UserFunction"]
+    return functions, [value for value in values if hasattr(type(value), "dialect")]
 
 
 def module_of(name: str) -> ModuleType:
@@ -135,15 +193,16 @@ def _workflows(module: ModuleType) -> dict[str, Any]:
 
 
 def _is_workflow(value: Any) -> bool:
-    return not isinstance(value, type) and hasattr(value, "machine") and hasattr(value, "encode_plain_input")
+    return hasattr(type(value), "machine") and hasattr(type(value), "encode_plain_input")
 
 
 def _kind(value: Any) -> str:
     kind = type(value).__name__
+    if isinstance(value, Keyed):
+        return f"a {value.policy.noun}"
     return {
         "function": "a plain function",
         "StepFunction": "a step",
-        "Cell": "a cell",
         "module": "a module",
         "type": "a class",
     }.get(kind, f"a value of type {kind}")

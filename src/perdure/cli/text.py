@@ -1,4 +1,4 @@
-"""Values, times and tables as people and programs read them. Pure: the time of now is an argument.
+"""Values and tables as people and programs read them. Pure.
 
 What is written is a line, whatever it quotes: `shown` makes the rest visible. Text of several lines is `Lines`, made
 by `joined`, `table`, `indented` and `to_json`, which make each of their parts visible. Styles are marked with a secret
@@ -6,19 +6,21 @@ of the process, so that no data can style anything.
 """
 
 import json
-import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import click
-import msgspec
 
-from perdure.codec.visible import visible, visible_json, visible_numbers
-from perdure.runtime.history import Line
+from perdure.codec.phrases import ago, cut, first_line, jsonable, local, span, until
+from perdure.codec.visible import visible, visible_json
+from perdure.ports.seen import Line
+from perdure.views.look import ShownEntry
+
+__all__ = ["Lines", "ago", "first_line", "indented", "joined", "local", "noted", "short", "shown", "span", "style"]
+__all__ += ["styled", "table", "to_json", "told", "unstyled", "until"]
 
 STYLES: Final = {
     "running": "cyan",
@@ -78,66 +80,12 @@ def joined(parts: Iterable[str]) -> Lines:
 def to_json(value: Any, indent: int | None = None) -> Lines:
     """Recorded values as JSON: what it has no type for becomes text, in the form that input accepts."""
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    return Lines(visible_json(json.dumps(_plain(value), indent=indent, ensure_ascii=not unicode)))
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case Mapping():
-            return {key if isinstance(key, str) else str(_plain(key)): _plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case float():
-            return value if math.isfinite(value) else None
-        case None | bool() | str():
-            return value
-        case int():
-            return visible_numbers(value)
-        case datetime():
-            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        case _:
-            return msgspec.to_builtins(value)
+    return Lines(visible_json(json.dumps(jsonable(value), indent=indent, ensure_ascii=not unicode)))
 
 
 def short(value: Any, width: int | None = 60) -> str:
     """A value on one line, cut where it gets long."""
-    text = to_json(value)
-    return text if width is None or len(text) <= width else text[: width - 1] + "…"
-
-
-# ---- times -------------------------------------------------------------------------------------------------
-
-MINUTE: Final = 60
-HOUR: Final = 60 * MINUTE
-DAY: Final = 24 * HOUR
-
-
-def span(seconds: float) -> str:
-    if seconds < 1:
-        return f"{max(seconds, 0):.1f} s"
-    if seconds < MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < HOUR:
-        return f"{seconds // MINUTE:.0f} min"
-    if seconds < DAY:
-        minutes = seconds % HOUR // MINUTE
-        return f"{seconds // HOUR:.0f} h" + (f" {minutes:.0f} min" if minutes else "")
-    days, hours = seconds // DAY, seconds % DAY // HOUR
-    return f"{days:.0f} day{'s' if days > 1 else ''}" + (f" {hours:.0f} h" if hours else "")
-
-
-def ago(at: datetime, now: datetime) -> str:
-    seconds = (now - at).total_seconds()
-    return "just now" if seconds < 1 else f"{span(seconds)} ago"
-
-
-def until(at: datetime, now: datetime) -> str:
-    seconds = (at - now).total_seconds()
-    return f"in {span(seconds)}" if seconds >= 0 else f"due since {span(-seconds)}"
-
-
-def local(at: datetime) -> str:
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return cut(to_json(value), width)
 
 
 # ---- lines -------------------------------------------------------------------------------------------------
@@ -167,7 +115,7 @@ def noted(text: str) -> Lines:
     return joined([first, *(line if line.startswith(" ") else f"  {line}" for line in rest)])
 
 
-def told(line: Line, width: int | None = 60, values: bool = True) -> str:
+def told(line: Line | ShownEntry, width: int | None = 60, values: bool = True) -> str:
     """One entry of a history: what came, what it led to."""
     words = [line.location, styled(line.status)] if line.event == "receipt" else [line.event, line.location]
     if values and line.value not in (None, ""):
@@ -181,7 +129,3 @@ def told(line: Line, width: int | None = 60, values: bool = True) -> str:
         led_to.append(styled(line.outcome) + reason)
     text = " ".join(word for word in words if word)
     return f"{text} → {', '.join(led_to)}" if led_to else text
-
-
-def first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.codec import decode
 from perdure.errors import UnknownWorkflow
-from perdure.kernel.rules import DEFINITIONS, IN_FORCE, RULER, Rules, decode_rules
+from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.arguments import unknown
+from perdure.views.reasons import rules_in_force
 
 from .exits import Exit, Stopped
-from .load import flows_of, load_all, module_of
+from .load import FILES, current_directory_first, module_of
 
 if TYPE_CHECKING:
     from perdure.cells.bind import Bound
     from perdure.cells.manifest import Manifest
 
-FILES = (".json", ".yaml", ".yml")
+NO_CELLS = "this database has no cells: no engine was opened on it with any"
 
 
 def bound_of(target: str) -> Bound:
@@ -59,26 +60,20 @@ async def in_force(queries: Queries) -> Manifest:
     head = await queries.head(RULER)
     data = None if head is None else await queries.published(head.id, DEFINITIONS)
     if data is None:
-        raise Stopped("this database has no cells: no engine was opened on it with any", Exit.NOT_FOUND)
+        raise Stopped(NO_CELLS, Exit.NOT_FOUND)
     return read(decode(data))
-
-
-async def kernel_manifest(queries: Queries) -> Rules:
-    """What the kernel knows of the manifest in force."""
-    head = await queries.head(RULER)
-    return decode_rules(None if head is None else await queries.published(head.id, IN_FORCE))
 
 
 async def cell_names(queries: Queries) -> list[str]:
     """The workflows that are cells by the manifest in force."""
-    return list((await kernel_manifest(queries)).versions)
+    return list((await rules_in_force(queries)).versions)
 
 
 async def refuse_unknown_cell(queries: Queries, name: str) -> None:
     """For a name that is no cell by the manifest in force, and of which there are no cells from before it."""
     names = await cell_names(queries)
     if not names:
-        raise Stopped("this database has no cells: no engine was opened on it with any", Exit.NOT_FOUND)
+        raise Stopped(NO_CELLS, Exit.NOT_FOUND)
     if name not in names and not await queries.heads(Filter(name, limit=1)):
         raise UnknownWorkflow(unknown("cell", name, names, "`perdure cells ls` lists what exists"))
 
@@ -87,11 +82,6 @@ def without_version(cell: str) -> str:
     """The name of a cell's instances: people know its definition too, `com.acme/order@1`."""
     name, sign, version = cell.rpartition("@")
     return name if sign and version.isdigit() else cell
-
-
-def current_directory_first() -> None:
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
 
 
 def _of_module(target: str) -> Bound:
@@ -120,18 +110,3 @@ def world_in(target: str) -> Bound | None:
         if worlds:
             return worlds[0]
         return manifest(*cells) if cells else None
-
-
-def code_of(target: str) -> list[Any]:
-    """Flows and cells. One cell is taken from the world of its module: it may announce what another one takes."""
-    if target.lower().endswith(FILES):
-        bound = bound_of(target)
-        return [*bound.cells, *bound.earlier]
-    module, colon, name = target.partition(":")
-    world = world_in(module) if module else None
-    if world is None:
-        return load_all(target)
-    if not colon:
-        return [*world.cells, *world.earlier, *flows_of(module)]
-    wanted = getattr(getattr(module_of(module), name, None), "workflow", None)
-    return [cell for cell in [*world.cells, *world.earlier] if cell.name == wanted] or load_all(target)

@@ -83,7 +83,7 @@ class Form:
         """`plain`, of plain data alone."""
         try:
             return self._plain(value)
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.error(self.name) from None
 
     def encode(self, value: Any) -> bytes:
@@ -110,7 +110,7 @@ class Form:
             self._from_json = _Compiler(self.refs, _JSON, _JSON_KEYS).compile(self.schema)
         try:
             return self._from_json(data)
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.error(self.name) from None
 
     def to_json(self, plain: Any) -> Any:
@@ -129,7 +129,7 @@ def parse_json(text: str | bytes) -> Any:
     """The data of JSON text, by the letter: a name twice in an object, NaN and infinities are refused."""
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
-    except Refusal as refusal:
+    except NoFit as refusal:
         raise refusal.error("") from None
     except ValueError as error:  # also of text that is not UTF-8, and of numbers with thousands of digits
         raise SchemaMismatch("$", "JSON", f"something else: {error}"[:200]) from None
@@ -142,18 +142,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Refusal("each name of an object once", f"{twice!r} twice"[:100], "remove one of them")
+        raise NoFit("each name of an object once", f"{twice!r} twice"[:100], "remove one of them")
     return found
 
 
 def _no_number(word: str) -> NoReturn:
-    raise Refusal("a number", word)
+    raise NoFit("a number", word)
 
 
 # ---- refusals ------------------------------------------------------------------------------------------------------
 
 
-class Refusal(Exception):
+class NoFit(Exception):
     """A part of a value does not fit. Its path is added on the way out."""
 
     def __init__(self, expected: str, found: str, hint: str = "") -> None:
@@ -162,7 +162,7 @@ class Refusal(Exception):
         self.hint = hint
         self.parts: list[str] = []
 
-    def below(self, part: str) -> Refusal:
+    def below(self, part: str) -> NoFit:
         self.parts.append(part)
         return self
 
@@ -183,7 +183,7 @@ def found(value: Any) -> str:
 def _bool(value: Any) -> Any:
     if value is True or value is False:
         return value
-    raise Refusal("bool", found(value))
+    raise NoFit("bool", found(value))
 
 
 def _int(value: Any) -> Any:
@@ -192,7 +192,7 @@ def _int(value: Any) -> Any:
             return value
     elif isinstance(value, int) and type(value) is not bool:
         return _int(int.__int__(value))
-    raise Refusal("int (-2^63 to 2^63-1)", found(value), _number_hint(value))
+    raise NoFit("int (-2^63 to 2^63-1)", found(value), _number_hint(value))
 
 
 def _nat(value: Any) -> Any:
@@ -201,7 +201,7 @@ def _nat(value: Any) -> Any:
             return value
     elif isinstance(value, int) and type(value) is not bool:
         return _nat(int.__int__(value))
-    raise Refusal("nat (0 to 2^64-1)", found(value), _number_hint(value))
+    raise NoFit("nat (0 to 2^64-1)", found(value), _number_hint(value))
 
 
 def _number_hint(value: Any) -> str:
@@ -217,11 +217,11 @@ def _dec128(value: Any) -> Any:
         try:
             normal = _DECIMAL128.normalize(value)
         except (DecimalException, ValueError):
-            raise Refusal(_DEC128, f"Decimal {str(value)[:60]}", "round it first") from None
+            raise NoFit(_DEC128, f"Decimal {str(value)[:60]}", "round it first") from None
         if normal.is_finite():
             return normal or _ZERO  # -0 is 0
     hint = "write Decimal('...')" if type(value) in (int, float, str) else ""
-    raise Refusal(_DEC128, found(value), hint)
+    raise NoFit(_DEC128, found(value), hint)
 
 
 def _bytes(value: Any) -> Any:
@@ -231,7 +231,7 @@ def _bytes(value: Any) -> Any:
         return bytes(value)
     hint = "encode it, for example .encode()" if isinstance(value, str) else ""
     hint = "copy it with bytes()" if isinstance(value, bytearray | memoryview) else hint
-    raise Refusal("bytes", found(value), hint)
+    raise NoFit("bytes", found(value), hint)
 
 
 def _text(value: Any) -> Any:
@@ -243,9 +243,9 @@ def _text(value: Any) -> Any:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Refusal("text", "text that is not valid Unicode", "replace its lone surrogates") from None
+            raise NoFit("text", "text that is not valid Unicode", "replace its lone surrogates") from None
         return value
-    raise Refusal("text", found(value), "decode it, for example .decode()" if isinstance(value, bytes) else "")
+    raise NoFit("text", found(value), "decode it, for example .decode()" if isinstance(value, bytes) else "")
 
 
 def _time(value: Any) -> Any:
@@ -254,11 +254,11 @@ def _time(value: Any) -> Any:
             return value
     elif isinstance(value, datetime):
         if value.utcoffset() is None:
-            raise Refusal("time", "a datetime without a time zone", "give it one, for example tzinfo=UTC")
+            raise NoFit("time", "a datetime without a time zone", "give it one, for example tzinfo=UTC")
         return _time(_nanoseconds(value - _EPOCH))
     elif isinstance(value, int) and type(value) is not bool:
         return _time(int.__int__(value))
-    raise Refusal(_TIME, found(value), "give a datetime with a time zone, or whole nanoseconds")
+    raise NoFit(_TIME, found(value), "give a datetime with a time zone, or whole nanoseconds")
 
 
 def _duration(value: Any) -> Any:
@@ -269,7 +269,7 @@ def _duration(value: Any) -> Any:
         return _duration(_nanoseconds(value))
     elif isinstance(value, int) and type(value) is not bool:
         return _duration(int.__int__(value))
-    raise Refusal(_DURATION, found(value), "give a timedelta, or whole nanoseconds")
+    raise NoFit(_DURATION, found(value), "give a timedelta, or whole nanoseconds")
 
 
 def _nanoseconds(value: timedelta) -> int:
@@ -279,7 +279,7 @@ def _nanoseconds(value: timedelta) -> int:
 def _hash(value: Any) -> Any:
     if isinstance(value, str) and (match := _HASH(value)) is not None:
         return match[0].lower()
-    raise Refusal("hash (sha256: and 64 hex digits)", found(value))
+    raise NoFit("hash (sha256: and 64 hex digits)", found(value))
 
 
 def _uuid(value: Any) -> Any:
@@ -289,13 +289,13 @@ def _uuid(value: Any) -> Any:
         return UUID(int=value.int)
     if isinstance(value, str) and _UUID(value) is not None:
         return UUID(value)
-    raise Refusal("uuid", found(value))
+    raise NoFit("uuid", found(value))
 
 
 def _unit(value: Any) -> Any:
     if value is None:
         return None
-    raise Refusal("null, the only value of unit", found(value))
+    raise NoFit("null, the only value of unit", found(value))
 
 
 def _uuid_key(value: Any) -> Any:
@@ -354,7 +354,7 @@ def _digits_key(judge: Convert) -> Convert:
     def convert(data: Any) -> Any:
         if type(data) is str and _DIGITS(data) is not None:
             return judge(int(data))
-        raise Refusal("a key of digits", found(data))
+        raise NoFit("a key of digits", found(data))
 
     return convert
 
@@ -363,10 +363,10 @@ def _json_dec128(data: Any) -> Any:
     if type(data) is str:
         if len(data) <= 200 and _DECIMAL(data) is not None:
             return _dec128(Decimal(data))
-        raise Refusal(_DEC128, found(data))
+        raise NoFit(_DEC128, found(data))
     if type(data) is int and -(2**128) < data < 2**128:
         return _dec128(Decimal(data))
-    raise Refusal(_DEC128, found(data), "write it as text: '12.50'" if type(data) is float else "")
+    raise NoFit(_DEC128, found(data), "write it as text: '12.50'" if type(data) is float else "")
 
 
 def _json_bytes(data: Any) -> Any:
@@ -378,8 +378,8 @@ def _json_bytes(data: Any) -> Any:
         if value is not None and b64encode(value).decode() == data:
             return value
         hint = "standard alphabet (+ and /), padded with ="
-        raise Refusal("bytes as base64", found(data), hint)
-    raise Refusal("bytes as base64", found(data))
+        raise NoFit("bytes as base64", found(data), hint)
+    raise NoFit("bytes as base64", found(data))
 
 
 def _json_time(data: Any) -> Any:
@@ -406,7 +406,7 @@ def _json_time(data: Any) -> Any:
 
 def _refuse_time(data: Any) -> NoReturn:
     hint = "write RFC 3339, such as 2026-01-31T08:00:00Z, or whole nanoseconds"
-    raise Refusal(_TIME, found(data), hint)
+    raise NoFit(_TIME, found(data), hint)
 
 
 def _json_uuid_key(data: Any) -> Any:
@@ -485,7 +485,7 @@ def _record(fields: list[tuple[str, Convert]], optional: set[str], expected: str
         try:
             for name, field in fields:  # the handlers want to know where it stopped
                 plain[name] = field(value[name])
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.below("." + name) from None
         except KeyError:
             return with_absent(value)
@@ -500,12 +500,12 @@ def _record(fields: list[tuple[str, Convert]], optional: set[str], expected: str
             if name in value:
                 try:
                     plain[name] = field(value[name])
-                except Refusal as refusal:
+                except NoFit as refusal:
                     raise refusal.below("." + name) from None
             elif name in optional:
                 plain[name] = None
             else:
-                raise Refusal("this field", "nothing", f"{expected} needs all its fields").below("." + name)
+                raise NoFit("this field", "nothing", f"{expected} needs all its fields").below("." + name)
         return plain
 
     def refuse_unknown(value: dict[Any, Any]) -> None:
@@ -513,7 +513,7 @@ def _record(fields: list[tuple[str, Convert]], optional: set[str], expected: str
         for name in value:
             if name not in names:
                 hint = did_you_mean(name, names)[2:] if isinstance(name, str) else "names of fields are text"
-                raise Refusal(expected, f"the unknown field {_short(name)}", hint)
+                raise NoFit(expected, f"the unknown field {_short(name)}", hint)
 
     return convert
 
@@ -524,17 +524,17 @@ def _variant(arms: dict[str, Convert], expected: str) -> Convert:
             value = _as_dict(value, expected, _ARM)
         if len(value) != 2 or "$tag" not in value or "$value" not in value:
             keys = ", ".join(_short(key) for key in list(value)[:5])
-            raise Refusal(expected, f"a dict of {keys}" if keys else "an empty dict", _ARM)
+            raise NoFit(expected, f"a dict of {keys}" if keys else "an empty dict", _ARM)
         tag = value["$tag"]
         if isinstance(tag, str) and type(tag) is not str:
             tag = str.__str__(tag)
         arm = arms.get(tag) if type(tag) is str else None
         if arm is None:
             hint = did_you_mean(tag, arms)[2:] if type(tag) is str else ""
-            raise Refusal(f"one of {', '.join(arms)}", found(tag), hint).below(".$tag")
+            raise NoFit(f"one of {', '.join(arms)}", found(tag), hint).below(".$tag")
         try:
             return {"$tag": tag, "$value": arm(value["$value"])}
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.below(".$value") from None
 
     return convert
@@ -543,7 +543,7 @@ def _variant(arms: dict[str, Convert], expected: str) -> Convert:
 def _list(item: Convert, expected: str) -> Convert:
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            raise Refusal(expected, found(value), "sort it into a list" if isinstance(value, set | frozenset) else "")
+            raise NoFit(expected, found(value), "sort it into a list" if isinstance(value, set | frozenset) else "")
         return _items(value, item)
 
     return convert
@@ -552,7 +552,7 @@ def _list(item: Convert, expected: str) -> Convert:
 def _set(item: Convert, expected: str) -> Convert:
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple | set | frozenset):
-            raise Refusal(expected, found(value))
+            raise NoFit(expected, found(value))
         by_bytes = {encode(plain): plain for plain in _items(value, item)}
         return [by_bytes[data] for data in sorted(by_bytes)]
 
@@ -564,7 +564,7 @@ def _items(values: Iterable[Any], item: Convert) -> list[Any]:
     try:
         for value in values:
             items.append(item(value))
-    except Refusal as refusal:
+    except NoFit as refusal:
         raise refusal.below(f"[{len(items)}]") from None
     return items
 
@@ -579,9 +579,9 @@ def _map(judge_key: Convert, judge: Convert, expected: str) -> Convert:
             for key, inner in value.items():  # the handler wants to know where it stopped
                 name = judge_key(key)
                 if name in plain:
-                    raise Refusal("each key once", "the same key in another spelling")
+                    raise NoFit("each key once", "the same key in another spelling")
                 plain[name] = judge(inner)
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.below(f"[{_short(key)}]" if not isinstance(key, str) else join("", key[:60])) from None
         return plain
 
@@ -598,7 +598,7 @@ def _option(item: Convert) -> Convert:
 def _as_dict(value: Any, expected: str, hint: str = "") -> dict[Any, Any]:
     if isinstance(value, dict):
         return dict(dict.items(value))
-    raise Refusal(expected, found(value), hint)
+    raise NoFit(expected, found(value), hint)
 
 
 def _short(key: Any) -> str:

@@ -33,7 +33,7 @@ from uuid import UUID
 import msgspec
 
 from perdure.codec import schema as schemas
-from perdure.codec.canonical import Convert, Form, Refusal
+from perdure.codec.canonical import Convert, Form, NoFit
 from perdure.codec.schema import Refs, Schema, check, parse_name
 from perdure.errors import BadDefinition, SchemaMismatch
 
@@ -62,7 +62,7 @@ class Shape(Form):
             return plain
         try:
             return self._build(plain)
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.error(self.name) from None
 
 
@@ -242,12 +242,12 @@ def _build_record(kind: type, fields: dict[str, _View]) -> Convert:
         try:
             for name, inner in builders:  # the handler wants to know where it stopped
                 values.append(plain[name] if inner is None else inner(plain[name]))
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.below(f".{name}") from None
         try:
             return kind(*values)
         except Exception as error:  # the class's own checks, in __post_init__
-            raise Refusal(label, f"values that it refuses: {error}") from None
+            raise NoFit(label, f"values that it refuses: {error}") from None
 
     return build
 
@@ -336,7 +336,7 @@ def _variant(kinds: list[Any]) -> _View:
         inner = arms[plain["$tag"]].build
         try:
             return plain["$value"] if inner is None else inner(plain["$value"])
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.below(".$value") from None
 
     schema = schemas.Variant({tag: view.schema for tag, view in arms.items()})
@@ -434,7 +434,7 @@ def _build_items(kind: type, build: Convert | None) -> Convert | None:
         try:
             for inner in plain:
                 items.append(build(inner))
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.below(f"[{len(items)}]") from None
         return items if kind is list else kind(items)
 
@@ -459,7 +459,7 @@ def _dict(key: _View, value: _View) -> _View:
                 built[name if key_build is None else key_build(name)] = (
                     inner if value.build is None else value.build(inner)
                 )
-        except Refusal as refusal:
+        except NoFit as refusal:
             raise refusal.below(f"[{name!r}]"[:60]) from None
         return built
 
@@ -476,14 +476,14 @@ def _uuid_of_key(plain: bytes) -> UUID:
 def _build_datetime(nanoseconds: int) -> datetime:
     if nanoseconds % 1000:
         hint = "a datetime holds no more: annotate the field with perdure.Time"
-        raise Refusal("a time of whole microseconds", f"{nanoseconds} nanoseconds", hint)
+        raise NoFit("a time of whole microseconds", f"{nanoseconds} nanoseconds", hint)
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 
 def _build_timedelta(nanoseconds: int) -> timedelta:
     if nanoseconds % 1000:
         hint = "a timedelta holds no more: annotate the field with perdure.Duration"
-        raise Refusal("a duration of whole microseconds", f"{nanoseconds} nanoseconds", hint)
+        raise NoFit("a duration of whole microseconds", f"{nanoseconds} nanoseconds", hint)
     return timedelta(microseconds=nanoseconds // 1000)
 
 

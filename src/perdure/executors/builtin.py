@@ -41,7 +41,7 @@ class Requests:
         return {"status": response.status, "headers": answered, "body": response.body}
 
 
-class Blobs:
+class BlobEffects:
     """`now`: the time in nanoseconds. A young blob is safe from whoever collects garbage."""
 
     def __init__(self, queries: Queries, now: Callable[[], int]) -> None:
@@ -86,7 +86,8 @@ class Steps:
             raise
         except Exception as error:  # of a type that checks what it is made of
             raise BadCall(f"the step {name!a:.200} cannot be called: {type(error).__name__}: {error}") from error
-        return Work(partial(_performed, function, signature), args, kwargs, Any)
+        perform = _awaited if inspect.iscoroutinefunction(function) else _performed
+        return Work(partial(perform, function, signature), args, kwargs, Any)
 
 
 def _performed(
@@ -95,6 +96,11 @@ def _performed(
     """In a thread. What it gives back is awaited on the loop, if it can be."""
     given = function(*args, **kwargs)
     return _later(signature, given) if inspect.isawaitable(given) else _result(signature, given)
+
+
+async def _awaited(function: Callable[..., Any], signature: Signature, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """On the loop."""
+    return _result(signature, await function(*args, **kwargs))
 
 
 def _result(signature: Signature, given: Any) -> dict[str, Any]:

@@ -83,12 +83,13 @@ class EffectsExecutor:
         except PerdureError as error:
             answered(publication.intent, info.error(error))
             return
+        on_loop = handler.is_async or inspect.iscoroutinefunction(work.function)
         if redaction:
             self._redactions[publication.intent] = redaction
             work = Work(_hiding(work.function, redaction), args, kwargs, work.returns, work.frame)
         if work.frame is not None and publication.effect.frames:
             work = msgspec.structs.replace(work, function=_recording(work.function, work.frame))
-        executor = self._inline if handler.is_async else self._thread
+        executor = self._inline if on_loop else self._thread
         started = msgspec.structs.replace(publication, work=work)
         executor.start(started, lambda intent, receipt: self._answered(intent, receipt, redaction, answered))
 

@@ -83,6 +83,7 @@ class InlineExecutor:
 
     async def close(self) -> None:
         self._outlet.close()
+        self._outlet.ask = self._requested = None
         self._waiting.clear()
         tasks = set(self._tasks.values()) - {asyncio.current_task()}  # a step may close the engine that runs it
         self._tasks = {}

@@ -25,7 +25,7 @@ from perdure.ports.executor import Answered, Framed
 from . import child as other_side
 from . import info
 from .frames import LoopOutlet
-from .thread import Calls, Threads
+from .thread import CallQueue, Threads
 
 GRACE_SECONDS: Final = 1.0  # between asking a child to end and making it
 
@@ -43,9 +43,9 @@ class ProcessExecutor:
         self._loop = asyncio.get_running_loop()
         self._outlet = LoopOutlet(self._loop)
         self._threads = Threads("perdure-process")
-        self._calls: Calls[_Call] = Calls(self.slots, self._begin)
-        self._idle: list[Child] = []
-        self._children: set[Child] = set()  # all of them: idle, running, dying
+        self._calls: CallQueue[_Call] = CallQueue(self.slots, self._begin)
+        self._idle: list[ChildProcess] = []
+        self._children: set[ChildProcess] = set()  # all of them: idle, running, dying
         self._closing = False
         self._gone = asyncio.Event()
 
@@ -79,7 +79,7 @@ class ProcessExecutor:
         self._threads.close()
 
     def _begin(self, call: _Call) -> None:
-        call.child = self._idle.pop() if self._idle else Child(self._grace_seconds)
+        call.child = self._idle.pop() if self._idle else ChildProcess(self._grace_seconds)
         self._children.add(call.child)
         self._threads.run(call.perform, lambda receipt: self._done(call, receipt))
 
@@ -88,7 +88,7 @@ class ProcessExecutor:
         if self._calls.finish(call.intent, call):
             call.answered(call.intent, receipt)
 
-    def _take_back(self, child: Child) -> None:
+    def _take_back(self, child: ChildProcess) -> None:
         if not child.alive:
             self._forget(child)
         elif child.doomed or self._closing:
@@ -102,10 +102,10 @@ class ProcessExecutor:
         call.child.terminate()
         call.child.last_word = self._loop.call_later(self._grace_seconds, call.child.kill)
 
-    def _retire(self, child: Child) -> None:
+    def _retire(self, child: ChildProcess) -> None:
         self._threads.run(child.end, lambda _: self._forget(child))
 
-    def _forget(self, child: Child) -> None:
+    def _forget(self, child: ChildProcess) -> None:
         if child.last_word is not None:
             child.last_word.cancel()
         self._children.discard(child)
@@ -115,7 +115,7 @@ class ProcessExecutor:
 class _Call:
     __slots__ = ("about", "answered", "child", "intent", "once", "params")
 
-    child: Child  # from the moment that it has a slot
+    child: ChildProcess  # from the moment that it has a slot
 
     def __init__(self, intent: bytes, params: bytes, about: info.StepInfo, answered: Answered, once: bool) -> None:
         self.intent = intent
@@ -146,7 +146,7 @@ class _Call:
         return Receipt("error", error=Failure("ProcessDied", text, retry=True))
 
 
-class Child:
+class ChildProcess:
     """One child process. `terminate` and `kill` are for the loop; the rest blocks, and is for threads."""
 
     def __init__(self, grace_seconds: float) -> None:

@@ -6,12 +6,14 @@ gets the same wherever it runs: its arguments as they were recorded, converted b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
 
 from perdure.codec import decode
+from perdure.errors import BadCall
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt, failure_of
 from perdure.ports.executor import Answered, Framed, Handler, Work
@@ -23,7 +25,7 @@ from .inline import InlineExecutor
 from .thread import ThreadExecutor
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundFunction(msgspec.Struct, frozen=True):
     """A function that a queue may call. `returns` is the annotation of its result."""
 
     function: Callable[..., Any]
@@ -34,15 +36,28 @@ class Found(msgspec.Struct, frozen=True):
 TOOLS: Final = "tools/"
 """What the name of a call begins with that a tool performs."""
 
-Find = Callable[[str], Found]
-"""The function of a name, `module:name`. Raises when there is none."""
-
 
 class Tools(msgspec.Struct, frozen=True):
     """What performs the tools of a queue: their handlers by name, and where secrets come from."""
 
     find: Callable[[str], Handler | None]
     secrets: Secrets | None = None
+
+
+Find = Callable[[str], FoundFunction]
+"""The function of a name, `module:name`. Raises when there is none."""
+
+
+def work_of(found: FoundFunction, asked: Mapping[str, Any]) -> Work:
+    """The work of a recorded call. With `through` a function of perdure calls the author's, and takes plain data."""
+    through = asked.get("through")
+    if through is None:
+        args, kwargs = child.arguments(found.function, asked["args"], asked["kwargs"])
+        return Work(found.function, tuple(args), kwargs, found.returns)
+    module, _, name = through.partition(":")
+    if not module.startswith("perdure."):
+        raise BadCall(f"a call goes through a function of perdure, found {through!r:.80}")
+    return Work(getattr(import_module(module), name), (found.function, *asked["args"]), asked["kwargs"], None)
 
 
 class QueueExecutor:
@@ -70,11 +85,10 @@ class QueueExecutor:
                 self._tools.start(publication, answered)
                 return
             found = self._find(asked["call"])
-            args, kwargs = child.arguments(found.function, asked["args"], asked["kwargs"])
+            work = work_of(found, asked)
         except Exception as error:  # not a line of the step ran, and none ever will
             answered(publication.intent, Receipt("error", error=failure_of(error, retry=False)))
             return
-        work = Work(found.function, tuple(args), kwargs, found.returns)
         executor = self._inline if found.is_async else self._thread
         executor.start(msgspec.structs.replace(publication, work=work), answered)
 

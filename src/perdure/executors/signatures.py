@@ -25,7 +25,7 @@ from perdure.codec.strict import decode_strict
 from perdure.errors import BadCall, BadKey, BadSignature, NotInstalled, PerdureError
 from perdure.kernel.events import Address
 from perdure.kernel.outside import Outside, Verify, payload
-from perdure.kernel.receipt import Receipt, ReceiptStatus, Signature
+from perdure.kernel.receipt import Receipt, ReceiptSignature, ReceiptStatus
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
 
 Algorithm = Literal["hmac-sha256", "ed25519"]
@@ -85,7 +85,7 @@ def sign(
     error: str | None = None,
     status: Ending | None = None,
     cost: Any = None,
-) -> Signature:
+) -> ReceiptSignature:
     """The signature of an answer to an effect. Give the same answer, and the signature, to `client.answer`."""
     if not isinstance(effect, OpenEffect) or not isinstance(key, Key):  # type: ignore[redundant-expr]
         raise BadCall("perdure.sign(effect, key, ...) takes an effect as open_effects() lists it, and a perdure.Key")
@@ -161,10 +161,10 @@ class Key:
     def signs(self) -> bool:
         return self._sign is not None
 
-    def sign(self, data: bytes) -> Signature:
+    def sign(self, data: bytes) -> ReceiptSignature:
         if self._sign is None:
             raise BadKey(self.id, "is a public key, which verifies and cannot sign")
-        return Signature(self.algorithm, self.id, self._sign(data))
+        return ReceiptSignature(self.algorithm, self.id, self._sign(data))
 
     def verifies(self, data: bytes, value: bytes) -> bool:
         return self._verify(data, value)
@@ -191,13 +191,13 @@ class Keyring:
         """Whether this executor is in the keyring: then its receipts are to be signed, even if its last key is gone."""
         return executor in self._keys
 
-    def sign(self, envelope: Envelope) -> Signature:
+    def sign(self, envelope: Envelope) -> ReceiptSignature:
         for key in self._keys.get(envelope.executor, {}).values():
             if key.signs:
                 return key.sign(envelope.canonical())
         raise BadCall(f"the keyring has no key that signs for the executor {envelope.executor}")
 
-    def verify(self, envelope: Envelope, signature: Signature | None) -> None:
+    def verify(self, envelope: Envelope, signature: ReceiptSignature | None) -> None:
         """Return if the executor signed this; raise `BadSignature` if not."""
         if signature is None:
             raise self._refused("missing", envelope)

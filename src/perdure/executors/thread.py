@@ -40,7 +40,7 @@ class ThreadExecutor:
         self._outlet = LoopOutlet(asyncio.get_running_loop())
         self._context: Context = copy_context()  # of whoever opened the engine, not of whoever called it last
         self._threads = Threads("perdure-thread", idle_seconds)
-        self._calls: Calls[_Call] = Calls(slots, self._begin)
+        self._calls: CallQueue[_Call] = CallQueue(slots, self._begin)
         self._inline = InlineExecutor()  # awaits what a sync function gave instead of a result
 
     def listen(self, framed: Framed) -> None:
@@ -119,7 +119,7 @@ def _drop(awaitable: Awaitable[Any]) -> None:
         awaitable.close()
 
 
-class Calls(Generic[C]):
+class CallQueue(Generic[C]):
     """At most so many calls at once, the others in the order in which they came. Used on the loop only."""
 
     def __init__(self, slots: int, begin: Callable[[C], None]) -> None:

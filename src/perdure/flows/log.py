@@ -13,6 +13,7 @@ hands a snapshot over.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
 from math import inf
@@ -23,6 +24,7 @@ import msgspec
 from perdure.kernel.decision import Decision
 from perdure.kernel.entry import decode_run, encode_run
 from perdure.kernel.events import Event, Message, Requested
+from perdure.kernel.moment import Moment
 
 
 class Mark(msgspec.Struct, array_like=True, gc=False):
@@ -55,9 +57,19 @@ class Log:
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.marks: dict[str, deque[Mark]] = {}
+        self.taken: dict[int, str] = {}  # by the entry of a message that is received in its own delivery: where
+        self.resumes: dict[str, list[Mark]] = {}  # loops that are yet to be entered, right at an iteration
+        self.barriers: tuple[tuple[int, asyncio.Future[Any]], ...] = ()  # loops that wait for an entry
         self._messages: dict[int, Item] = {}  # not yet received
         self._pruned = False
         self._compact_at = 64
+
+    def add(self, moment: Moment, event: Event, decision: Decision, location: str = "") -> None:
+        """A delivery. Reports and answers are not kept: they are heard once."""
+        recorded = decision
+        if decision.reports or decision.answers:
+            recorded = msgspec.structs.replace(decision, reports=(), answers=())
+        self.append(Item(moment.number, moment.at, event, recorded, location, seed=moment.seed))
 
     def append(self, item: Item) -> None:
         self.items.append(item)
@@ -119,6 +131,26 @@ class Log:
                 return True
             at = location.find("/~", at + 2)
         return False
+
+    async def resume(self, location: str, number: int, loop: asyncio.AbstractEventLoop) -> Mark | None:
+        """Where a pruned loop goes on, once replay has reached the entry at which that iteration began."""
+        marks = self.resumes.pop(location, None)
+        if not marks:
+            return None
+        self.marks[location] = deque(marks)
+        first = marks[0]
+        if first.entry > number:
+            gate = loop.create_future()
+            self.barriers = (*self.barriers, (first.entry, gate))
+            await gate
+        return first
+
+    def release(self, number: int) -> None:
+        """Replay has reached an entry: loops that wait for it go on."""
+        for entry, gate in self.barriers:
+            if entry <= number and not gate.done():
+                gate.set_result(None)
+        self.barriers = tuple([(entry, gate) for entry, gate in self.barriers if entry > number])
 
     # ---- saving --------------------------------------------------------------------------------------------
 

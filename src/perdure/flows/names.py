@@ -24,6 +24,7 @@ VERBS: Final = {
     "receive": ("receive",),
     "receive_many": ("receive",),
     "child": ("child",),
+    "task": ("child",),
     "join": ("join",),
     "race": ("race",),
     "map": ("map",),

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from perdure.errors import BadCall, RepeatedName
 from perdure.kernel.location import escape
+from perdure.kernel.moment import Moment
 
 if TYPE_CHECKING:
     from .machine import FlowMachine
@@ -110,3 +111,12 @@ _NOWHERE: Final = cast(Scope, _Nowhere())
 
 current: ContextVar[Scope] = ContextVar("perdure_scope", default=_NOWHERE)
 """The scope of the code that is running now. Each task of a flow has its own, by its context."""
+
+
+def dice(moment: Moment) -> Random:
+    """Recorded dice: equal on replay. Each scope has its own: a pruned loop does not shift the others."""
+    scope = current.get()
+    if scope.dice is None or scope.dice_entry != moment.number:
+        scope.dice = Random(moment.entropy() + scope.path.encode())
+        scope.dice_entry = moment.number
+    return scope.dice

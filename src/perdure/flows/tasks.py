@@ -11,10 +11,10 @@ from perdure.errors import ChildFailed, TaskCancelled, TaskExpired
 from perdure.kernel.effects import Child
 from perdure.kernel.moment import when
 from perdure.kernel.receipt import Receipt
-from perdure.tasks.model import WORKFLOW, key_of, question
+from perdure.tasks.model import WORKFLOW, TaskFields, key_of, question
 
 from .author import limited
-from .relive import at
+from .failures import at
 
 if TYPE_CHECKING:
     from .machine import FlowMachine
@@ -44,7 +44,7 @@ class Answered(Generic[T]):
     votes: tuple[Voted, ...] = ()
 
 
-async def ask(machine: FlowMachine, name: str, answer: Any, fields: dict[str, Any]) -> Answered[Any]:
+async def ask(machine: FlowMachine, name: str, answer: Any, fields: TaskFields) -> Answered[Any]:
     """Open a task as a child, and wait for its end."""
     now, workflow = when(machine.moment.at), machine.flow.name
     location = machine.claim(name)

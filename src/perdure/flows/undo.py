@@ -16,6 +16,7 @@ from perdure.errors import StepFailed
 from perdure.kernel.problem import Hook
 
 from . import scope as scopes
+from . import unsettled
 from .operation import AGAIN
 
 if TYPE_CHECKING:
@@ -88,13 +89,13 @@ async def roll_back(machine: FlowMachine, after: int, path: str) -> None:
 
 
 async def _undo(machine: FlowMachine, done: Done) -> None:
-    from .context import undoing
+    from .steps import undoing
 
     while True:
         try:
             await undoing(machine, done)
             return
         except StepFailed as failed:
-            answer = await machine.ask_person(done.location, failed)
+            answer = await unsettled.ask_person(machine, done.location, failed)
             if answer is not AGAIN:
                 return  # a person says that it is done, or need not be

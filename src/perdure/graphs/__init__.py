@@ -4,6 +4,7 @@ from perdure.errors import BadGraph, Denied, NotInRun
 
 from .author import Graph
 from .model import Limits, Partial, Permit, Result, Used
+from .report import report
 from .runs import Node
 from .tools import Tool, tool
 
@@ -19,5 +20,6 @@ __all__ = [
     "Result",
     "Tool",
     "Used",
+    "report",
     "tool",
 ]

@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.codec import Signature, decode, encode, from_plain
 from perdure.codec.jsonschema import schema_of
+from perdure.drawing import draw
 from perdure.errors import BadGraph, GraphProblem, PerdureError, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
@@ -24,6 +25,7 @@ from perdure.kernel.routing import Subscription
 
 from . import fields
 from .check import Book, Reading, check_graph, warnings_of
+from .draw import Direction, Format, declared, instance
 from .model import Limits, Model, NodeSpec, Permit
 from .reducers import REDUCERS
 from .tools import Tool
@@ -150,14 +152,18 @@ class Graph:
     def declare(self, kind: str, name: str, fields: Mapping[str, Any]) -> Declared:
         """Add a node of any kind, as data."""
         self._raw.append({"name": name, "kind": kind, **self.named(fields)})
-        self.__dict__.pop("_read", None)
+        self._forget()
         return Declared(name)
+
+    def _forget(self) -> None:
+        for name in ("_read", "specs"):
+            self.__dict__.pop(name, None)
 
     def add(self, *nodes: Mapping[str, Any]) -> None:
         """Add nodes that are data: mappings of the same fields, with `name` and perhaps `kind`."""
         for each in nodes:
             self._raw.append(self.named(each) if isinstance(each, Mapping) else each)  # type: ignore[redundant-expr]
-            self.__dict__.pop("_read", None)
+            self._forget()
 
     def named(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The same fields, with types, functions and workflows by their names. The objects are kept here."""
@@ -236,6 +242,18 @@ class Graph:
             roles=bool(given),
         )
 
+    @functools.cached_property
+    def specs(self) -> dict[str, NodeSpec]:
+        """The declared nodes by name."""
+        return {spec.name: spec for spec in self.model.nodes}
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules of its runners and tools: workers of queues find the functions there."""
+        runners = [*self.runners.values(), *([] if self.runner is None else [self.runner])]
+        functions = [*runners, *[tool.function for tool in self.tools.values()]]
+        return tuple(dict.fromkeys(each.__module__ for each in functions if hasattr(each, "__qualname__")))
+
     def runner_of(self, spec: NodeSpec) -> Runner:
         found = self.runners[spec.runner] if spec.runner else self.runner
         assert found is not None, "a node without a runner is a problem"
@@ -269,6 +287,24 @@ class Graph:
         node = (is_now or was).partition("/")[0]
         advice = f"the graph opened {was or 'nothing'} then and opens {is_now or 'nothing'} now"
         return Explanation(source=node, advice=f"{advice}: give the changed graph another version, and keep this one")
+
+    def draw(self, format: Format = "svg", direction: Direction = "LR") -> str:
+        """The graph as SVG, Mermaid or JSON."""
+        return draw(declared(self.model), format, direction, title=self.name)
+
+    def draw_instance(self, machine: Machine, format: Format = "svg", direction: Direction = "LR") -> str:
+        """A running graph, or one that has ended, with the outcome of each node."""
+        from .machine import GraphMachine
+
+        assert isinstance(machine, GraphMachine)
+        return draw(instance(machine.state.nodes), format, direction, title=f"{self.name}/{machine.state.key}")
+
+    def read_state(self, machine: Machine) -> Any:
+        from .machine import GraphMachine
+        from .report import report_of
+
+        assert isinstance(machine, GraphMachine)
+        return report_of(machine.state)
 
     # ---- what callers need (perdure.app) ---------------------------------------------------------------------------
 

@@ -83,7 +83,11 @@ def end(  # noqa: PLR0917  # what an end consists of
     """The one end of a node. `reason` is a word, `detail` a sentence for people."""
     if node.status == "ended":
         return
+    run = node.run
     close_run(turn, node)
+    if outcome == "failed" and run is not None:
+        kept = {id: each for id, each in run.requests.items() if each.status == "answered" and each.keep}
+        node.last = Run(run.location, requests=kept, uses=run.uses) if kept or run.uses else None
     if node.intent:
         turn.withdraw(node.intent)
         node.intent = b""
@@ -268,7 +272,12 @@ def _contestant_ended(turn: Turn, controller: NodeState, ended: NodeState) -> No
         return
     if ended.left:
         _judged(turn, controller, ended)
-        return
+    else:
+        match_entrants(turn, controller)
+
+
+def match_entrants(turn: Turn, controller: NodeState) -> None:
+    """Begin the first round, once every entrant has ended."""
     entrants = [turn.state.nodes[f"{controller.name}/entrant/{name}"] for name in controller.the.entrants]
     if any(each.status != "ended" for each in entrants):
         return

@@ -13,9 +13,10 @@ from perdure.codec import decode, encode
 from perdure.codec.converters.frame import did_you_mean
 from perdure.errors import BadGraph, PerdureError
 from perdure.kernel.decision import NOTHING, Decision, Outcome, Reply
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Requested, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Requested, Rewound, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.moment import Moment
+from perdure.kernel.past import read
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.status import Status
 
@@ -24,6 +25,7 @@ from .growth import begin, submit
 from .model import Model
 from .ready import Dependencies, push
 from .report import REPORT, failure_data, report_of
+from .retry import reset
 from .state import NodeState, State, load, save
 from .turn import Turn
 
@@ -43,9 +45,12 @@ class GraphMachine:
         self._waits = Dependencies(self.state)
         self._identity = Identity(self._address, 1)
         if snapshot is not None:
-            self.state = load(snapshot, {spec.name: spec for spec in self.model.nodes})
-            self._waits = Dependencies(self.state)
-            self._identity = Identity(self._address, self.state.generation, self.state.seed, self.state.life)
+            self._restore(snapshot)
+
+    def _restore(self, snapshot: bytes) -> None:
+        self.state = load(snapshot, self.graph.specs)
+        self._waits = Dependencies(self.state)
+        self._identity = Identity(self._address, self.state.generation, self.state.seed, self.state.life)
 
     @property
     def model(self) -> Model:
@@ -59,7 +64,7 @@ class GraphMachine:
         match event:
             case Started():
                 return self._start(event, moment)
-            case Received(intent=intent, receipt=receipt):
+            case ReceiptArrived(intent=intent, receipt=receipt):
                 return self._received(self._turn(moment), intent, receipt)
             case Requested():
                 return self._requested(self._turn(moment), event)
@@ -67,6 +72,8 @@ class GraphMachine:
                 return self._heard(self._turn(moment), event)
             case CancelAsked(reason=reason):
                 return self._cancel(self._turn(moment), reason)
+            case Rewound():
+                return self._go_back(event, moment)
             case _:
                 return NOTHING
 
@@ -246,6 +253,36 @@ class GraphMachine:
         turn.publish.append((REPORT, encode(report_of(self.state))))
         turn.outcome = Outcome(Status.CANCELLED, error=Failure("Cancelled", reason))
         return turn.decision()
+
+    # ---- a failure is retried ----------------------------------------------------------------------------------------
+
+    def _go_back(self, event: Rewound, moment: Moment) -> Decision:
+        """Live through the past of a graph that has failed, and run what failed. A retry in that past is one too."""
+        past = read(event.past)
+        if past.base:
+            self._restore(past.base)
+        for item in past.items:
+            self.deliver(item.event, Moment(item.at, item.seed, item.number, item.decision))
+        return self._retry(moment)
+
+    def _retry(self, moment: Moment) -> Decision:
+        state = self.state
+        state.life = moment.number
+        state.intents, state.queue, state.waiters = {}, [], {}
+        state.wall_over, state.slice_timer, state.wall_timer = False, b"", b""
+        self._identity = self._identity.in_life(moment.number)
+        again = reset(state)
+        self._waits = Dependencies(state)
+        turn = self._turn(moment)
+        for node in again:
+            if node.status == "blocked":
+                self._waits.count(node)
+        for node in again:
+            if node.status == "open":
+                life.match_entrants(turn, node)
+            else:
+                life.consider(turn, node)
+        return self._go_on(turn)
 
     # ---- what follows ----------------------------------------------------------------------------------------------
 

@@ -122,7 +122,8 @@ def _open_run(turn: Turn, node: NodeState) -> None:
     run = node.run
     if run is None:
         location = f"{node.name}/~{node.iteration}" if spec.kind == "loop" else node.name
-        run = node.run = Run(location)
+        last, node.last = node.last, None
+        run = node.run = last if last is not None and last.location == location else Run(location)
     try:
         goal = life.filled_goal(turn, node)
     except (goals.NoValue, ValueError) as error:
@@ -149,7 +150,7 @@ def open_call(turn: Turn, node: NodeState, run: Run) -> None:
     if executor not in OURS:
         from .runs import parameters
 
-        params = parameters(turn, node, runner)
+        params = parameters(turn, node, run, runner)
     timeout = None if spec.timeout is None else round(spec.timeout * SECOND)
     call = Call(run.location, run.attempt, executor, timeout, 1 if spec.once else DELIVERIES, params)
     run.intent = turn.open(call, ("run", node.name, ""))

@@ -138,21 +138,24 @@ def fitting(turn: Turn, node: NodeState, value: Any) -> Any:
     kind = turn.graph.type_of(spec)
     if kind is None:
         return value
-    recorded = turn.moment.recorded
     try:
         return to_plain(from_plain(value, kind), kind)
     except PerdureError as error:
         if isinstance(value, str) and kind is not str:
             return _parsed(value, kind)
-        del recorded
         raise Misfit(str(error)) from None
+
+
+def unfenced(text: str) -> str:
+    """The text inside of a Markdown fence, or the text itself."""
+    fenced = FENCE.fullmatch(text)
+    return fenced[1] if fenced else text
 
 
 def _parsed(text: str, kind: Any) -> Any:
     """Text of a model that should be data: JSON, perhaps in a fence."""
-    fenced = FENCE.fullmatch(text)
     try:
-        found = json.loads(fenced[1] if fenced else text, parse_constant=_no_constant)
+        found = json.loads(unfenced(text), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise Misfit(f"expected JSON, found {text!r:.80}: {error}") from None
     from perdure.codec import from_json

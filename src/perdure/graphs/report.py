@@ -23,6 +23,17 @@ def report_of(state: State) -> dict[str, Any]:
     }
 
 
+async def report(handle: Any) -> dict[str, Any]:
+    """A row for each node, of a graph that runs or has ended: `await perdure.graphs.report(handle)`.
+
+    A graph that has ended has published it. That of a running one is rebuilt from its journal, which needs its code.
+    """
+    found = await handle.state()
+    if found is None:
+        found = await handle.read(REPORT)
+    return {"nodes": [], "denials": [], "used": {}} if found is None else found
+
+
 def failure_data(state: State) -> dict[str, Any]:
     """The report as an error carries it. A very long one has the nodes that did not complete."""
     whole = report_of(state)

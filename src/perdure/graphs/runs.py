@@ -16,6 +16,7 @@ import msgspec
 from perdure.codec import decode, digest, encode, from_plain, to_plain
 from perdure.codec.converters.records import hints_of
 from perdure.errors import BadCall, CallerError, Denied, NotInRun, OutcomeUnknown, PerdureError, StepFailed, StepTimeout
+from perdure.kernel.backoff import Backoff
 from perdure.kernel.loops import Break, Continue
 from perdure.kernel.receipt import Failure
 from perdure.ports import asking
@@ -23,7 +24,7 @@ from perdure.ports.executor import Work
 
 from . import gate
 from .author import Graph, is_async, portable
-from .life import read_result
+from .life import filled_goal, read_result
 from .model import Limits, Match, NodeSpec, Partial, Result, Used
 from .state import NodeState, Run
 from .tools import Tool
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 class Node:
     """One run of a node, as its runner sees it. The requests are for inline runs (`async def`), while they run."""
 
-    def __init__(self, graph: Graph, spec: NodeSpec, goal: str, input: Any) -> None:
+    def __init__(self, spec: NodeSpec, goal: str, input: Any, graph: Graph | None = None) -> None:
         self.name = spec.name
         self.goal = goal
         self.input = input  # of the graph
@@ -55,9 +56,9 @@ class Node:
         self.labels = spec.labels
         self.limits: Limits = spec.limits
         self.priority = spec.priority
-        self.output = graph.type_of(spec)
+        self.output = None if graph is None else graph.type_of(spec)
         self.labels_of_branches = tuple(spec.branches)
-        self.system = graph.model.system
+        self.system = "" if graph is None else graph.model.system
         self.actor = ""
         self.tools: list[Tool] = []
         self.may_submit = True
@@ -82,7 +83,7 @@ class Node:
         name = tool if isinstance(tool, str) else tool.name
         body = {"tool": name, "arguments": _plain(name, arguments)}
         value = (await self._ask("use", name, body))["v"]
-        known = self._graph.tools.get(name)
+        known = self._tool(name)
         return value if known is None or known.returns is None else _read(value, known.returns)
 
     async def step(
@@ -121,12 +122,15 @@ class Node:
         """What became of nodes, once all of them have ended. Holds no place meanwhile."""
         names = [names] if isinstance(names, str) else list(names)
         answer = await self._ask("results", "results", _plain("results", names))
-        specs = {spec.name: spec for spec in self._graph.model.nodes}
-        found = {}
-        for name, value, outcome, trusted, reason in answer["r"]:
-            kind = self._graph.type_of(specs[name]) if name in specs else None
-            found[name] = Result(name, value if value is None else _read(value, kind), outcome, trusted, reason)
-        return found
+        return {each[0]: self._result(*each) for each in answer["r"]}
+
+    def _tool(self, name: str) -> Tool | None:
+        return None if self._graph is None else self._graph.tools.get(name)
+
+    def _result(self, name: str, value: Any, *rest: Any) -> Result:
+        spec = None if self._graph is None else self._graph.specs.get(name)
+        kind = None if spec is None or self._graph is None else self._graph.type_of(spec)
+        return Result(name, value if value is None else _read(value, kind), *rest)
 
     # ---- how they travel -------------------------------------------------------------------------------------------
 
@@ -187,22 +191,43 @@ def work(machine: GraphMachine, intent: bytes) -> object:
     if node is None or node.run is None:
         return None
     if kind == "run":
-        runner = machine.graph.runner_of(node.the)
         made = node_of(machine, node, node.run)
-        return Work(perform if is_async(runner) else perform_in_thread, (runner, made), {}, None, asks=is_async(runner))
+        return _run_work(machine.graph.runner_of(node.the), made)
     if kind == "use":
         request = node.run.requests[request_id]
         tool = machine.graph.tools[request.name]
         args, kwargs = tool.arguments(request.args)
-        return Work(call if is_async(tool.function) else call_in_thread, (tool, args, kwargs), {}, None)
+        return _tool_work(tool.function, args, kwargs)
     return None
+
+
+def _run_work(runner: Callable[..., Any], node: Node) -> Work:
+    inline = is_async(runner)
+    return Work(
+        perform if inline else perform_in_thread,
+        (runner, node),
+        {},
+        None,
+        asks=inline,
+        scripted=lambda script: _run_work(script, node),
+    )
+
+
+def _tool_work(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
+    return Work(
+        call if is_async(function) else call_in_thread,
+        (function, args, kwargs),
+        {},
+        None,
+        scripted=lambda script: _tool_work(script, args, kwargs),
+    )
 
 
 def node_of(machine: GraphMachine, node: NodeState, run: Run) -> Node:
     """What a runner gets. Equal each time that the run begins, but for the answers that it has heard by then."""
     graph, state, spec = machine.graph, machine.state, node.the
     model = machine.model
-    made = Node(graph, spec, machine.goal(node), decode(state.input))
+    made = Node(spec, machine.goal(node), decode(state.input), graph)
     for alias, name in spec.after:
         dependency = state.nodes[name]
         if dependency.status == "ended":
@@ -234,15 +259,15 @@ def perform_in_thread(runner: Callable[..., Any], node: Node) -> list[Any]:
     return packed(runner(node))
 
 
-async def call(tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    return _of_tool(tool, await tool.function(*args, **kwargs))
+async def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    return _of_tool(await function(*args, **kwargs))
 
 
-def call_in_thread(tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    return _of_tool(tool, tool.function(*args, **kwargs))
+def call_in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    return _of_tool(function(*args, **kwargs))
 
 
-def _of_tool(tool: Tool, value: Any) -> list[Any]:
+def _of_tool(value: Any) -> list[Any]:
     usage: Any = {}
     if isinstance(value, Used):
         value, usage = value.value, value.usage
@@ -273,11 +298,38 @@ def packed(value: Any) -> list[Any]:
     return [word, plain, usage] if usage else [word, plain]
 
 
-def parameters(turn: Turn, node: NodeState, runner: Callable[..., Any]) -> bytes:
+# ---- runs on queues ------------------------------------------------------------------------------------------------
+
+
+def parameters(turn: Turn, node: NodeState, run: Run, runner: Callable[..., Any]) -> bytes:
     """What a worker of a queue needs to call a runner: its name, and the node as data."""
-    spec = node.the
+    nodes = turn.state.nodes
     data = {
-        "spec": msgspec.to_builtins(spec),
+        "spec": msgspec.to_builtins(msgspec.structs.replace(node.the, backoff=Backoff())),
+        "goal": filled_goal(turn, node),
+        "input": decode(turn.state.input),
+        "inputs": {alias: _told(nodes[name]) for alias, name in node.the.after if nodes[name].status == "ended"},
         "iteration": node.iteration,
+        "previous": decode(node.previous) if node.previous else None,
+        "notes": node.notes[: run.notes],
+        "match": [_told(nodes[node.left]), _told(nodes[node.right])] if node.left else None,
+        "system": turn.model.system,
+        "actor": turn.state.actor,
     }
-    return encode({"call": f"{runner.__module__}:{runner.__qualname__}", "args": [data], "kwargs": {}})
+    called = f"{runner.__module__}:{runner.__qualname__}"
+    return encode({"call": called, "args": [data], "kwargs": {}, "through": "perdure.graphs.runs:on_queue"})
+
+
+def _told(node: NodeState) -> list[Any]:
+    value = decode(node.value) if node.value else None
+    return [node.name, value, node.outcome, node.trusted, node.reason]
+
+
+def on_queue(runner: Callable[..., Any], data: dict[str, Any]) -> Any:
+    """Call a runner with a node that came as data. It can make no requests."""
+    made = Node(msgspec.convert(data["spec"], NodeSpec), data["goal"], data["input"])
+    made.inputs = {alias: Result(*each) for alias, each in data["inputs"].items()}
+    made.iteration, made.previous, made.notes = data["iteration"], data["previous"], data["notes"]
+    made.match = None if data["match"] is None else Match(*[Result(*each) for each in data["match"]])
+    made.system, made.actor, made.may_submit = data["system"], data["actor"], False
+    return perform(runner, made) if is_async(runner) else perform_in_thread(runner, made)

@@ -91,6 +91,7 @@ class NodeState(msgspec.Struct):
     iteration: int = 0
     previous: bytes = b""
     run: Run | None = None
+    last: Run | None = None  # of a failed run: what a retry hears again
     attempts: int = 0
     used: Usage = {}
     reserved: Usage = {}

@@ -58,6 +58,11 @@ class Tool:
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
 
+    @property
+    def brought(self) -> Callable[..., Any]:
+        """The function that a worker of a queue calls."""
+        return self.function
+
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as they are recorded; `NotConvertible` if they do not fit."""
         return Signature.of(self.function).bind_plain(dict(arguments))

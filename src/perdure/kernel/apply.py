@@ -22,7 +22,7 @@ from .events import (
     Message,
     Migrated,
     Parked,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Released,
     Retried,
@@ -62,10 +62,11 @@ def apply(instance: Instance, entry: Entry) -> Changed:
     instance.seq = entry.seq
     if entry.patterns:
         instance.patterns.learn(entry.patterns)
-    if type(event) is Received and decision.stuck is None:  # most entries are receipts
+    if type(event) is ReceiptArrived and decision.stuck is None:  # most entries are receipts
         _close(instance, event.intent, changed)
     elif type(event) is Tagged:
         _tag(instance, event.tags.items())
+        _seen(instance, event)
         return changed
     else:
         _happened(instance, entry, changed)
@@ -110,7 +111,9 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
     if entry.decision.stuck is not None and entry.decision.stuck.kept:
         # The machine raised: the event counts as not yet delivered. A retry that raised again keeps the first one.
         if type(entry.event) is not Retried:
-            if type(instance.kept) is Received:  # a rewind takes its place: the answer is gone, so it is asked anew
+            if (
+                type(instance.kept) is ReceiptArrived
+            ):  # a rewind takes its place: the answer is gone, so it is asked anew
                 _close(instance, instance.kept.intent, changed)
             instance.kept = entry.event
             instance.outcome = None
@@ -125,7 +128,7 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
         event, instance.kept = instance.kept, None
     _seen(instance, event)
     match event:
-        case Received(intent=id):
+        case ReceiptArrived(intent=id):
             _close(instance, id, changed)
         case Started():
             _started(instance, entry, event)

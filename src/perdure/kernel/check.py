@@ -7,7 +7,7 @@ could not be loaded again.
 from collections.abc import Sequence
 
 from .decision import Decision
-from .events import Event, Received
+from .events import Event, ReceiptArrived
 from .instance import Instance
 from .limits import refuse_excess
 from .status import TERMINAL
@@ -38,7 +38,7 @@ def check(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, 
         return ()
     if len(opened) == 1 and not decision.withdraw and not decision.ids:  # by far the most frequent
         id = decision.intents[0] if len(decision.intents) == 1 else instance.intent_id(opened[0])
-        if id in instance.open and not (type(event) is Received and event.intent == id):
+        if id in instance.open and not (type(event) is ReceiptArrived and event.intent == id):
             raise ValueError(f"two effects cannot be open at {opened[0].location!r}")
         return (id,)
     return _several(instance, event, decision)
@@ -52,7 +52,7 @@ def _check_task(instance: Instance, decision: Decision) -> None:
 
 
 def _several(instance: Instance, event: Event, decision: Decision) -> tuple[bytes, ...]:
-    closed = {event.intent} if type(event) is Received else set()
+    closed = {event.intent} if type(event) is ReceiptArrived else set()
     for id in decision.withdraw:
         if id not in instance.open or id in closed:
             raise ValueError(f"the decision withdraws {id.hex()}, which is not open")

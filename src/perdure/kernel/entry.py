@@ -13,7 +13,7 @@ from perdure.codec import seal, unseal
 
 from .decision import Decision, Fact, Outcome, Reply, Send, Stuck
 from .effects import KINDS, NUMBERS, Call, Effect, Wait
-from .events import Event, Received
+from .events import Event, ReceiptArrived
 from .location import Patterns
 
 Packed = tuple[Any, ...]
@@ -124,7 +124,7 @@ def decode(seq: int, instance: int, at: int, body: bytes, patterns: Patterns) ->
     payload = unseal(body)
     if body[1] == _SHORT:
         number, event, opened = _short_decoder.decode(payload)
-        if len(opened) == 1 and len(opened[0]) == 2 and type(event) is Received:  # nearly always
+        if len(opened) == 1 and len(opened[0]) == 2 and type(event) is ReceiptArrived:  # nearly always
             call = Call(patterns.text(opened[0][1]))  # only a default call needs no more than its location
             return Entry(seq, instance, number, at, event, Decision((call,)), (), (), (), True)
     raw = _decoder.decode(payload)

@@ -50,7 +50,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="s"):
     asked: Asked | None = None
 
 
-class Received(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
+class ReceiptArrived(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="r"):
     """The receipt of an open intent."""
 
     intent: bytes
@@ -177,7 +177,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="l"):
 
 Event = (
     Started
-    | Received
+    | ReceiptArrived
     | Requested
     | Streamed
     | Message
@@ -194,7 +194,7 @@ Event = (
 )  # one closed union: adding an event means adding a case wherever `match` asks for it
 
 KERNEL_ONLY = frozenset({Tagged, Redelivered, Parked, Released})
-OF_AN_INTENT = frozenset({Received, Requested, Streamed, Redelivered, Parked, Released})
+OF_AN_INTENT = frozenset({ReceiptArrived, Requested, Streamed, Redelivered, Parked, Released})
 
 
 def asked_of(event: Event) -> Asked | None:
@@ -208,3 +208,17 @@ def id_of(event: Event) -> str:
         return event.id
     asked = asked_of(event)
     return "" if asked is None else asked.id
+
+
+def size_of(event: Event) -> int:
+    """The bytes that an event brings with it."""
+    if type(event) is ReceiptArrived:
+        error = event.receipt.error  # of an older executor: newer ones cut its texts
+        return len(event.receipt.value or b"") + (0 if error is None else len(error.message) + len(error.traceback))
+    if type(event) is Message or type(event) is Streamed or type(event) is Requested:
+        return len(event.body)
+    if type(event) is Rewound:
+        return len(event.past)
+    if type(event) is Started:
+        return len(event.input) + (0 if event.first is None else len(event.first.body))
+    return 0

@@ -9,7 +9,8 @@
 `_take`, `_decide`, `_write`, `_apply` are the heart: an event, what the machine answers, the entry, and what follows.
 Here is the order of things; each thing has a file: who is in memory (`memory.py`), why an event is refused
 (`refusals.py`), how machines are made (`machines.py`), which calls may run (`slots.py`), the change of state
-(`apply.py`), what others hear of it (`spread.py`).
+(`apply.py`), what others hear of it (`spread.py`), how an instance begins (`creation.py`), what comes before an event
+(`order.py`), what leaves no entry (`unrecorded.py`).
 
 Nothing here does I/O or reads a clock; nothing that is decided here may be seen by anybody before the runtime has
 committed the batch.
@@ -17,19 +18,17 @@ committed the batch.
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
 from perdure.errors import BadDecision, LimitExceeded
 
-from . import placement, snapshot
+from . import creation, order, placement, snapshot, unrecorded
 from .apply import apply
 from .batch import Batch, JournalRow
 from .check import check
 from .decision import NOTHING, Decision, Outcome
-from .effects import due_of
 from .entry import Entry, Packed, encode, pack
 from .events import (
     KERNEL_ONLY,
@@ -37,33 +36,30 @@ from .events import (
     Event,
     Message,
     Migrated,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Ref,
     Released,
-    Requested,
     Retried,
     Rewound,
     Settled,
     Started,
-    Streamed,
     Tagged,
+    size_of,
 )
 from .gate import Deny, Gate
-from .identity import Identity
-from .instance import Instance, Intent
-from .job import asked
-from .machine import Governed, Rebuild, Workflow
+from .instance import Instance
+from .machine import Workflow
 from .machines import has_other_code, make, make_anew, migrate, spoil
-from .mailbox import STALE, Accepted, Answer, Offer, Refused
+from .mailbox import Accepted, Offer, Refused
 from .memory import Memory
-from .moment import TIME_MAX, Moment
-from .outside import Verify, audit, objection, unsigned
+from .moment import Moment
+from .outside import Verify, unsigned
 from .past import keep_open
 from .receipt import Failure, Receipt
 from .refusals import NOT_HERE, refusal
 from .routing import Router
-from .rows import Loaded, before, fired, has_new_head, inbox_row, work_row, write_head
+from .rows import Loaded, before, has_new_head, inbox_row, write_head
 from .rules import NO_RULES, RULER, RULING, Rules
 from .slots import Slots
 from .spread import Spread
@@ -85,7 +81,7 @@ FOR_STUCK: Final = frozenset({Retried, Settled, CancelAsked, Rewound, Migrated, 
 """What an instance takes that is stuck as a whole; everything else waits."""
 
 
-class Taken(msgspec.Struct, frozen=True, eq=False):
+class TakenEvent(msgspec.Struct, frozen=True, eq=False):
     """An event on its way through a round."""
 
     instance: Instance
@@ -132,11 +128,11 @@ class Kernel:
         """From now on what is caused here is left to the next life, as inbox rows: even instances that answer each
         other for ever come to rest."""
         self._spread = Spread(self.slots, self.router, self.counts)
-        self._verify = verify
+        self.verify = verify
         self._ready: deque[Instance] = deque()
         self._caused: list[Offer] = []
         self._in_hand: Offer | None = None  # it is being taken; still set when that raised
-        self._salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
+        self.salt = salt  # different in every life: ids of kept events must not repeat those of an earlier one
         self._shard = shard
         self._shards = shards
         self._fixed = placement.fixed_names(self.workflows)
@@ -225,9 +221,9 @@ class Kernel:
             self._release_held()
         self.slots.judge_again = False
 
-    def _take_round(self, batch: Batch) -> list[Taken]:
+    def _take_round(self, batch: Batch) -> list[TakenEvent]:
         """One event each of so many instances."""
-        round: list[Taken] = []
+        round: list[TakenEvent] = []
         room = BYTES_MAX - batch.size
         for _ in range(min(ROUND, len(self._ready), ENTRIES_MAX - len(batch.journal))):
             instance = self._ready.popleft()
@@ -238,7 +234,7 @@ class Kernel:
             if taken is None:
                 continue
             round.append(taken)
-            room -= _size(taken.event)
+            room -= size_of(taken.event)
             if room <= 0 or (type(taken.event) is Message and _may_rule(taken)):
                 break  # beside what may change the rules nothing is decided
         self._in_hand = None
@@ -260,7 +256,7 @@ class Kernel:
             for offer in self._caused:
                 if not offer.taken and offer.inbox is None:
                     if self._here(offer.to):
-                        self._keep(offer, batch)
+                        self.keep(offer, batch)
                     else:
                         batch.outbox.append(inbox_row(self._inbox_id(), offer.to, offer.event, self.clock))
             self._caused.clear()
@@ -274,52 +270,52 @@ class Kernel:
 
     # ---- take: what is to be recorded of an event ---------------------------------------------------------------
 
-    def _take(self, instance: Instance, offer: Offer, batch: Batch) -> Taken | None:
+    def _take(self, instance: Instance, offer: Offer, batch: Batch) -> TakenEvent | None:
         """An event that is to be recorded; None: there is nothing to record."""
         rules = self.router.rules
         if instance.next_due <= self.clock:
-            offer = self._in_time(instance, offer)
+            offer = order.in_time(self, instance, offer)
         if rules.migrating and type(offer.event) is not Migrated:
-            offer = self._migration_first(instance, offer)
+            offer = order.migration_first(self, instance, offer)
         event = offer.event
         if (
-            type(event) is Received
+            type(event) is ReceiptArrived
             and offer.inbox is None
             and instance.machine is not None
             and instance.stuck is None
-            and not (rules.migrating and self._outdated(instance))
+            and not (rules.migrating and order.outdated(self, instance))
         ):
             intent = instance.open.get(event.intent)
             if intent is not None and event.receipt.by is None:  # the usual case: a receipt that is waited for
                 self.slots.stop(event.intent, intent.effect)
                 if offer.caused:
                     offer.taken = True
-                return Taken(instance, offer, event, event)
+                return TakenEvent(instance, offer, event, event)
         if type(event) is Message and (instance.id == 0 or instance.ended):
-            event = self._made_by(instance, event)
+            event = creation.made_by(self, instance, event)
         elif type(event) is Retried and type(instance.kept) is Migrated:
             event = Migrated()  # to what is in force now: that may be another definition than it could not go over to
         answer = refusal(instance, event, self.workflows, rules, heard=offer.ticket is not None)
         if answer is not None:
-            self._note(instance, event, answer)
-        elif type(event) is Received and (offer.inbox is not None or event.receipt.by is not None):
-            answer = self._not_admitted(instance, event, batch)
+            unrecorded.note(self, instance, event, answer)
+        elif type(event) is ReceiptArrived and (offer.inbox is not None or event.receipt.by is not None):
+            answer = unrecorded.not_admitted(self, instance, event, batch)
         if answer is None:
-            if type(event) is Received:  # its executor is free, even if the instance cannot take the answer yet
+            if type(event) is ReceiptArrived:  # its executor is free, even if the instance cannot take the answer yet
                 self.slots.stop(event.intent, instance.open[event.intent].effect)
             if instance.halted and type(event) not in FOR_STUCK:
-                self._shelve(instance, offer, batch)
+                unrecorded.shelve(self, instance, offer, batch)
                 return None
-        elif type(answer) is Refused and answer.code in NOT_HERE and self._leave(offer, answer, batch):
+        elif type(answer) is Refused and answer.code in NOT_HERE and unrecorded.leave(self, offer, answer, batch):
             return None
         offer.taken = True
         if offer.inbox is not None and batch.inbox_added.pop(offer.inbox, None) is None:
             batch.inbox_removed.append(offer.inbox)
         if answer is not None:
-            self._answer(offer, answer, batch)
+            unrecorded.answer_caller(self, offer, answer, batch)
             return None
         if type(event) is Started:
-            instance, event = self._new_instance(instance, event)
+            instance, event = creation.new_instance(self, instance, event)
         elif type(event) is Redelivered:
             event = self.slots.again_or_unknown(instance, event)
         elif type(event) is Rewound:
@@ -330,117 +326,14 @@ class Kernel:
         if type(heard) is Rewound or (heard is not event and type(heard) is Started and heard.forked is not None):
             # Known before `apply`, because a decision is checked before it is applied.
             instance.identity = instance.identity.in_life(instance.version + 1)
-        return Taken(instance, offer, event, heard)
-
-    def _in_time(self, instance: Instance, offer: Offer) -> Offer:
-        """What comes first: an event, or the deadline of its instance that had passed when the event became durable.
-
-        Messages, answers of children and what came by the inbox have such a time. An event that waits in the mailbox
-        and became durable before the deadline goes before both. The order of the entries keeps what was chosen here.
-        """
-        event = offer.event
-        if instance.halted or (
-            type(event) is not Message and (type(event) is not Received or not (offer.caused or offer.inbox))
-        ):
-            return offer
-        timed = [(due, intent) for intent in instance.open.values() if (due := due_of(intent.effect)) is not None]
-        due, intent = min(timed, key=_by_due, default=(TIME_MAX, None))
-        instance.next_due = due
-        if intent is None or self._durable_at(offer) < due:
-            return offer
-        row = work_row(instance.id, intent)
-        assert row is not None, "what is due has a row"
-        passed = fired(row)
-        if refusal(instance, passed, self.workflows, self.router.rules, heard=False) is not None:
-            return offer
-        instance.mailbox.appendleft(offer)
-        for place, other in enumerate(instance.mailbox):
-            if other.at and other.at < due:
-                del instance.mailbox[place]
-                return other
-        return Offer(instance.id, passed)
-
-    def _durable_at(self, offer: Offer) -> int:
-        """When an event became durable; by its entry, if not before. The clock of a sender may be ahead of ours."""
-        return min(offer.at, self.clock) if offer.at else self.clock
-
-    def _migration_first(self, instance: Instance, offer: Offer) -> Offer:
-        """An instance of an outdated definition goes over to the one in force before anything else happens to it."""
-        if not self._outdated(instance) or instance.ended or instance.stuck is not None:
-            return offer
-        workflow = instance.address.workflow
-        needed = (instance.definition, self.router.rules.versions[workflow])
-        if any(self.workflows.exactly(workflow, version) is None for version in needed):
-            return offer  # it is refused here: another engine may have the code
-        instance.mailbox.appendleft(offer)
-        return Offer(instance.id, Migrated())
-
-    def _outdated(self, instance: Instance) -> bool:
-        return self.router.rules.outdated(instance.address.workflow, instance.definition)
-
-    def _made_by(self, instance: Instance, message: Message) -> Event:
-        """A message to an instance that does not exist, or no longer, makes it, if its policy says so.
-
-        It runs on the definition that the rules name. A workflow that no rules can govern runs on its newest version.
-        """
-        workflow, key = instance.address.workflow, instance.address.key
-        newest = self.workflows.newest(workflow)
-        if newest is None or newest.policy.created != "message":
-            return message
-        version = self.router.rules.versions.get(workflow, "")
-        if not version and isinstance(newest, Governed):
-            return message
-        name = f"{self.seq}\x00{instance.address}".encode()
-        seed = blake2b(name, key=self._salt, digest_size=16).digest()
-        input = self.router.rules.hash.encode()
-        return Started(workflow, key, input, seed, version, reuse="always", first=message)
-
-    def _note(self, instance: Instance, event: Event, answer: Answer) -> None:
-        """Count what is answered without an entry, and do not keep a name that nothing bears."""
-        if instance.id == 0:
-            self.memory.let_go(instance)
-        if answer is STALE:
-            self.counts["frames_stale" if type(event) is Streamed else "stale"] += 1
-        elif type(answer) is Accepted and type(event) is Message:
-            self.counts["duplicate"] += 1
-
-    def _not_admitted(self, instance: Instance, event: Received, batch: Batch) -> Answer | None:
-        """The refusal of a receipt from outside that is not what it should be. The ruler records it."""
-        intent = instance.open[event.intent]
-        job = None
-        if self.slots.is_away(intent.effect) and not intent.held:  # what is held was answered by the gate
-            job = asked(intent.effect, intent.delivery)  # type: ignore[arg-type]
-        against = objection(instance.address, intent, event.receipt, self._verify, job)
-        if against is None:
-            return None
-        self.counts["receipts_refused"] += 1
-        self._cause(RULER, audit(instance.address, intent, against))
-        batch.audits.append(f"a receipt for {instance.address} was refused ({against.code}): {against.text}")
-        return Refused(against.code, against.text)  # type: ignore[arg-type]
-
-    def _new_instance(self, before: Instance, event: Started) -> tuple[Instance, Started]:
-        """A start of a terminal key is a new generation: another instance under the same name."""
-        instance = before
-        if before.id != 0:
-            instance = self.memory.next_generation(before)
-            instance.queued = True  # until its first entry is recorded
-        workflow = self.workflows.of(event.workflow, event.version)
-        assert workflow is not None, "a start of an unknown workflow is refused"
-        generation = before.generation + 1
-        event = msgspec.structs.replace(event, generation=generation, version=workflow.version, reuse="")
-        if event.forked is not None:
-            instance.version = event.forked.after  # it goes on counting where its past ends
-        # Known before `apply`, because a decision is checked before it is applied.
-        life = 0 if event.forked is None else instance.version + 1
-        instance.identity = Identity(instance.address, event.generation, event.seed, life)
-        return instance, event
+        return TakenEvent(instance, offer, event, heard)
 
     # ---- decide: what the machine answers -----------------------------------------------------------------------
 
-    def _decide(self, taken: Taken, seq: int) -> Decision:
+    def _decide(self, taken: TakenEvent, seq: int) -> Decision:
         """The machine's decision, or the kernel's own where the machine is not asked."""
         instance, event, heard = taken.instance, taken.event, taken.heard
-        if type(event) is Received and instance.machine is not None:  # nearly always
+        if type(event) is ReceiptArrived and instance.machine is not None:  # nearly always
             try:
                 moment = Moment(self.clock, instance.seed, instance.version + 1, None, None, seq, self.at)
                 return instance.machine.deliver(event, moment)
@@ -470,7 +363,7 @@ class Kernel:
 
     # ---- write: the entry ---------------------------------------------------------------------------------------
 
-    def _write(self, taken: Taken, decision: Decision) -> Written:
+    def _write(self, taken: TakenEvent, decision: Decision) -> Written:
         """Build the entry. A decision that cannot be recorded counts as raising."""
         instance = taken.instance
         self.seq += 1
@@ -511,22 +404,22 @@ class Kernel:
         if (
             workflow is not None
             and len(body) > workflow.limits.bytes  # the cheap question first: nearly all are far below
-            and len(body) - _size(event) > workflow.limits.bytes
+            and len(body) - size_of(event) > workflow.limits.bytes
             and instance.machine is not None
             and not decision.begin
         ):
-            size = len(body) - _size(event)
+            size = len(body) - size_of(event)
             raise LimitExceeded(f"one decision of {size} bytes; the limit is {workflow.limits.bytes}")
         return Written(entry, body, denied)
 
     # ---- apply: the change, and whom it concerns ----------------------------------------------------------------
 
-    def _apply(self, taken: Taken, written: Written, batch: Batch) -> None:
+    def _apply(self, taken: TakenEvent, written: Written, batch: Batch) -> None:
         """Change the state, and tell everybody whom that concerns."""
         instance, entry, body = taken.instance, written.entry, written.body
         status = instance.status
         # A receipt of one that runs, and goes on running, leaves its head as it is: most entries are of that kind.
-        runs = status is Status.RUNNING and type(entry.event) is Received and not entry.decision.tags
+        runs = status is Status.RUNNING and type(entry.event) is ReceiptArrived and not entry.decision.tags
         had = (status, instance.definition, instance.tags, "") if runs else before(instance, entry)
         changed = apply(instance, entry)
         size = len(body)
@@ -537,7 +430,7 @@ class Kernel:
             self.memory.weigh(instance)
         if instance.status is not status if runs else has_new_head(instance, entry, had):
             write_head(batch, instance, entry, had)
-        self._spread.tell(instance, entry, taken.heard, changed, batch, self._cause)
+        self._spread.tell(instance, entry, taken.heard, changed, batch, self.cause)
         if entry.decision.answers:
             batch.heard += entry.decision.answers
         if written.denied:
@@ -546,7 +439,7 @@ class Kernel:
             for *_, lost in self.recover(instance.id, ()):
                 self.offer(Offer(instance.id, Redelivered(lost, alone=False)))
         if instance.tail_size > snapshot.SIZE_MIN or instance.made:
-            self._maybe_snapshot(instance, batch)
+            snapshot.take_if_due(instance, batch, self.counts)
         ticket = taken.offer.ticket
         if type(ticket) is bytes:
             batch.receipts.append(ticket)
@@ -556,91 +449,26 @@ class Kernel:
     def _tell_denied(self, instance: Instance, denied: Sequence[tuple[bytes, str]]) -> None:
         for intent, reason in denied:
             failure = Failure("Denied", reason, retry=False)
-            self._cause(instance.id, Received(intent, Receipt("error", error=failure)))
-
-    def _maybe_snapshot(self, instance: Instance, batch: Batch) -> None:
-        if not snapshot.due(instance):
-            return
-        if instance.ended or instance.halted or instance.machine is None:
-            return  # a snapshot has no room for what a stuck instance waits for
-        try:
-            row = snapshot.take(instance)
-        except Rebuild:
-            batch.done_with.append(instance.id)
-            return
-        except Exception:  # an optimisation must not stop what works without it; asked again when the tail has doubled
-            self.counts["snapshots_failed"] += 1
-            instance.snapshot_size = 2 * instance.tail_size
-            return
-        if row is not None:
-            batch.snapshots[instance.id] = row
+            self.cause(instance.id, ReceiptArrived(intent, Receipt("error", error=failure)))
 
     def _release_held(self) -> None:
         for instance, id, verdict in self.slots.let_go():
             if type(verdict) is Deny:
                 failure = Failure("Denied", verdict.reason, retry=False)
-                self.offer(Offer(instance, Received(id, Receipt("error", error=failure))))
+                self.offer(Offer(instance, ReceiptArrived(id, Receipt("error", error=failure))))
             else:
                 self.offer(Offer(instance, Released(id)))
 
-    # ---- what is not recorded -----------------------------------------------------------------------------------
-
-    def _answer(self, offer: Offer, answer: Answer, batch: Batch) -> None:
-        if type(offer.ticket) is bytes:
-            batch.receipts.append(offer.ticket)
-        elif offer.ticket is not None:
-            batch.answers.append((offer.ticket, answer))
-        elif isinstance(answer, Refused):
-            self.counts["refused"] += 1
-            event = offer.event
-            if type(event) is Started and event.parent is not None:
-                failure = Failure("ChildRefused", answer.reason, retry=False)
-                self._cause(event.parent.instance, Received(event.parent.intent, Receipt("error", error=failure)))
-
-    def _shelve(self, instance: Instance, offer: Offer, batch: Batch) -> None:
-        """A stuck instance takes no events. They are kept as inbox rows and delivered when it goes on."""
-        event = offer.event
-        if isinstance(event, Redelivered | Released):  # `recover` finds it again when the instance goes on
-            effect = instance.open[event.intent].effect
-            self.slots.stop(event.intent, effect)
-            if type(event) is Redelivered and not self.slots.is_away(effect):
-                self.slots.orphans.add(event.intent)
-            self._answer(offer, Accepted(instance.id, instance.address), batch)
-            return
-        again = _comes_again(instance, event)
-        if again and any(other.event == offer.event for other in instance.shelf):
-            self._answer(offer, STALE, batch)
-            return
-        if offer.inbox is None:
-            if not again:
-                self._keep(offer, batch)
-            self._answer(offer, Accepted(instance.id, instance.address), batch)
-            offer.ticket = None
-        instance.shelf.append(offer)
-
-    def _leave(self, offer: Offer, answer: Refused, batch: Batch) -> bool:
-        """An engine without the workflow must not use up what waits for it in the inbox: another may have it.
-
-        A parent that asks for a child without code hears so, unless its own engine is another one with newer code.
-        """
-        if offer.ticket is not None:
-            return False
-        if type(offer.event) is Started and offer.event.parent is not None:
-            return offer.inbox is not None and answer.code == "unknown-version"
-        if offer.inbox is None and offer.caused:
-            self._keep(offer, batch)
-        return offer.inbox is not None
-
     # ---- what must not be lost ----------------------------------------------------------------------------------
 
-    def _cause(self, to: Ref, event: Event) -> None:
+    def cause(self, to: Ref, event: Event) -> None:
         """Put an event on its way that an entry of this batch has caused; `close` sees to what is not taken by then."""
         offer = Offer(to, event, caused=True)
         self._caused.append(offer)
         if not self.closing and self._here(to):
             self.offer(offer)
 
-    def _keep(self, offer: Offer, batch: Batch) -> None:
+    def keep(self, offer: Offer, batch: Batch) -> None:
         """Write an event beside its cause: it is delivered from the inbox, now or in the next life."""
         offer.inbox = self._inbox_id()
         offer.at = self.clock
@@ -649,7 +477,7 @@ class Kernel:
     def _inbox_id(self) -> bytes:
         self.counts["kept"] += 1
         number = (self.counts["kept"] & 0xFFFFFFFF).to_bytes(4, "big")
-        return self.seq.to_bytes(8, "big") + self._salt + number
+        return self.seq.to_bytes(8, "big") + self.salt + number
 
     def _here(self, to: Ref) -> bool:
         """Whether an instance lives on this shard."""
@@ -665,34 +493,6 @@ def full(batch: Batch) -> bool:
     return len(batch.journal) >= ENTRIES_MAX or batch.size >= BYTES_MAX
 
 
-def _by_due(timed: tuple[int, Intent]) -> tuple[int, bytes]:
-    due, intent = timed
-    return due, intent.id
-
-
-def _may_rule(taken: Taken) -> bool:
+def _may_rule(taken: TakenEvent) -> bool:
     """Whether an event may change what is in force."""
     return taken.instance.address == RULER and taken.event.name.startswith(RULING)  # type: ignore[union-attr]
-
-
-def _comes_again(instance: Instance, event: Event) -> bool:
-    """Whether an event is offered anew after a crash: a row of its own stands for it, or the call that asks."""
-    if type(event) is Requested:
-        return True
-    if type(event) is not Received or event.receipt.by is not None:
-        return False
-    return due_of(instance.open[event.intent].effect) is not None
-
-
-def _size(event: Event) -> int:
-    """The bytes that an event brings with it."""
-    if type(event) is Received:
-        error = event.receipt.error  # of an older executor: newer ones cut its texts
-        return len(event.receipt.value or b"") + (0 if error is None else len(error.message) + len(error.traceback))
-    if type(event) is Message or type(event) is Streamed or type(event) is Requested:
-        return len(event.body)
-    if type(event) is Rewound:
-        return len(event.past)
-    if type(event) is Started:
-        return len(event.input) + (0 if event.first is None else len(event.first.body))
-    return 0

@@ -17,7 +17,7 @@ from .batch import JournalRow, SnapshotRow
 from .decision import NOTHING, Decision
 from .effects import Call, Child, attempt_of
 from .entry import Entry, decode, decode_run, encode_run
-from .events import Address, CancelAsked, Event, Received, Rewound, Started
+from .events import Address, CancelAsked, Event, ReceiptArrived, Rewound, Started
 from .instance import Instance, Intent
 from .location import Patterns
 from .mailbox import Refused
@@ -60,7 +60,7 @@ def still_running(instance: Instance, event: Rewound) -> Refused | None:
 def keep_open(instance: Instance, event: Rewound) -> Rewound:
     """What stays open: all of the past that nobody answered. A receipt that is kept will not be delivered."""
     kept = instance.kept
-    answered = kept.intent if type(kept) is Received else b""
+    answered = kept.intent if type(kept) is ReceiptArrived else b""
     still = tuple([id for id in event.open if id in instance.open and id != answered])
     return msgspec.structs.replace(event, open=still)
 
@@ -131,7 +131,7 @@ class Behind:
 
     def _read(self, entry: Entry, event: Event | None) -> None:
         """Take in an entry, and the event that it delivered to the machine, if any."""
-        location, attempt = self._names.get(event.intent, ("", 0)) if type(event) is Received else ("", 0)
+        location, attempt = self._names.get(event.intent, ("", 0)) if type(event) is ReceiptArrived else ("", 0)
         for intent in apply(self.instance, entry).opened:
             self._opened(intent, entry.number)
         if event is None:
@@ -226,7 +226,7 @@ class Behind:
     def answered(self, point: Point) -> set[str]:
         """Where there is an answer that a fork at this point could edit."""
         items = self.items[: point.place + point.now]
-        return {item.location for item in items if type(item.event) is Received}
+        return {item.location for item in items if type(item.event) is ReceiptArrived}
 
     def cancelled(self, point: Point) -> bool:
         return any(type(item.event) is CancelAsked for item in self.items[: point.place + point.now])
@@ -261,6 +261,6 @@ def _of(key: str, item: Item) -> Item:
 
 
 def _edited(item: Item, edit: Mapping[str, bytes]) -> Item:
-    if type(item.event) is not Received or item.location not in edit:
+    if type(item.event) is not ReceiptArrived or item.location not in edit:
         return item
-    return msgspec.structs.replace(item, event=Received(item.event.intent, Receipt("ok", edit[item.location])))
+    return msgspec.structs.replace(item, event=ReceiptArrived(item.event.intent, Receipt("ok", edit[item.location])))

@@ -32,7 +32,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
-class Signature(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ReceiptSignature(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """`key` is the id of the key that it was made with."""
 
     algorithm: str
@@ -45,7 +45,7 @@ class Answerer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     executor: str
     cost: bytes | None = None
-    signature: Signature | None = None
+    signature: ReceiptSignature | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from .entry import Entry
-from .events import Event, Received
+from .events import Event, ReceiptArrived
 from .moment import Moment
 
 
@@ -28,7 +28,7 @@ class Recording:
         self.entry, event = self._left.pop()
         return event, self._moment()
 
-    def answer(self, location: str, others: Container[bytes]) -> tuple[Received, Moment] | None:
+    def answer(self, location: str, others: Container[bytes]) -> tuple[ReceiptArrived, Moment] | None:
         """The next delivery, if it is the receipt of a call that was just asked for at a location.
 
         Only if that call is all that is recorded of the last delivery. `others` are the intents that are open besides:
@@ -37,7 +37,7 @@ class Recording:
         if not self.entry.plain or self.entry.decision.open[0].location != location or not self._left:
             return None
         entry, event = self._left[-1]
-        if type(event) is not Received or event.intent in others:
+        if type(event) is not ReceiptArrived or event.intent in others:
             return None
         self._left.pop()
         self.entry = entry

@@ -37,7 +37,7 @@ from .rules import Rules
 from .status import FINAL, Status, ended
 from .workflows import Workflows
 
-VERBS: Final[dict[type[Event], Verb]] = {Rewound: "rewind", Woken: "wake", CancelAsked: "cancel"}
+VERBS: Final[dict[type[Event], Verb]] = {Woken: "wake", CancelAsked: "cancel"}
 """What a policy may refuse, whoever sent it. A message it refuses from outside only."""
 
 NOT_HERE: Final = frozenset({"unknown-workflow", "unknown-version"})
@@ -172,6 +172,8 @@ def _refused(policy: Policy, event: Event) -> str:
     """Why an event that others take is none for an instance of this policy; empty: it is."""
     if type(event) is Message:
         return "" if event.sender else policy.refuses("send")
+    if type(event) is Rewound:
+        return policy.refuses("rewind" if event.to else "retry")
     verb = VERBS.get(type(event))
     if type(event) is Rewound and not event.to:  # what failed is done again
         verb = "retry"

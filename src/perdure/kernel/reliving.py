@@ -13,7 +13,7 @@ import msgspec
 
 from .decision import Decision
 from .effects import Effect, attempt_of
-from .events import Event, Received, Rewound, Started
+from .events import Event, ReceiptArrived, Rewound, Started
 from .moment import Moment
 from .past import Item, read
 from .receipt import Receipt
@@ -61,12 +61,12 @@ def relive(machine: ValueMachine, event: Rewound, moment: Moment) -> Decision:
 
 def _told(machine: ValueMachine, item: Item, at: Moment, late: dict[Place, Receipt]) -> Decision | None:
     event = item.event
-    if isinstance(event, Received):
+    if isinstance(event, ReceiptArrived):
         found = _at(machine, (item.location, item.attempt))
         if found is None:
             late[item.location, item.attempt] = event.receipt
             return None
-        event = Received(found, event.receipt)
+        event = ReceiptArrived(found, event.receipt)
     elif isinstance(event, Started) and event.forked is not None:
         event = msgspec.structs.replace(event, forked=None)
     decision = machine.deliver(event, at)
@@ -76,7 +76,7 @@ def _told(machine: ValueMachine, item: Item, at: Moment, late: dict[Place, Recei
             break
         found = _at(machine, answered)
         assert found is not None
-        decision = machine.deliver(Received(found, late.pop(answered)), at)
+        decision = machine.deliver(ReceiptArrived(found, late.pop(answered)), at)
     return decision
 
 

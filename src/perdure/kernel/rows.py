@@ -12,7 +12,7 @@ from .batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, TagRow, Wo
 from .decision import Outcome
 from .effects import Call, Child, Effect, Timer, Wait, due_of
 from .entry import Entry
-from .events import Address, Event, Migrated, Received, Ref, Rewound, Started, Tagged
+from .events import Address, Event, Migrated, ReceiptArrived, Ref, Rewound, Started, Tagged
 from .instance import Instance, Intent
 from .location import unnumbered
 from .mailbox import Offer
@@ -40,7 +40,7 @@ _outcome_decoder = msgspec.msgpack.Decoder(Outcome)
 _tags_decoder = msgspec.json.Decoder(dict[str, str])
 
 
-class Record(msgspec.Struct, frozen=True):
+class StoredInstance(msgspec.Struct, frozen=True):
     """What a store knows of an instance: its head, its last snapshot and the rows after that."""
 
     head: HeadRow
@@ -53,7 +53,7 @@ class Record(msgspec.Struct, frozen=True):
         return self.snapshot if self.snapshot is not None and not self.rows else self
 
 
-Loaded = Record | SnapshotRow
+Loaded = StoredInstance | SnapshotRow
 """What an engine needs to go on with an instance. A snapshot of its last entry says all that head and rows say."""
 
 
@@ -221,8 +221,8 @@ def offer_of(row: InboxRow) -> Offer:
     return Offer(to, _event_decoder.decode(unseal(row.body)), inbox=row.id, at=row.at)
 
 
-def fired(row: WorkRow) -> Received:
+def fired(row: WorkRow) -> ReceiptArrived:
     """The receipt of a timer or a deadline that is due."""
     if row.kind == "timer":
-        return Received(row.intent, DONE)
-    return Received(row.intent, Receipt("timeout", error=Failure("Timeout", "the deadline has passed")))
+        return ReceiptArrived(row.intent, DONE)
+    return ReceiptArrived(row.intent, Receipt("timeout", error=Failure("Timeout", "the deadline has passed")))

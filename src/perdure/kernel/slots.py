@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 
 from .effects import Call, Effect, is_queued
-from .events import Received, Redelivered
+from .events import ReceiptArrived, Redelivered
 from .gate import SLOT, Allow, Defer, Deny, Gate, Hand, Verdict
 from .instance import Instance
 from .receipt import Failure, Receipt
@@ -104,7 +104,7 @@ class Slots:
                 lost.append((intent.strikes, intent.delivery, instance.id, intent.id))
         return lost
 
-    def again_or_unknown(self, instance: Instance, event: Redelivered) -> Redelivered | Received:
+    def again_or_unknown(self, instance: Instance, event: Redelivered) -> Redelivered | ReceiptArrived:
         """A call that was asked as often as it may be is answered `unknown` instead of being asked again."""
         intent = instance.open[event.intent]
         assert type(intent.effect) is Call
@@ -119,7 +119,7 @@ class Slots:
             retry=False,
         )
         self.stop(intent.id, intent.effect)
-        return Received(intent.id, Receipt("unknown", error=failure))
+        return ReceiptArrived(intent.id, Receipt("unknown", error=failure))
 
     # ---- held calls -----------------------------------------------------------------------------------------------
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
 
 from perdure.codec import seal, unseal
 
-from .batch import BESIDE_MAX, SnapshotRow
+from .batch import BESIDE_MAX, Batch, SnapshotRow
 from .decision import Outcome, Stuck
 from .entry import pack, unpack
 from .events import Address, Event, Parent
 from .instance import Instance, Intent
 from .location import Patterns
+from .machine import Rebuild
 from .status import Status
 
 SIZE_MIN: Final = 32 * 1024
@@ -158,3 +160,21 @@ def restore(row: SnapshotRow) -> Instance:
     instance.snapshot_at, instance.tail = state.machine, []
     instance.snapshot_size = len(row.body)
     return instance
+
+
+def take_if_due(instance: Instance, batch: Batch, counts: Counter[str]) -> None:
+    if not due(instance):
+        return
+    if instance.ended or instance.halted or instance.machine is None:
+        return  # a snapshot has no room for what a stuck instance waits for
+    try:
+        row = take(instance)
+    except Rebuild:
+        batch.done_with.append(instance.id)
+        return
+    except Exception:  # an optimisation must not stop what works without it; asked again when the tail has doubled
+        counts["snapshots_failed"] += 1
+        instance.snapshot_size = 2 * instance.tail_size
+        return
+    if row is not None:
+        batch.snapshots[instance.id] = row

@@ -14,7 +14,7 @@ from .batch import Batch, Publication, PublishedRow
 from .decision import Decision
 from .effects import OURS, Call, Child, is_queued
 from .entry import Entry
-from .events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
+from .events import Address, CancelAsked, Event, Message, Parent, ReceiptArrived, Ref, Started
 from .instance import Instance, Intent
 from .job import job_row
 from .moment import Moment
@@ -39,7 +39,7 @@ class Spread:
         self, instance: Instance, entry: Entry, heard: Event, changed: Changed, batch: Batch, cause: Cause
     ) -> None:
         """`heard`: what the machine was told; `changed`: what is open since, and what no longer."""
-        answered = heard.intent if type(heard) is Received else b""
+        answered = heard.intent if type(heard) is ReceiptArrived else b""
         for intent in changed.closed:
             if intent.id == answered and type(intent.effect) is Call:
                 self._answered(intent, heard.receipt, batch)  # type: ignore[union-attr]
@@ -116,7 +116,7 @@ class Spread:
             if batch.publications.pop(intent.id, None) is None:
                 batch.stops.append(intent.id)
         elif type(effect) is Child:
-            own = type(event) is Received and event.intent == intent.id
+            own = type(event) is ReceiptArrived and event.intent == intent.id
             if not own and not effect.detached:
                 cancel = CancelAsked(f"{instance.address} no longer waits", intent.id, entry.decision.undo)
                 cause(Address(effect.workflow, effect.key), cancel)
@@ -157,7 +157,7 @@ def publication_of(instance: Instance, intent: Intent, call: Call) -> Publicatio
 def _is_light(entry: Entry, changed: Changed) -> bool:
     """Whether an entry only leads from one ephemeral call to the next."""
     closed = [intent.effect for intent in changed.closed]
-    if type(entry.event) is not Received or len(closed) != 1 or len(changed.opened) != 1:
+    if type(entry.event) is not ReceiptArrived or len(closed) != 1 or len(changed.opened) != 1:
         return False
     decision = entry.decision
     said = decision.send or decision.announce or decision.publish or decision.respond or decision.tags
@@ -196,6 +196,6 @@ def _tell_parent(instance: Instance, parent: Parent, event: Event, cause: Cause)
         return
     if parent.detached and type(event) is Started:
         value = encode_value(instance.address.key)
-        cause(parent.instance, Received(parent.intent, Receipt("ok", value)))
+        cause(parent.instance, ReceiptArrived(parent.intent, Receipt("ok", value)))
     elif instance.outcome is not None and not parent.detached:
-        cause(parent.instance, Received(parent.intent, receipt_of(instance.outcome)))
+        cause(parent.instance, ReceiptArrived(parent.intent, receipt_of(instance.outcome)))

@@ -12,6 +12,9 @@ from perdure.errors import CallerError
 
 from .mailbox import Refused
 
+OWN: Final = "perdure."
+"""What the names of built-in workflows begin with."""
+
 _NUMBERS: Final = re.compile("([0-9]+)")
 
 
@@ -97,12 +100,13 @@ class Workflows(Generic[V]):
         return len(self._versions.get(name, ())) > 1
 
     def names(self) -> list[str]:
-        return sorted(self._newest)
+        """Of users' workflows: what people want to read."""
+        return sorted(name for name in self._newest if not name.startswith(OWN))
 
     def refusal(self, name: str, version: str = "", *, exact: bool = True) -> Refused | None:
         """Why nothing of this name can run here, in this version if one is given; `exact`: in no newer one either."""
         if name not in self._newest:
-            known = ", ".join(self.names()) or "none"
+            known = ", ".join(each for each in self.names() if not each.startswith(OWN)) or "none"
             reason = f"no workflow is named {name!r} here; registered: {known}; register it: workflows=[...]"
             return Refused("unknown-workflow", reason)
         if version and self.exactly(name, version) is None and (exact or self.of(name, version) is None):

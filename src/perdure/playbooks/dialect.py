@@ -1,17 +1,20 @@
 """What `app` knows of playbooks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from perdure.ports.dialect import Gathered, Stored
+from perdure.ports.seen import Words
 
 from .model import from_bytes
+from .words import PlaybookWords
 from .workflow import NOUN, PlaybookWorkflow
 
 
 class PlaybookDialect:
     name = NOUN
     catalog = None
+    words: Final[Mapping[str, Words]] = {NOUN: PlaybookWords()}
 
     def gather(self, given: Sequence[Any]) -> Gathered:
         playbooks = [each for each in given if isinstance(each, PlaybookWorkflow)]

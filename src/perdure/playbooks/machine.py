@@ -14,7 +14,7 @@ from perdure.errors import BadCall
 from perdure.expressions import NeedsRead
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Effect, Timer
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Rewound, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Rewound, Started, Woken
 from perdure.kernel.identity import Identity
 from perdure.kernel.moment import Moment, when
 from perdure.kernel.receipt import Receipt
@@ -65,7 +65,7 @@ class PlaybookMachine:
         match event:
             case Started():
                 self._started(turn, event)
-            case Received(intent=intent, receipt=receipt):
+            case ReceiptArrived(intent=intent, receipt=receipt):
                 self._received(turn, intent, receipt)
             case Message():
                 self._message(turn, event)

@@ -13,7 +13,7 @@ _STATES: dict[str, State] = {"done": "done", "partial": "done", "failed": "faile
 
 
 def graph_of(playbook: Playbook, seen: Mapping[str, Any] | None = None) -> Graph:
-    """The net. `seen` is the state of an instance as people see it (`words.state_of`)."""
+    """The net. `seen` is the state of an instance as people see it (`state.state_of`)."""
     tokens: dict[str, list[str]] = {}
     for token in seen["tokens"] if seen is not None else ():
         tokens.setdefault(token["step"], []).append(token["state"])

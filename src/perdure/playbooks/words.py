@@ -1,14 +1,42 @@
-"""A playbook in words: why a token waits, and what an instance has in hand."""
+"""A playbook in words: why a token waits, and what would move it."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from .machine import PlaybookMachine
+from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
+
+from .model import from_bytes
 from .scope import Compiler
-from .values import shown
+from .workflow import POLICY
+
+
+class PlaybookWords(Words):
+    policy = POLICY
+    code = "playbook"
+
+    def name(self, location: str) -> str | None:
+        return f"The action {location}"
+
+    def open(self, seen: Seen, open: Waiting) -> Reason | None:
+        where, _, last = open.location.rpartition("/")
+        if open.location.startswith("gate/") and seen.definition is not None:
+            return self._gate(seen, seen.definition, open)
+        if open.due is not None and last.startswith("backoff#"):
+            error = seen.last_error(where)
+            told = f", last with {error}" if error else ""
+            text = f"{self.name(where)} has failed{told}; it is tried again at {seen.at(open.due)}."
+            return Reason("backoff", text, (), open)
+        return None
+
+    def _gate(self, seen: Seen, definition: bytes, open: Waiting) -> Reason | None:
+        """The guard of a gate, and the command that opens it."""
+        gate = gate_at(Compiler(from_bytes(definition)), open.location)
+        if gate is None:
+            return None
+        ways = [Advice(command=("playbooks", "patch", seen.id, f"{key}=true")) for key in gate.reads]
+        ways += [Advice(f"it opens when the step {step} has ended") for step in gate.others]
+        return Reason("gate", f"{gate.text}{seen.since(open)}{seen.deadline(open)}.", tuple(ways), open)
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -38,20 +66,3 @@ def gate_at(compiler: Compiler, location: str) -> Gate | None:
     reads = sorted({str(read[1]) for read in code.reads if read[0] == "ctx" and len(read) > 1})
     others = sorted({str(read[1]) for read in code.reads if read[0] in ("steps", "_steps") and len(read) > 1})
     return Gate(name, tuple(guards), tuple(reads), tuple(others))
-
-
-def state_of(machine: PlaybookMachine) -> dict[str, Any]:
-    """What people see of an instance: ctx, tokens and the last runs."""
-    state = machine.state
-    tokens = [
-        {"id": token.id, "step": token.step, "state": token.state, "args": shown(token.args)}
-        for _, token in sorted(state.marking.tokens.items())
-    ]
-    ended = {step: found["status"] for step, found in sorted(state.steps.items()) if found is not None}
-    return {
-        "ctx": shown(state.ctx),
-        "ctx_version": state.ctx_version,
-        "tokens": tokens,
-        "steps": ended,
-        "counts": msgspec.to_builtins(state.counts),
-    }

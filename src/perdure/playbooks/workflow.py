@@ -21,7 +21,7 @@ from .machine import PlaybookMachine
 from .model import Definition, net_of, to_bytes
 from .problem import Problem
 from .scope import Compiler
-from .words import state_of
+from .state import state_of
 
 NOUN: Final = "playbook"
 POLICY: Final = Policy(
@@ -79,7 +79,7 @@ class PlaybookWorkflow:
     def read_state(self, machine: Machine) -> Any:
         """What people see of an instance: ctx, tokens, and how steps ended."""
         assert isinstance(machine, PlaybookMachine)
-        return state_of(machine)
+        return state_of(machine.state)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return (

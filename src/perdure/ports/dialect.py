@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -19,6 +19,7 @@ from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
 
 from .executor import Handler
+from .seen import Words
 
 Published = Mapping[str, bytes | None]
 
@@ -113,6 +114,18 @@ class Dialect(Protocol):
         """Reads what the ruler has published of what it takes from outside; None: no ruler is of this dialect."""
         ...
 
+    @property
+    def words(self) -> Mapping[str, Words]:
+        """What is said of its instances, by `Policy.noun` of the workflow."""
+        ...
+
     def gather(self, given: Sequence[Any]) -> Gathered:
         """Take what is of this dialect out of what users passed."""
         ...
+
+
+@runtime_checkable
+class Chooses(Protocol):
+    """A dialect may also say what it gathers of a module's values, where a person names the module alone."""
+
+    def meant(self, given: Sequence[Any]) -> Sequence[Any]: ...

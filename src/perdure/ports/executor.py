@@ -1,5 +1,7 @@
 """Executors perform effects. One receipt per start; a receipt after a stop is allowed, and will be stale."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -23,6 +25,7 @@ class Work(msgspec.Struct, frozen=True):
     returns: Any
     frame: Callable[[Any], Any] | None = None
     asks: bool = False  # it may ask its instance: see `asking.py`
+    scripted: Callable[[Callable[..., Any]], Work] | None = None  # the same with another function in the author's place
 
 
 class Handler(Protocol):

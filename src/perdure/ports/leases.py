@@ -12,7 +12,7 @@ import msgspec
 from perdure.kernel.events import Ref
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LeaseStanding(msgspec.Struct, frozen=True):
     """How the shards are shared, as it was when the database was asked."""
 
     held: Mapping[int, int]  # those of the asker, with their epochs: his lease was extended just now
@@ -37,7 +37,7 @@ class Leases(Protocol):
         """Seconds that a lease lasts unless it is renewed."""
         ...
 
-    async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
+    async def renew(self, owner: str, held: Mapping[int, int]) -> LeaseStanding:
         """Extend the lease of an engine, and tell which of these shards are still its own, by their epochs.
 
         The epoch is 0 where it has asked for a shard and not been answered. What is the owner's and not among these is

@@ -13,7 +13,7 @@ import msgspec
 from perdure.codec import encode, is_text, to_plain
 from perdure.codec.record import Record, shape_of
 from perdure.errors import BadCall
-from perdure.kernel.receipt import Answerer, Failure, Receipt, Signature
+from perdure.kernel.receipt import Answerer, Failure, Receipt, ReceiptSignature
 
 NOTHING: Final = msgspec.UNSET
 """No value was given; None is one."""
@@ -51,7 +51,7 @@ def answer(
     error: str | None = None,
     status: Ending | None = None,
     cost: Any = None,
-    signature: Signature | None = None,
+    signature: ReceiptSignature | None = None,
 ) -> Receipt:
     """The receipt of an executor: a value that is ok, or an error, or another end."""
     if (ok is NOTHING) == (error is None and status is None):
@@ -69,7 +69,7 @@ def answer(
 
 def _is_signature(given: Any) -> bool:
     """Whether it can be recorded and read again. Where nobody asks for a signature, nothing else looks at it."""
-    if not isinstance(given, Signature):
+    if not isinstance(given, ReceiptSignature):
         return False
     texts: list[Any] = [given.algorithm, given.key]
     value: Any = given.value

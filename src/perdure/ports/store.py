@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.kernel.batch import Batch, HeadRow, InboxRow, JournalRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.task import TaskRow
 
 from .frame import FramedByWorker
@@ -268,7 +268,7 @@ class Queries(Protocol):
         """The journal rows of one instance, in order, with seq > `after`."""
         ...
 
-    async def record(self, ref: Ref) -> Record | None:
+    async def record(self, ref: Ref) -> StoredInstance | None:
         """What `Store.load` finds of an instance: its past from its last snapshot on."""
         ...
 
@@ -278,6 +278,10 @@ class Queries(Protocol):
 
     async def height(self) -> int:
         """The seq of the journal's last entry; 0: there is none."""
+        ...
+
+    async def heights(self) -> dict[int, int]:
+        """The same by shard; shards without an entry are left out."""
         ...
 
     async def published(self, instance: int, name: str) -> bytes | None: ...
@@ -393,10 +397,10 @@ __all__ = [
     "Position",
     "Posted",
     "Queries",
-    "Record",
     "Ref",
     "Span",
     "Store",
+    "StoredInstance",
     "TaskFilter",
     "WorldSnapshotRow",
     "place_of",

@@ -82,7 +82,7 @@ class _Drawer:
                 return Repeat(title, body, at, self.state(at), self.note(at))
             case "parallel":
                 names = step["branches"]
-                branches = tuple(Branch(branch, self.row(names[branch], f"{at}/{branch}/")) for branch in names)
+                branches = tuple(Branch(branch, self.row(names[branch], f"{at}/{branch}/")) for branch in sorted(names))
                 join = f"join {step.get('join', 'all')}"
                 inner = Parallel(self.node("parallel", name, at), branches, self.node("join", join, at))
                 return self.guarded(inner, step, at)

@@ -48,8 +48,7 @@ def _params(life: Life, branch: Branch, op: Op, payload: Any) -> dict[str, Any]:
     """What an executor gets. Secrets stand beside the payload, where no data can be taken for one."""
     match op.data["address"]:
         case {"python": place}:
-            asked = {"function": place, "arguments": encode(_arguments(payload))}
-            return {"effect": PYTHON, "params": asked, "key": ""}
+            return {"effect": PYTHON, "params": {"function": place, "arguments": _arguments(payload)}, "key": ""}
         case {"queue": [_, place]}:
             return {"call": place, "args": [], "kwargs": _arguments(payload)}
         case {"service": [name, command]}:
@@ -129,8 +128,6 @@ def received(life: Life, branch: Branch, intent: bytes, receipt: Receipt) -> Non
             life.answered(branch)
             branch.remember(wait)
             value = None if receipt.value is None else decode(receipt.value)
-            if "python" in op.data["address"] and isinstance(value, dict):
-                value = decode(value["result"])
             done(life, branch, value)
         case "timeout":
             _failed(

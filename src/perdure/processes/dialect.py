@@ -12,11 +12,13 @@ from perdure.codec import decode
 from perdure.errors import BadProcess, Problem
 from perdure.ports.dialect import Gathered, Opening, Stored
 from perdure.ports.executor import Handler
+from perdure.ports.seen import Words
 
 from .check import Known, check
 from .functions import Transport, UserFunction
 from .process import Process
 from .transports import handlers
+from .words import ProcessWords
 from .workflow import NOUN
 
 log = logging.getLogger("perdure")
@@ -25,6 +27,7 @@ log = logging.getLogger("perdure")
 class ProcessDialect:
     name = NOUN
     catalog = None
+    words: Final[Mapping[str, Words]] = {NOUN: ProcessWords()}
 
     def gather(self, given: Sequence[Any]) -> Gathered:
         processes = [each for each in given if isinstance(each, Process)]

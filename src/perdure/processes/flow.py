@@ -48,9 +48,11 @@ def _advance(life: Life, branch: Branch) -> None:
                 _fork(life, branch, Fork(sorted(_branches(op), reverse=True), _needed(op, len(_branches(op)))), 10_000)
             case "complete":
                 complete(life, life.value(branch, "output") if "output" in op.e else None, branch)
+                life.slice.noted.append(f"end {branch.location}")
             case "fail":
                 message = life.value(branch, "message") if "message" in op.e else ""
                 error = {"class": "transport", "code": op.data["code"], "message": str(message), "data": None}
+                life.slice.noted.append(f"failed {branch.location}")
                 undo.begin(life, Outcome(Status.FAILED, error=failure_of_error(error)))
             case _:
                 steps.begin(life, branch, op)

@@ -90,6 +90,7 @@ def _yaml() -> Any:
     yaml: Any = YAML(typ="safe", pure=True)  # the one in C reads YAML 1.1
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False
+    yaml.representer.ignore_aliases = lambda data: True
     return yaml
 
 

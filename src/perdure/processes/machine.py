@@ -14,7 +14,7 @@ from perdure.codec.jsonschema import read as read_by
 from perdure.errors import Misfit
 from perdure.expressions.problem import meant
 from perdure.kernel.decision import Decision, Outcome, Reply
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Retried, Settled, Started, Woken
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Retried, Settled, Started, Woken
 from perdure.kernel.moment import Moment
 from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.status import Status
@@ -47,7 +47,7 @@ class ProcessMachine:
         match event:
             case Started():
                 begin(life, event)
-            case Received(intent=intent, receipt=receipt):
+            case ReceiptArrived(intent=intent, receipt=receipt):
                 _received(life, intent, receipt)
             case Message():
                 _hear(life, event)

@@ -28,6 +28,8 @@ class Kind(NamedTuple):
     fields: dict[str, Field]
 
 
+DEPTH_MAX: Final = 400
+PARTS_MAX: Final = 1_000_000
 UNREADABLE: Final = {"kind": "?"}
 """Stands for a step that could not be read, so that the places of the others stay true."""
 
@@ -299,6 +301,9 @@ PROCESS: Final[dict[str, Field]] = {
 def read(document: Any) -> tuple[dict[str, Any], Reader]:
     """The canonical data of a document, and the reader with the problems and places that it found."""
     reader = Reader()
+    if not _is_finite(document):
+        reader.problem("PD017", (), "the document is nested too deeply, is too large, or holds itself")
+        return {}, reader
     data = reader.record(PROCESS, document, (), "a process")
     if isinstance(data.get("steps"), list):
         majors = data.pop("requires", {}).get("functions", {})
@@ -310,6 +315,21 @@ def read(document: Any) -> tuple[dict[str, Any], Reader]:
         except NotPlain as error:
             reader.problem("PD017", (), f"the definition cannot be recorded: {error}", "nest it less deeply")
     return data, reader
+
+
+def _is_finite(document: Any) -> bool:
+    """Whether it can be walked: objects of Python may hold themselves, or one part very often."""
+    count, ahead = 0, [(document, 0)]
+    while ahead:
+        part, depth = ahead.pop()
+        count += 1
+        if depth > DEPTH_MAX or count > PARTS_MAX:
+            return False
+        if isinstance(part, dict):
+            ahead.extend((value, depth + 1) for value in part.values())
+        elif isinstance(part, list):
+            ahead.extend((value, depth + 1) for value in part)
+    return True
 
 
 # ---- walking a definition ------------------------------------------------------------------------------------------
@@ -394,3 +414,25 @@ def requires(data: dict[str, Any], majors: dict[str, int]) -> dict[str, Any]:
 def _expression_functions(data: Any) -> Iterable[str]:
     """Functions of users have a dot in their name; built-in ones have none."""
     return sorted({name for name in functions_in(data) if "." in name})
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a definition: its fields and kinds of steps. What the fields mean together `check` says."""
+    steps = {"type": "array", "items": {"$ref": "#/$defs/step"}}
+
+    def record(known: dict[str, Field], **more: Any) -> dict[str, Any]:
+        properties = {name: steps if name in BRANCHES else {} for name in known}
+        needed = [name for name, field in known.items() if field.default is fields.REQUIRED]
+        return {
+            "type": "object",
+            "properties": {**more, **properties},
+            "required": [*more, *needed],
+            "additionalProperties": False,
+        }
+
+    kinds = [record(kind.fields, kind={"const": name}) for name, kind in STEPS.items()]
+    task = {"type": "object", "additionalProperties": record(TASK)}
+    whole = record(PROCESS)
+    whole["properties"] |= {"format": {"const": FORMAT}, "steps": steps, "tasks": task}
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, "title": "A process of perdure", **whole, "$defs": {"step": {"oneOf": kinds}}}

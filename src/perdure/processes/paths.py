@@ -80,7 +80,7 @@ def of_member(schemas: Mapping[str, Any], tree: Tree) -> Any:
             for key in keys:
                 schema = _resolved(schema, root)
                 known = schema.get("properties") if isinstance(schema, dict) else None
-                if not isinstance(known, dict) or key not in known:
+                if not isinstance(known, dict) or not isinstance(key, str) or key not in known:
                     return None
                 schema = known[key]
             schema = _resolved(schema, root)

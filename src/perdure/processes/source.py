@@ -75,6 +75,7 @@ def source(data: dict[str, Any]) -> str:
 class _Writer:
     def __init__(self, variables: set[str]) -> None:
         self.variables = variables  # names that a lambda binds: an imported name of the same spelling gets another one
+        self.bound: list[str] = []  # those of the lambdas around this place
         self.used: set[str] = set()
 
     def name(self, name: str) -> str:
@@ -234,7 +235,10 @@ class _Writer:
     def argument(self, tree: Tree) -> Code:
         match tree:
             case {"each": [str(name), body]}:
-                return Named(f"lambda {name}: ", self.tree(body))
+                self.bound.append(name)
+                written = Named(f"lambda {name}: ", self.tree(body))
+                self.bound.pop()
+                return written
             case _:
                 return self.tree(tree)
 
@@ -251,7 +255,7 @@ class _Writer:
     def bare(self, tree: Tree) -> tuple[str, int]:
         match tree:
             case {"get": [str(root), *keys]}:
-                name = root if root in self.variables else self.name(root)
+                name = root if root in self.bound else self.name(root)
                 return name + "".join(f".{key}" if _is_attribute(key) else f"[{_plain(key)}]" for key in keys), _ATOM
             case {"call": ["not", item]} if _is_expression(item):
                 return f"~{self.text(item, 7)[0]}", 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from perdure.codec import decode, encode
 from perdure.codec.jsonschema import to_json
 from perdure.errors import (
     AddressRefused,
@@ -54,7 +56,35 @@ def handlers(given: Iterable[Any], http: Callable[..., Any], steps: Callable[[st
                 raise BadCall(f"two transports are named {each.name!r}: a service has one")
         elif not hasattr(each, "effect"):
             raise CallerError(f"{each!r} is not a handler; did you forget @transport(name)?")
-    return [steps(PYTHON), _Requests(http), _Services(transports)]
+    return [_Steps(steps(PYTHON)), _Requests(http), _Services(transports)]
+
+
+class _Steps:
+    """The handler of steps, with plain data in and out."""
+
+    effect = PYTHON
+    is_async = False
+
+    def __init__(self, steps: Handler) -> None:
+        self._steps = steps
+
+    def work(self, params: Any, key: str, publication: Publication) -> Work:
+        asked = {"function": params["function"], "arguments": encode(params["arguments"])}
+        work = self._steps.work(asked, key, publication)
+        function = work.function
+
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            return decode((await function(*args, **kwargs))["result"])
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            value = function(*args, **kwargs)
+            return later(value) if inspect.isawaitable(value) else decode(value["result"])
+
+        async def later(value: Any) -> Any:
+            return decode((await value)["result"])
+
+        perform = awaited if inspect.iscoroutinefunction(function) else called
+        return Work(perform, work.args, work.kwargs, work.returns)
 
 
 class _Services:

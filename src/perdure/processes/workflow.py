@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure.codec import decode, encode, to_plain
 from perdure.codec.jsonschema import read
 from perdure.errors import BadProcess, CallerError, Misfit, NotConvertible, TooLarge, WorkflowUnavailable
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
+from perdure.kernel.entry import Entry
+from perdure.kernel.events import Address
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.policy import Policy
@@ -19,6 +21,10 @@ from perdure.ports.dialect import Stored
 
 from .compile import Program
 from .machine import ProcessMachine, refusal
+
+if TYPE_CHECKING:
+    from perdure.drawing.draw import Format
+    from perdure.drawing.model import Direction
 
 NOUN: Final = "process"
 _NEVER_BACK: Final = "a process: what it did stays done; start another one, or `retry` where it is stuck"
@@ -79,6 +85,12 @@ class Runnable:
             return kernel_version(self.number, self.hash)
         except BadProcess as error:
             raise WorkflowUnavailable(self.name, error.problems) from None
+
+    @property
+    def modules(self) -> Sequence[str]:
+        """The modules whose steps its calls name."""
+        found: Sequence[str] = self.program.data.get("requires", {}).get("modules", ())
+        return found
 
     @property
     def program(self) -> Program:
@@ -157,6 +169,17 @@ class Runnable:
         against, _ = refusal(self.program, name, body)
         if against:
             raise NotConvertible("$", "a message that a receive takes", against, self.name)
+
+    def draw_entries(self, address: Address, entries: Sequence[Entry], format: Format, direction: Direction) -> str:
+        """An instance as a picture, with what its entries say of each step."""
+        from perdure.drawing import draw
+
+        from .blocks import blocks
+        from .marks import History
+
+        data = self.program.data
+        marks = History(data, address).take(entries).marks()
+        return draw(blocks(data, marks), format, direction, title=f"{address} of {self.name} {self.number}")
 
     def read_state(self, machine: Machine) -> Any:
         """The business state, for people and clients."""

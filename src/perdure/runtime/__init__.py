@@ -1,1 +1,1 @@
-"""The runtime: the loop around a kernel. `shard.py` is THE loop; start there."""
+"""The runtime: the loop around a kernel. `loop.py` is THE loop; start there."""

@@ -6,21 +6,24 @@ It speaks through a `Door` (`door.py`), and gives out handles (`handle.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, cast, overload
+
+import msgspec
 
 from perdure.errors import AmbiguousReference, AskTimeout, CallerError, UnknownInstance, UnknownIntent, UnknownWorkflow
 from perdure.kernel.asked import Actor
 from perdure.kernel.batch import HeadRow
-from perdure.kernel.events import Address, Message, Parent, Received, Started
+from perdure.kernel.events import Address, Message, Parent, ReceiptArrived, Started
 from perdure.kernel.outside import KIND
-from perdure.kernel.receipt import Signature
+from perdure.kernel.receipt import ReceiptSignature
 from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.kernel.status import TERMINAL, Status
-from perdure.kernel.workflows import Workflows
+from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.dialect import Catalog
 from perdure.ports.outside import NOTHING, Ending, OpenEffect, answer
+from perdure.ports.seen import Summary
 from perdure.ports.store import Filter, Queries, place_of
 
 from .arguments import (
@@ -40,7 +43,7 @@ from .arguments import (
 from .definitions import Definitions
 from .door import Door, Speaker
 from .handle import Handle
-from .history import Summary, list_place, summary
+from .history import list_place, summary
 from .judged import judged
 from .outside import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
@@ -87,6 +90,10 @@ class Client(Speaker):
     def queries(self) -> Queries:
         """What can be asked of the database beyond its instances: who runs on it, whether it is whole."""
         return self._door.queries
+
+    def changes(self) -> AsyncGenerator[None, None]:
+        """Yields at once, and again whenever something was recorded."""
+        return self._door.changes(0)
 
     @overload
     async def start(
@@ -307,8 +314,19 @@ class Client(Speaker):
             started=span_of(started, "started"),
             ended=span_of(ended, "ended"),
         )
-        rows = await self._door.queries.heads(wanted)
-        return [summary(row) for row in rows]
+        if name or parent or root or tags or key_prefix:
+            return [summary(row) for row in await self._door.queries.heads(wanted)]
+        return [summary(row) for row in await self._of_users(wanted)]
+
+    async def _of_users(self, wanted: Filter) -> list[HeadRow]:
+        """Instances of built-in workflows, such as tasks, are listed where somebody asks for them only."""
+        found: list[HeadRow] = []
+        while rows := await self._door.queries.heads(wanted):
+            found += [row for row in rows if not row.workflow.startswith(OWN)]
+            if len(found) >= wanted.limit or len(rows) < wanted.limit:
+                break
+            wanted = msgspec.structs.replace(wanted, before=place_of(rows[-1]))
+        return found[: wanted.limit]
 
     async def send_to(
         self,
@@ -392,7 +410,7 @@ class Client(Speaker):
         error: str | None = None,
         status: Ending | None = None,
         cost: Any = None,
-        signature: Signature | None = None,
+        signature: ReceiptSignature | None = None,
         wait: float | timedelta | None = None,
     ) -> None:
         """Answer an effect that waits for an executor outside: ok=value, error=text, or another status.
@@ -416,7 +434,7 @@ class Client(Speaker):
             raise UnknownIntent(id.hex())
         seconds = seconds_of(wait)
         since = 0 if seconds is None else await self._door.queries.height()
-        if await self._door.put(row.instance, Received(id, receipt)) == 0:  # answered since, by somebody else
+        if await self._door.put(row.instance, ReceiptArrived(id, receipt)) == 0:  # answered since, by somebody else
             raise UnknownIntent(id.hex())
         if seconds is not None:
             try:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from perdure.errors import LeaseLost, PerdureError, StoreError
 from perdure.kernel.batch import InboxRow
 from perdure.kernel.events import Address, Ref
-from perdure.ports.leases import Leases, Standing
+from perdure.ports.leases import Leases, LeaseStanding
 
 from .log import log
 from .shard import Shard
@@ -157,7 +157,7 @@ class Fleet:
         if not self._closing:
             self._share(standing)
 
-    def _share(self, standing: Standing) -> None:
+    def _share(self, standing: LeaseStanding) -> None:
         fair = math.ceil(self._leases.shards / max(1, standing.engines))
         for shard in self.shards[fair:]:
             self._hand_over(shard)

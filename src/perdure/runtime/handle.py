@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar, Unpack
+from typing import Any, Final, Generic, Literal, TypeVar, Unpack
 
 import msgspec
 
@@ -38,17 +38,19 @@ from perdure.kernel.location import is_sleep
 from perdure.kernel.past import Behind, Point, still_running
 from perdure.kernel.policy import Verb
 from perdure.kernel.receipt import Failure, Receipt
-from perdure.kernel.rows import response_name
+from perdure.kernel.rows import StoredInstance, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
 from perdure.ports.frame import Frame
+from perdure.ports.seen import Line, Summary, Waiting
 
 from .arguments import Asking, Said, asked, checked_key, checked_tag, checked_text, limited, seconds_of, unknown
 from .door import AFTER_THE_END, Door, Speaker, refusal
-from .history import Line, Reader, Summary, Waiting, read_history, summary
+from .history import Reader, read_history, summary
 from .outside import intent_id
 from .policies import refuse_by_policy
 from .startable import Startable
+from .state import draw_instance, read_state
 from .streams import Streams
 
 R = TypeVar("R")
@@ -155,7 +157,10 @@ class Handle(Speaker, Generic[R]):
         `intent` binds the message to one open wait (`handle.waiting()`): if that is over, the message does nothing.
         """
         await self._refuse("send")
-        value = limited(encode(to_plain(body)), f"message {name!r}")
+        plain = to_plain(body)
+        value = limited(encode(plain), f"message {name!r}")
+        if hasattr(self._workflow, "refuse_message"):
+            await self._judge(name, plain)
         id = said.pop("id", None)
         if id is not None:
             checked_text(id, "the id of a message")
@@ -163,6 +168,15 @@ class Handle(Speaker, Generic[R]):
         bound = intent_id(intent) if intent else b""
         message = Message(name, value, id or os.urandom(16).hex(), asked=asked(said), intent=bound)
         await self._door.put(self._to(), message)
+
+    async def _judge(self, name: str, body: Any) -> None:
+        """Refuse a message before it is recorded, where the definition that its instance runs on is at hand."""
+        head = await self._door.queries.head(self._to())
+        version = "" if head is None else head.version
+        for known in (self._workflows.exactly(self.address.workflow, version), self._workflow):
+            if known is not None and known.version == version:
+                known.refuse_message(name, body)  # type: ignore[attr-defined]
+                return
 
     async def ask(
         self, name: str, body: object = None, timeout: float | timedelta | None = None, **said: Unpack[Said]
@@ -182,6 +196,8 @@ class Handle(Speaker, Generic[R]):
             if known is not None:
                 return decode(known)
         await self.send(name, body, **said)
+        if seconds is None:
+            return await self._response(name, id)
         try:
             async with asyncio.timeout(seconds):
                 return await self._response(name, id)
@@ -370,6 +386,31 @@ class Handle(Speaker, Generic[R]):
         """The last value that the instance published under a name, or None."""
         value = await self._door.queries.published(await self._id(), name)
         return None if value is None else decode(value)
+
+    async def state(self) -> Any:
+        """The state of an instance whose state is a value, rebuilt from its journal; None once it has ended.
+
+        The code of its workflow is needed: `perdure.connect(url, workflows=[...])`.
+        """
+        return read_state(self._workflows, await self._door.queries.record(await self._id()))
+
+    async def draw(
+        self,
+        format: Literal["svg", "mermaid", "json"] = "svg",
+        direction: Literal["LR", "TB"] = "LR",
+        *,
+        at: int | None = None,
+    ) -> str:
+        """The instance as a picture, with what became of each part. The code of its workflow is needed.
+
+        `at` is an entry of the journal: the picture is that of then, and nothing in it stands elsewhere.
+        """
+        id = await self._id()
+        rows = [row for row in await self._door.queries.history(id) if at is None or row.seq <= at]
+        head = await self._door.queries.head(id)
+        assert head is not None, "it has a history"
+        record = StoredInstance(head, None, tuple(rows)) if rows else None
+        return draw_instance(self._workflows, record, format, direction)
 
     async def history(self) -> list[Line]:
         """Every entry so far, in words."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +20,7 @@ from perdure.kernel.events import (
     Message,
     Migrated,
     Parked,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Released,
     Requested,
@@ -37,71 +36,19 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
-from perdure.kernel.rows import Record, decode_outcome, offer_of
+from perdure.kernel.rows import StoredInstance, decode_outcome, offer_of
 from perdure.kernel.snapshot import restore
 from perdure.kernel.status import Status
 from perdure.ports.frame import Frame
+from perdure.ports.seen import Line, Summary, Waiting
 from perdure.ports.store import ListPlace, Queries, place_of
+from perdure.tasks.model import WORKFLOW as TASK
 
 Opened = Mapping[bytes, tuple[str, int]]
 
 
 EFFECTS: Final = "effects"
 """The executor of effects that are known by a name."""
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
-
-    `announced` has the names of the domain events that it led to; `seq` is its place in the journal. `noted` has what
-    the machine noted: operations that needed no effect, as kind and location.
-    """
-
-    number: int
-    at: datetime
-    event: str
-    location: str = ""
-    status: str = ""
-    value: Any = None
-    error: Failure | None = None
-    opened: tuple[str, ...] = ()
-    outcome: str = ""
-    announced: tuple[str, ...] = ()
-    seq: int = 0
-    noted: tuple[str, ...] = ()
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """An instance in a list."""
-
-    id: int
-    workflow: str
-    key: str
-    generation: int
-    version: str
-    status: str
-    started_at: datetime
-    changed_at: datetime
-    parent: int
-    tags: dict[str, str]
-    root: int = 0
-    ended_at: datetime | None = None
-    reason: str = ""  # what it waits for, or its error and where
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """What an instance has open, since when, and what would move it."""
-
-    kind: str
-    location: str
-    since: datetime
-    due: datetime | None
-    attempt: int
-    delivery: int
-    held: bool
-    what: str
-    once: bool  # a step that a crash makes unknown
-    progress: Frame | None = None  # live, where it is seen: no part of the history
 
 
 class Reader:
@@ -165,7 +112,7 @@ async def read_history(queries: Queries, id: int) -> tuple[Reader, list[Line]]:
     return reader, reader.read(record.rows)
 
 
-def _begin(record: Record) -> Instance:
+def _begin(record: StoredInstance) -> Instance:
     if record.snapshot is not None:
         return restore(record.snapshot)
     head = record.head  # it ended for good before this database began
@@ -196,20 +143,8 @@ def _line(entry: Entry, opened: Opened) -> Line:
         outcome, error = "stuck", decision.stuck.error
     led_to = tuple(in_words(effect) for effect in decision.open)
     facts = tuple(fact.name for fact in decision.announce)
-    return Line(
-        entry.number,
-        when(entry.at),
-        event,
-        location,
-        status,
-        value,
-        error,
-        led_to,
-        outcome,
-        facts,
-        entry.seq,
-        entry.decision.noted,
-    )
+    at, said, noted = when(entry.at), decision.announce, decision.noted
+    return Line(entry.number, at, event, location, status, value, error, led_to, outcome, facts, entry.seq, said, noted)
 
 
 def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:
@@ -223,7 +158,7 @@ def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | 
             return "made", name, "", value_of(body), None
         case Started(input=given):
             return "started", "", "", value_of(given), None
-        case Received(intent=id, receipt=receipt):
+        case ReceiptArrived(intent=id, receipt=receipt):
             value = value_of(receipt.value) if receipt.value is not None else None
             return "receipt", place(id), receipt.status, value, receipt.error
         case Requested(intent=id, name=name, body=body):
@@ -269,6 +204,8 @@ def value_of(data: bytes) -> Any:
 
 
 def word_of(effect: Effect) -> str:
+    if type(effect) is Child and effect.workflow == TASK:
+        return "task"
     return {Call: "step", Timer: "timer", Wait: "wait", Child: "child"}[type(effect)]
 
 
@@ -303,6 +240,7 @@ def _waiting(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], 
         what=name or _what(effect),
         once=type(effect) is Call and effect.deliveries_max == 1,
         progress=progress.get((effect.location, attempt_of(effect))),
+        intent=intent.id.hex(),
     )
 
 

@@ -17,7 +17,9 @@ from perdure.ports.executor import Executor
 from perdure.ports.jobs import Jobs
 from perdure.ports.store import Queries, Store
 
-from .shard import POLL, Listener, Shard
+from .inbox import POLL
+from .listener import Listener
+from .shard import Shard
 from .worker import Worker
 
 

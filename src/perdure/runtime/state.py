@@ -10,7 +10,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
 from perdure.kernel.policy import Policy
 from perdure.kernel.replay import fold, rebuild
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import StoredInstance
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Filter, Queries, place_of
 
@@ -37,7 +37,7 @@ class Stateful(Workflow, Protocol):
     def read_state(self, machine: Machine) -> Any: ...
 
 
-async def record_at(queries: Queries, address: Address, at: int) -> Record | None:
+async def record_at(queries: Queries, address: Address, at: int) -> StoredInstance | None:
     """What was known of an instance when the journal ended with an entry: of the generation that there was."""
     head = await _generation_at(queries, address, at)
     if head is None:
@@ -48,8 +48,8 @@ async def record_at(queries: Queries, address: Address, at: int) -> Record | Non
         if not rows or rows[0].seq != head.id:
             text = f"at={at}: this database was restored, and has nothing from then of {address}"
             raise CallerError(f"{text}; ask the one that it was restored from")
-        record = Record(head, None, tuple(rows))
-    return Record(head, record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
+        record = StoredInstance(head, None, tuple(rows))
+    return StoredInstance(head, record.snapshot, tuple([row for row in record.rows if row.seq <= at]))
 
 
 async def _generation_at(queries: Queries, address: Address, at: int) -> HeadRow | None:
@@ -63,7 +63,34 @@ async def _generation_at(queries: Queries, address: Address, at: int) -> HeadRow
     return None
 
 
-def read_state(workflows: Workflows[Startable[Any]], record: Record | None) -> Any:
+@runtime_checkable
+class Drawable(Workflow, Protocol):
+    """A workflow whose instances can be drawn."""
+
+    def draw_instance(self, machine: Machine, format: str, direction: str) -> str: ...
+
+
+def draw_instance(
+    workflows: Workflows[Startable[Any]], record: StoredInstance | None, format: str, direction: str
+) -> str:
+    """An instance as a picture, by its record."""
+    if record is None:
+        raise CallerError("there is nothing to draw: no engine has taken it up yet")
+    head = record.head
+    instance = fold(Address(head.workflow, head.key), record.snapshot, record.rows)
+    workflow = workflows.of(head.workflow, instance.definition)
+    if workflow is not None and hasattr(workflow, "draw_entries"):
+        return str(workflow.draw_entries(instance.address, instance.tail or (), format, direction))
+    if workflow is None or not isinstance(workflow, Drawable):
+        raise CallerError(f"{instance.address} cannot be drawn here: register its workflow, if that can be drawn")
+    machine = rebuild(instance, workflow)
+    try:
+        return workflow.draw_instance(machine, format, direction)
+    finally:
+        machine.dispose()
+
+
+def read_state(workflows: Workflows[Startable[Any]], record: StoredInstance | None) -> Any:
     """The state that an instance is in by its record; None: there is none."""
     if record is None or (not record.rows and record.snapshot is None):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
@@ -37,16 +37,16 @@ from perdure.tasks.life import TaskStatus
 from perdure.tasks.machine import BAD_ANSWER, BAD_REQUEST, checked_comment, fitting
 from perdure.tasks.model import WORKFLOW, Question, Quorum, checked_priority, moment_of, texts
 from perdure.tasks.rights import VERBS, Request, Standing, Verb, may_see, refusal
-from perdure.tasks.row import TaskInfo, answer_digest, info_of
+from perdure.tasks.row import TaskInfo, answer_digest, form_digest, info_of
 
-from .arguments import checked_text, limited
+from .arguments import Said, checked_text, limited
 from .door import Door, Speaker
 from .handle import Handle
 from .startable import Named
 from .task_filters import Wanted, checked_order, filter_of, place_of, shows_all
 
-QUESTIONS_MAX: Final = 1000
-"""So many questions are remembered: they do not change."""
+FORMS_MAX: Final = 1000
+"""So many forms are remembered."""
 
 PAGE: Final = 500
 NONE: Final[Workflows[Any]] = Workflows()
@@ -66,6 +66,14 @@ class TaskDetail(TaskInfo, frozen=True, kw_only=True):
     may: tuple[str, ...]
 
 
+class Acting(TypedDict, total=False):
+    """What each verb takes: who acts (needed), an id by which the verb is known if it comes twice, how long to wait."""
+
+    by: By | None
+    id: str | None
+    timeout: float | timedelta | None
+
+
 class Unset(msgspec.Struct, frozen=True):
     """Says that a change leaves a field as it is: None removes it."""
 
@@ -76,7 +84,7 @@ UNSET: Final = Unset()
 class Tasks(Speaker):
     def __init__(self, door: Door) -> None:
         super().__init__(door)
-        self._questions: dict[int, Question] = {}
+        self._forms: dict[str, dict[str, Any] | None] = {}
 
     # ---- reading -------------------------------------------------------------------------------------------
 
@@ -156,36 +164,30 @@ class Tasks(Speaker):
         return row
 
     async def _question(self, id: int) -> Question:
-        found = self._questions.get(id)
-        if found is None:
-            (row,) = await self._door.queries.history(id, limit=1)
-            event = decode_entry(row.seq, row.instance, row.at, row.body, Patterns()).event
-            assert type(event) is Started
-            found = self._questions[id] = from_plain(decode(event.input), Question)
-            if len(self._questions) > QUESTIONS_MAX:
-                del self._questions[next(iter(self._questions))]
-        return found
+        (row,) = await self._door.queries.history(id, limit=1)
+        event = decode_entry(row.seq, row.instance, row.at, row.body, Patterns()).event
+        assert type(event) is Started
+        question: Question = from_plain(decode(event.input), Question)
+        return question
 
     # ---- verbs ---------------------------------------------------------------------------------------------
 
-    async def claim(self, task: str, *, by: By | None = None, id: str | None = None) -> TaskInfo:
+    async def claim(self, task: str, **acting: Unpack[Acting]) -> TaskInfo:
         """Take a task that nobody has."""
-        return await self._verb(task, "claim", {}, by, id)
+        return await self._verb(task, "claim", {}, acting)
 
-    async def release(self, task: str, *, by: By | None = None, id: str | None = None) -> TaskInfo:
+    async def release(self, task: str, **acting: Unpack[Acting]) -> TaskInfo:
         """Give a task back."""
-        return await self._verb(task, "release", {}, by, id)
+        return await self._verb(task, "release", {}, acting)
 
-    async def assign(
-        self, task: str, to: By, *, override: bool = False, by: By | None = None, id: str | None = None
-    ) -> TaskInfo:
+    async def assign(self, task: str, to: By, *, override: bool = False, **acting: Unpack[Acting]) -> TaskInfo:
         """Give a task to a person: an actor with its roles, or the id of a user. `override`: its holder loses it."""
         person = actor_of(to)
         arguments = {"to": [person.id, list(person.roles)], "override": override}
-        return await self._verb(task, "assign", arguments, by, id, to=person, override=override)
+        return await self._verb(task, "assign", arguments, acting, to=person, override=override)
 
     async def complete(
-        self, task: str, answer: Any = None, *, override: bool = False, by: By | None = None, id: str | None = None
+        self, task: str, answer: Any = None, *, override: bool = False, **acting: Unpack[Acting]
     ) -> TaskInfo:
         """Answer a task, or vote. `BadAnswer` has everything that does not fit its form.
 
@@ -193,7 +195,7 @@ class Tasks(Speaker):
         """
         plain = to_plain(answer)
         limited(encode(plain), "an answer")
-        return await self._verb(task, "complete", {"answer": plain, "override": override}, by, id, override=override)
+        return await self._verb(task, "complete", {"answer": plain, "override": override}, acting, override=override)
 
     async def change(
         self,
@@ -202,8 +204,7 @@ class Tasks(Speaker):
         priority: int | None = None,
         due: datetime | timedelta | Unset | None = UNSET,
         expire: datetime | timedelta | Unset | None = UNSET,
-        by: By | None = None,
-        id: str | None = None,
+        **acting: Unpack[Acting],
     ) -> TaskInfo:
         """Change how urgent a task is, when it is due, or when it expires; None removes a time."""
         arguments: dict[str, Any] = {} if priority is None else {"priority": checked_priority(priority)}
@@ -213,11 +214,11 @@ class Tasks(Speaker):
                 arguments[name] = value
         if not arguments:
             raise BadCall("change(task, ...) changes nothing: give priority=, due= or expire=")
-        return await self._verb(task, "change", arguments, by, id)
+        return await self._verb(task, "change", arguments, acting)
 
-    async def comment(self, task: str, text: str, *, by: By | None = None, id: str | None = None) -> TaskInfo:
+    async def comment(self, task: str, text: str, **acting: Unpack[Acting]) -> TaskInfo:
         """Say something for the history of a task."""
-        return await self._verb(task, "comment", {"text": checked_comment(text)}, by, id)
+        return await self._verb(task, "comment", {"text": checked_comment(text)}, acting)
 
     async def escalate(
         self,
@@ -227,8 +228,7 @@ class Tasks(Speaker):
         users: Iterable[str] = (),
         release: bool = False,
         priority: int | None = None,
-        by: By | None = None,
-        id: str | None = None,
+        **acting: Unpack[Acting],
     ) -> TaskInfo:
         """Add candidates, take the task from its holder, make it more urgent: what an `Escalation` does by itself."""
         arguments = {
@@ -239,26 +239,26 @@ class Tasks(Speaker):
         }
         if not any(value not in (None, False, []) for value in arguments.values()):
             raise BadCall("escalate(task, ...) changes nothing: give roles=, users=, release=True or priority=")
-        return await self._verb(task, "escalate", arguments, by, id)
+        return await self._verb(task, "escalate", arguments, acting)
 
-    async def cancel(self, task: str, reason: str = "", *, by: By | None = None, id: str | None = None) -> TaskInfo:
+    async def cancel(self, task: str, reason: str = "", **acting: Unpack[Acting]) -> TaskInfo:
         """End a task without an answer. Its owner hears the reason."""
         if reason:
             checked_text(reason, "a reason")
-        return await self._verb(task, "cancel", {}, by, id, reason=reason)
+        return await self._verb(task, "cancel", {}, acting, reason=reason)
 
     async def _verb(
         self,
         task: str,
         verb: Verb,
         arguments: dict[str, Any],
-        by: By | None,
-        id: str | None,
+        acting: Acting,
         *,
         to: Actor | None = None,
         override: bool = False,
         reason: str = "",
     ) -> TaskInfo:
+        by, id = acting.get("by"), acting.get("id")
         if by is None:
             raise BadCall(f"tasks.{verb}(...) needs the actor who does it: by=perdure.Actor(id, roles=[...])")
         actor = actor_of(by)
@@ -269,16 +269,22 @@ class Tasks(Speaker):
         done = await self._judged(row, request, arguments)
         if done is not None:
             return done
+        said: Said = {"id": id, "by": actor}
+        if reason:
+            said["reason"] = reason
         handle: Handle[Any] = Handle(self._door, Address(WORKFLOW, task), Named(WORKFLOW), row.id, NONE)
-        said: dict[str, Any] = {"id": id, "by": actor} | ({"reason": reason} if reason else {})
         try:
-            response = await handle.ask(verb, arguments, **said)
+            response = await self._ask(handle, verb, arguments, acting, said)
         except (InstanceEnded, NotAnswered):  # it ended meanwhile
             row = await self._row(task, actor)
             done = await self._judged(row, request, arguments)
             assert done is not None, "an ended task takes no verb"
             return done
         return _result(row, response)
+
+    async def _ask(self, handle: Handle[Any], verb: str, arguments: dict[str, Any], acting: Acting, said: Said) -> Any:
+        """Send a verb, and wait for the response of the task."""
+        return await handle.ask(verb, arguments, acting.get("timeout"), **said)
 
     async def _judged(self, row: TaskRow, request: Request, arguments: dict[str, Any]) -> TaskInfo | None:
         """The task, if the verb changes nothing; None: it is to be done. Raises what is wrong with it."""
@@ -301,9 +307,18 @@ class Tasks(Speaker):
 
     async def _fitting(self, row: TaskRow, answer: Any) -> Any:
         try:
-            return fitting(await self._question(row.id), answer)
+            return fitting(await self._form(row), answer)
         except Misfit as misfit:
             raise BadAnswer(misfit.problems, f"task {row.id} ({row.name})") from None
+
+    async def _form(self, row: TaskRow) -> dict[str, Any] | None:
+        """Tasks that one line of code asks for have one form: it is read once."""
+        digest = form_digest(row)
+        if digest and digest not in self._forms:
+            self._forms[digest] = (await self._question(row.id)).form
+            if len(self._forms) > FORMS_MAX:
+                del self._forms[next(iter(self._forms))]
+        return self._forms[digest] if digest else None
 
     async def _known(self, row: TaskRow, id: str) -> Any:
         """The response that a verb with this id got before."""
@@ -311,11 +326,11 @@ class Tasks(Speaker):
         return None if value is None else decode(value)
 
 
-def _result(row: TaskRow, response: dict[str, Any]) -> TaskInfo:
-    """The response of the machine: the task, or an error."""
-    code = response.get("refused")
-    if code is None:
-        return info_of(TaskRow(row.id, row.owner, *response["task"]))
+def _result(row: TaskRow, response: Any) -> TaskInfo:
+    """The response of the machine: the columns of the row, or why the verb is refused."""
+    if isinstance(response, list):
+        return info_of(TaskRow(row.id, row.owner, *response[:-1]))
+    code = response["refused"]
     if code == "unknown":
         raise UnknownTask(_unknown(str(row.id)))
     if code == BAD_ANSWER:

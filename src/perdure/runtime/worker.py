@@ -21,7 +21,7 @@ import msgspec
 
 from perdure.errors import PerdureError
 from perdure.kernel.batch import InboxRow, Publication
-from perdure.kernel.events import Received
+from perdure.kernel.events import ReceiptArrived
 from perdure.kernel.job import publication
 from perdure.kernel.receipt import Answerer, Failure, Receipt, failure_of
 from perdure.kernel.rows import inbox_row
@@ -51,7 +51,7 @@ def unsigned(job: Publication, receipt: Receipt) -> Answerer:
     return Answerer(job.effect.executor)
 
 
-class Running(msgspec.Struct, eq=False):
+class RunningJob(msgspec.Struct, eq=False):
     claim: Claim
     job: Publication
     executor: Executor
@@ -78,7 +78,7 @@ class Worker:
         self._concurrency = concurrency
         self._sign = sign
         self.counts: Counter[str] = Counter()
-        self.running: dict[bytes, Running] = {}  # by the id of the claim, which is what executors know a job by
+        self.running: dict[bytes, RunningJob] = {}  # by the id of the claim, which is what executors know a job by
         self._answers: dict[bytes, tuple[Claim, InboxRow]] = {}  # not yet taken by the database; by the same
         self._interrupted: list[Claim] = []  # their steps were ended by Ctrl-C
         self._frames: list[tuple[Claim, Frame]] = []
@@ -170,7 +170,7 @@ class Worker:
             self.counts["unreadable"] += 1
             return
         id = claim.id
-        running = self.running[id] = Running(claim, job, self._executors[claim.job.queue])
+        running = self.running[id] = RunningJob(claim, job, self._executors[claim.job.queue])
         timeout = job.effect.timeout
         if timeout is not None:
             running.timeout = self._loop.call_later(timeout / 1e9, self._time_out, id, timeout)
@@ -196,12 +196,12 @@ class Worker:
             return
         signed = msgspec.structs.replace(receipt, by=self._sign(running.job, receipt))
         claim = running.claim
-        event = Received(claim.job.intent, signed)
+        event = ReceiptArrived(claim.job.intent, signed)
         row = inbox_row(id, claim.job.instance, event, time.time_ns())
         self._answers[id] = claim, row
         self._outgoing.set()
 
-    def _take(self, id: bytes) -> Running | None:
+    def _take(self, id: bytes) -> RunningJob | None:
         """It runs no more: its place is free."""
         running = self.running.pop(id, None)
         if running is not None:

@@ -8,7 +8,7 @@ from perdure.kernel.effects import Call, is_queued
 from perdure.kernel.events import Address
 from perdure.kernel.job import job_row
 from perdure.kernel.replay import fold
-from perdure.kernel.rows import Record, work_row
+from perdure.kernel.rows import StoredInstance, work_row
 from perdure.ports.store import Filter, Queries, place_of
 
 from .journal import until_now
@@ -25,7 +25,7 @@ async def copied(queries: Queries) -> MemoryDatabase:
     async def take(rows: list[JournalRow]) -> None:
         database.journal += rows
 
-    async def beside() -> tuple[list[Record], list[InboxRow]]:
+    async def beside() -> tuple[list[StoredInstance], list[InboxRow]]:
         return await _before(queries), await queries.undelivered()
 
     earlier, inbox = await until_now(queries, 0, take, beside)
@@ -57,10 +57,10 @@ async def copied(queries: Queries) -> MemoryDatabase:
     return database
 
 
-async def _before(queries: Queries) -> list[Record]:
+async def _before(queries: Queries) -> list[StoredInstance]:
     """What a restored database has of instances that began before its journal."""
     base = next((row for row in await queries.world_snapshots() if row.base), None)
-    records: list[Record] = []
+    records: list[StoredInstance] = []
     wanted = Filter(limit=PAGE)
     while base is not None and (heads := await queries.heads(wanted)):
         wanted = Filter(before=place_of(heads[-1]), limit=PAGE)
@@ -69,7 +69,7 @@ async def _before(queries: Queries) -> list[Record]:
     return records
 
 
-def _add(database: MemoryDatabase, record: Record) -> None:
+def _add(database: MemoryDatabase, record: StoredInstance) -> None:
     """An instance whose rows are not all there: it goes on from its snapshot."""
     if record.snapshot is None:
         return

@@ -73,7 +73,7 @@ BY_ROOT: Final = "instances_by_root"
 BY_ID: Final = ""
 
 
-class Question(NamedTuple):
+class ListQuestion(NamedTuple):
     """`statement` is heads (the heads), place (of the head at `limit`, the first is 0), or workflows (all names)."""
 
     statement: str
@@ -82,7 +82,7 @@ class Question(NamedTuple):
     limit: int = 0
 
 
-Asking = Generator[Question, list[Any], Page]
+Asking = Generator[ListQuestion, list[Any], Page]
 
 
 def listing(filter: Filter, *, bounded: bool) -> Asking:
@@ -97,7 +97,9 @@ def listing(filter: Filter, *, bounded: bool) -> Asking:
         chunk: list[HeadRow] = []
         for segment in segments:
             bounds = _bounds(segment, filter, place, end)
-            rows = yield Question("heads", segment, [*segment.conditions, *rest, *bounds], filter.limit - len(found))
+            rows = yield ListQuestion(
+                "heads", segment, [*segment.conditions, *rest, *bounds], filter.limit - len(found)
+            )
             chunk += [HeadRow(*row) for row in rows]
         found += sorted(chunk, key=place_of, reverse=True)[: filter.limit - len(found)]
         if len(found) == filter.limit:
@@ -109,11 +111,11 @@ def listing(filter: Filter, *, bounded: bool) -> Asking:
             return Page(found, place, partial=True)
 
 
-def _narrowest(filter: Filter) -> Generator[Question, list[Any], tuple[list[Segment], bool]]:
+def _narrowest(filter: Filter) -> Generator[ListQuestion, list[Any], tuple[list[Segment], bool]]:
     """The part of an index to read, and whether it is small."""
     workflows = [filter.workflow]
     if not filter.workflow and (filter.key or filter.key_prefix or filter.status):
-        names = yield Question("workflows", Segment(BY_ID, [], frozenset()), [])
+        names = yield ListQuestion("workflows", Segment(BY_ID, [], frozenset()), [])
         workflows = [name for (name,) in names if name is not None]
     if filter.key:
         return _named(filter, workflows) or [_none()], True
@@ -131,21 +133,23 @@ def _narrowest(filter: Filter) -> Generator[Question, list[Any], tuple[list[Segm
     return [Segment(BY_START, [], frozenset())], False
 
 
-def _is_small(segments: list[Segment]) -> Generator[Question, list[Any], bool]:
+def _is_small(segments: list[Segment]) -> Generator[ListQuestion, list[Any], bool]:
     for segment in segments:
-        if (yield Question("place", segment, segment.conditions, max(1, SMALL // len(segments)))):
+        if (yield ListQuestion("place", segment, segment.conditions, max(1, SMALL // len(segments)))):
             return False
     return True
 
 
 def _end_of_chunk(
     segments: list[Segment], filter: Filter, place: ListPlace | None
-) -> Generator[Question, list[Any], ListPlace | None]:
+) -> Generator[ListQuestion, list[Any], ListPlace | None]:
     """The place at which so many heads were read in one of the segments; None: it is the end of all."""
     ends: list[ListPlace] = []
     for segment in segments:
         bounds = _bounds(segment, filter, place, None)
-        ends += [tuple(row) for row in (yield Question("place", segment, [*segment.conditions, *bounds], CHUNK - 1))]
+        ends += [
+            tuple(row) for row in (yield ListQuestion("place", segment, [*segment.conditions, *bounds], CHUNK - 1))
+        ]
     return max(ends, default=None)
 
 
@@ -233,7 +237,7 @@ TEMPLATES: Final = {"heads": ("list_heads", "list_tagged"), "place": ("list_plac
 
 
 def sql_of(
-    question: Question, statements: Any, placeholder: Callable[[int], str], table: str = "tags"
+    question: ListQuestion, statements: Any, placeholder: Callable[[int], str], table: str = "tags"
 ) -> tuple[str, list[Any]]:
     """A question as the statement of a store, and its values; the last one is the limit. `table` has the tags."""
     if question.statement == "workflows":

@@ -36,7 +36,7 @@ from perdure.kernel.batch import (
 )
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
-from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.kernel.task import TaskRow, TaskRows
@@ -321,12 +321,12 @@ class MemoryStore:
         id = database.names.get((ref.workflow, ref.key), 0) if isinstance(ref, Address) else ref
         return database.heads.get(id)
 
-    def _record(self, head: HeadRow) -> Record:
+    def _record(self, head: HeadRow) -> StoredInstance:
         if head.status in FINAL:
-            return Record(head)  # it takes no more events: nobody needs its past to go on
+            return StoredInstance(head)  # it takes no more events: nobody needs its past to go on
         snapshot = self.database.snapshots.get(head.id)
         rows = self._after(self.database.histories.get(head.id, []), snapshot.seq if snapshot else 0)
-        return Record(head, snapshot, tuple(rows))
+        return StoredInstance(head, snapshot, tuple(rows))
 
     @staticmethod
     def _after(rows: list[JournalRow], seq: int) -> Iterator[JournalRow]:
@@ -351,7 +351,7 @@ class MemoryStore:
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
         return list(islice(self._after(self.database.histories.get(instance, []), after), limit))
 
-    async def record(self, ref: Ref) -> Record | None:
+    async def record(self, ref: Ref) -> StoredInstance | None:
         head = self._head(ref)
         return None if head is None else self._record(head)
 
@@ -461,6 +461,10 @@ class MemoryStore:
 
     async def height(self) -> int:
         return self._last()[0]
+
+    async def heights(self) -> dict[int, int]:
+        height = self._last()[0]
+        return {0: height} if height else {}
 
     async def owner(self) -> Owner | None:
         return Owner(self.database.owner) if self.database.owner else None

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import HeadRow, InboxRow, WorkflowRow
-from perdure.kernel.events import Address, CancelAsked, Event, Received, Retried, Rewound, Settled, Started
+from perdure.kernel.events import Address, CancelAsked, Event, ReceiptArrived, Retried, Rewound, Settled, Started
 from perdure.kernel.rows import offer_of
 from perdure.kernel.status import FINAL, TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
@@ -53,7 +53,7 @@ def judge(
         return _judge_rewind(event, name, pending())
     if head.status not in TERMINAL or (not row.instance and _pending_start(head, pending()) is not None):
         return None
-    if isinstance(event, CancelAsked | Received):
+    if isinstance(event, CancelAsked | ReceiptArrived):
         return TAKEN  # it has ended: there is nothing to cancel, and no intent to answer
     return Posted("ended", f"{name} {ended(head.status)} and takes no more events")
 

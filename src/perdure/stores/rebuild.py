@@ -23,7 +23,7 @@ from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, Standing
 from perdure.kernel.decision import Fact
 from perdure.kernel.effects import Call, Child, is_queued
 from perdure.kernel.entry import Entry, decode
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, Received, Ref, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, Parent, ReceiptArrived, Ref, Started
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.job import job_row
 from perdure.kernel.location import Patterns
@@ -191,7 +191,7 @@ def _lost(rebuilt: Rebuilt, inbox: Iterable[InboxRow]) -> list[str]:
             continue  # reported where bodies are checked
         if type(event) is Started and event.parent is not None:
             kept.add((event.parent.instance, event.parent.intent))
-        elif type(event) is Received:
+        elif type(event) is ReceiptArrived:
             kept.add((row.instance, event.intent))
     lost = [caused for caused in rebuilt.caused if caused.certain and _waiting(caused) not in kept]
     return [
@@ -205,7 +205,7 @@ def _waiting(caused: Caused) -> Waiting:
     event = caused.event
     if type(event) is Started and event.parent is not None:
         return event.parent.instance, event.parent.intent
-    assert type(event) is Received and isinstance(caused.to, int)
+    assert type(event) is ReceiptArrived and isinstance(caused.to, int)
     return caused.to, event.intent
 
 
@@ -299,7 +299,7 @@ class _Fold:
         match event:
             case Started(parent=Parent(instance=parent, intent=intent)):
                 self._starts.pop((parent, intent), None)
-            case Received(intent=intent):
+            case ReceiptArrived(intent=intent):
                 self._receipts.pop((instance.id, intent), None)
             case Message() if self._messages[instance.address, event]:
                 self._messages[instance.address, event] -= 1
@@ -318,7 +318,7 @@ class _Fold:
         """Nobody waits for the child any more: it was answered, or it is withdrawn and cancelled."""
         event, effect, waiting = entry.event, intent.effect, (instance.id, intent.id)
         self._receipts.pop(waiting, None)
-        if type(event) is Received and event.intent == intent.id:
+        if type(event) is ReceiptArrived and event.intent == intent.id:
             self._starts.pop(waiting, None)
         elif type(effect) is Child and not effect.detached:
             cancel = CancelAsked(f"{instance.address} no longer waits", intent.id, entry.decision.undo)
@@ -341,7 +341,8 @@ class _Fold:
         """Starts first: what else is addressed by name can need them."""
         starts = [Caused(address, start, self._waits(*waiting)) for waiting, (address, start) in self._starts.items()]
         receipts = [
-            Caused(instance, Received(intent, receipt), True) for (instance, intent), receipt in self._receipts.items()
+            Caused(instance, ReceiptArrived(intent, receipt), True)
+            for (instance, intent), receipt in self._receipts.items()
         ]
         children = self._children_to_cancel()
         cancels = [

@@ -77,7 +77,7 @@ def _arm(  # noqa: PLR0917
         conditions = [_of_owner(filter, made, schema)]
     elif held is None:
         origin, keys = f"{schema}tasks AS t", TASK_KEYS
-        conditions = [f"t.status = {made.put(name)}"]
+        conditions = [f"t.status = {made.put(name)} AND t.status NOT IN ('open', 'assigned')"]  # as the index says
     else:
         origin, keys = f"{schema}task_candidates AS c JOIN {schema}tasks AS t ON t.id = c.task", CANDIDATE_KEYS
         conditions = [f"c.who = {made.put(name)} AND c.held = {held}"]

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.codec import decode
 from perdure.kernel.entry import Entry
-from perdure.kernel.events import CancelAsked, Message, Received, Started
+from perdure.kernel.events import CancelAsked, Message, ReceiptArrived, Started
 from perdure.kernel.moment import when
 from perdure.kernel.task import TASK, TaskRow
 
@@ -59,7 +59,8 @@ def _row(entry: Entry) -> TaskInfo | None:
 
 
 def _refused(entry: Entry) -> bool:
-    return any("refused" in decode(value) for _, value in entry.decision.respond)
+    """A verb that is taken is answered with the row, one that is not with a reason."""
+    return any(isinstance(decode(value), dict) for _, value in entry.decision.respond)
 
 
 def _events(entry: Entry, before: TaskInfo | None, after: TaskInfo) -> list[TaskEvent]:
@@ -79,7 +80,7 @@ def _events(entry: Entry, before: TaskInfo | None, after: TaskInfo) -> list[Task
             if entry.decision.outcome is None:
                 return [TaskEvent(at, "voted", by, text)]
             return [TaskEvent(at, "completed", by, text, outcome=after.outcome)]
-        case Received():
+        case ReceiptArrived():
             expired = after.status == TaskStatus.EXPIRED
             return [TaskEvent(at, "escalated", changes=changes)] * bool(changes) + [TaskEvent(at, "expired")] * expired
         case CancelAsked(reason=reason):

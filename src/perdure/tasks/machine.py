@@ -15,7 +15,7 @@ from perdure.kernel.asked import Actor
 from perdure.kernel.decision import NOTHING, Decision, Outcome
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Timer
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
@@ -29,7 +29,7 @@ from . import votes
 from .life import TaskStatus, changed
 from .model import COMMENT_MAX, WORKFLOW, Question, checked_priority, moment_of, texts
 from .rights import VERBS, Refusal, Request, refusal
-from .row import State, accepted, published
+from .row import State, published
 
 BAD_ANSWER: Final = "bad-answer"
 BAD_REQUEST: Final = "bad-request"
@@ -49,7 +49,7 @@ class TaskMachine:
                 return self._begin(event, when(moment.at))
             case Message():
                 return self._asked(event, moment)
-            case Received():
+            case ReceiptArrived():
                 self._now.timer_due = None
                 return self._time_passed(when(moment.at))
             case CancelAsked(reason=reason):
@@ -136,7 +136,7 @@ class TaskMachine:
         if recorded is not None and recorded.outcome is None and not recorded.publish:
             return recorded  # it was refused: the verdict of then counts, whatever a newer validator says
         try:
-            answer = fitting(state.question, given)
+            answer = fitting(state.question.form, given)
         except Misfit as misfit:
             if recorded is None:
                 problems = [[each.where, each.text] for each in misfit.problems]
@@ -263,9 +263,8 @@ class TaskMachine:
         return _refused(message, against.code, against.text, holder=self._now.assignee)
 
 
-def fitting(asked: Question, answer: Any) -> Any:
+def fitting(form: dict[str, Any] | None, answer: Any) -> Any:
     """The answer as its form means it. Raises `Misfit` with everything that is wrong."""
-    form = asked.form
     if form is None:
         if answer is not None:
             raise Misfit([Problem("", "this task has no form: its answer is null")])
@@ -289,9 +288,9 @@ def _actor(plain: Any) -> Actor | None:
 
 
 def _accepted(message: Message, decision: Decision, *, publish: bool = True) -> Decision:
-    """The decision, and the row after it for the sender of the verb."""
+    """The decision, and the row after it as the response to the sender of the verb."""
     ((_, value),) = decision.publish
-    respond = ((message.id, accepted(value)),) if message.id else ()
+    respond = ((message.id, value),) if message.id else ()
     return Decision(
         decision.open,
         decision.withdraw,

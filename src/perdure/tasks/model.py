@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn, TypedDict, Unpack
 
 import msgspec
 
@@ -116,7 +116,13 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     reference: str = ""
 
     def encode(self) -> bytes:
-        return encode(to_plain(self, Question))
+        """What is not said is left out: most of a question is."""
+        given = {name: getattr(self, name) for name, default in _DEFAULTS.items() if getattr(self, name) != default}
+        for name in given.keys() & {"escalate", "quorum"}:
+            given[name] = to_plain(given[name])
+        return encode(
+            {"name": self.name, "workflow": self.workflow, "key": self.key, "location": self.location, **given}
+        )
 
     @property
     def form(self) -> dict[str, Any] | None:
@@ -138,6 +144,37 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
         return found if isinstance(found, str) and found else "done"
 
 
+_DEFAULTS: Final = {
+    field.name: {} if field.name == "labels" else field.default
+    for field in msgspec.structs.fields(Question)
+    if field.name not in ("name", "workflow", "key", "location")
+}
+
+
+class TaskFields(TypedDict, total=False):
+    """What can be said of a task beside its name and its answer."""
+
+    outcome: str
+    title: str
+    description: str
+    data: Any
+    roles: Iterable[str]
+    users: Iterable[str]
+    managers: Iterable[str]
+    assignee: str | None
+    exclude: Iterable[str | None]
+    priority: int
+    labels: Mapping[str, str] | None
+    due: datetime | timedelta | None
+    expire: datetime | timedelta | None
+    escalate: Iterable[Escalation]
+    quorum: Quorum | None
+    reference: str
+
+
+FIELDS: Final = TaskFields.__optional_keys__
+
+
 def question(
     name: str,
     *,
@@ -146,51 +183,39 @@ def question(
     location: str,
     now: datetime,
     answer: Any = None,
-    outcome: str = "outcome",
-    title: str = "",
-    description: str = "",
-    data: Any = None,
-    roles: Iterable[str] = (),
-    users: Iterable[str] = (),
-    managers: Iterable[str] = (),
-    assignee: str | None = None,
-    exclude: Iterable[str | None] = (),
-    priority: int = 50,
-    labels: Mapping[str, str] | None = None,
-    due: datetime | timedelta | None = None,
-    expire: datetime | timedelta | None = None,
-    escalate: Iterable[Escalation] = (),
-    quorum: Quorum | None = None,
-    reference: str = "",
+    **fields: Unpack[TaskFields],
 ) -> Question:
     """The question that these arguments ask, checked. Raises `BadCall` that says what is wrong and what to write."""
     if not isinstance(name, str) or not name:  # type: ignore[redundant-expr]
         _wrong("task", f"a task has a name, found {name!r:.80}")
-    plain = to_plain(data)
-    if len(encode(plain)) > DATA_MAX:
+    if unknown := fields.keys() - FIELDS:
+        _wrong(name, f"a task has no {', '.join(sorted(unknown))}; it has: {', '.join(sorted(FIELDS))}")
+    plain = to_plain(fields.get("data"))
+    if plain is not None and len(encode(plain)) > DATA_MAX:
         _wrong(name, f"data is at most {DATA_MAX} bytes: keep it elsewhere, and give a reference to it")
+    excluded = [each for each in fields.get("exclude", ()) if each is not None]
     found = Question(
         name=name,
         workflow=workflow,
         key=key,
         location=location,
-        title=checked_text(title, f"{name}: title"),
-        description=checked_text(description, f"{name}: description"),
+        title=checked_text(fields.get("title", ""), f"{name}: title"),
+        description=checked_text(fields.get("description", ""), f"{name}: description"),
         data=plain,
         answer="" if answer is None else msgspec.json.encode(_schema(name, answer)).decode(),
-        outcome=checked_text(outcome, f"{name}: outcome"),
-        roles=texts(roles, f"{name}: roles"),
-        users=texts(users, f"{name}: users"),
-        managers=texts(managers, f"{name}: managers"),
-        assignee=_name(assignee, f"{name}: assignee"),
-        exclude=texts([each for each in exclude if each is not None], f"{name}: exclude"),
-        priority=checked_priority(priority),
-        labels=_labels(labels or {}, name),
-        due=moment_of(due, now, f"{name}: due"),
-        expire=moment_of(expire, now, f"{name}: expire"),
-        escalate=_steps(escalate, now, name),
-        quorum=quorum,
-        reference=_name(reference, f"{name}: reference"),
+        outcome=checked_text(fields.get("outcome", "outcome"), f"{name}: outcome"),
+        roles=texts(fields.get("roles", ()), f"{name}: roles"),
+        users=texts(fields.get("users", ()), f"{name}: users"),
+        managers=texts(fields.get("managers", ()), f"{name}: managers"),
+        assignee=_name(fields.get("assignee"), f"{name}: assignee"),
+        exclude=texts(excluded, f"{name}: exclude"),
+        priority=checked_priority(fields.get("priority", 50)),
+        labels=_labels(fields.get("labels") or {}, name),
+        due=moment_of(fields.get("due"), now, f"{name}: due"),
+        expire=moment_of(fields.get("expire"), now, f"{name}: expire"),
+        escalate=_steps(fields.get("escalate", ()), now, name),
+        quorum=fields.get("quorum"),
+        reference=_name(fields.get("reference"), f"{name}: reference"),
     )
     _refuse_impossible(found)
     return found
@@ -286,6 +311,11 @@ def _labels(labels: Mapping[str, str], name: str) -> dict[str, str]:
         if not isinstance(label, str) or not isinstance(value, str):  # type: ignore[redundant-expr]
             _wrong(name, f"labels are texts by name, found {label!r:.80}: {value!r:.80}")
     return dict(labels)
+
+
+@lru_cache(maxsize=512)
+def digest_of(form: str) -> str:
+    return blake2b(form.encode(), digest_size=8).hexdigest()
 
 
 @lru_cache(maxsize=512)

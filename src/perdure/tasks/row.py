@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from perdure.codec import decode, encode, seal, unseal
+from perdure.codec import seal, unseal
+from perdure.codec.phrases import span
 from perdure.kernel.events import Address
 from perdure.kernel.moment import TIME_MAX, at_of, when
 from perdure.kernel.task import NO_TIME, TaskRow, publication
 
 from .life import ENDED, TaskStatus
-from .model import Question
+from .model import Question, digest_of
 from .rights import Standing
 from .votes import Vote
 
@@ -70,6 +71,7 @@ class Body(msgspec.Struct, array_like=True):
     held_since: int = NO_TIME
     answer: str = ""
     votes: int = 0
+    form: str = ""  # the digest of the form, by which callers know whether they have it already
 
 
 _body: Final = msgspec.msgpack.Decoder(Body)
@@ -123,6 +125,7 @@ def published(state: State) -> tuple[str, bytes]:
         _column(state.held_since),
         state.answer,
         len(state.votes),
+        digest_of(asked.answer) if asked.answer else "",
     )
     row = TaskRow(
         0,
@@ -185,15 +188,9 @@ def answer_digest(row: TaskRow) -> str:
     return _body.decode(unseal(row.body)).answer
 
 
-def columns_of(value: bytes) -> list[Any]:
-    """The columns of a published row, without who is a candidate."""
-    columns: list[Any] = decode(value)[:-1]
-    return columns
-
-
-def accepted(value: bytes) -> bytes:
-    """The response to a verb that was taken: the row after it."""
-    return encode({"task": columns_of(value)})
+def form_digest(row: TaskRow) -> str:
+    """The digest of the form of a task; empty: it has none."""
+    return _body.decode(unseal(row.body)).form
 
 
 def _text(text: str) -> str:
@@ -207,3 +204,11 @@ def _column(time: datetime | None) -> int:
 
 def _time(column: int) -> datetime | None:
     return None if column == NO_TIME else when(column)
+
+
+def overdue(info: TaskInfo, now: datetime) -> str:
+    """How long a task is overdue, or until when there is time; empty: it has no due date."""
+    if info.due is None or info.ended_at is not None:
+        return ""
+    seconds = (info.due - now).total_seconds()
+    return f"in {span(seconds)}" if seconds >= 0 else f"{span(-seconds)} overdue"

@@ -29,7 +29,7 @@ from perdure.kernel.events import (
     Event,
     Message,
     Parked,
-    Received,
+    ReceiptArrived,
     Redelivered,
     Ref,
     Released,
@@ -221,7 +221,7 @@ class Auditor(_Fold):
                 self._audit_message(instance, entry.event)
                 if instance.address == RULER and entry.event.name == AUDIT:
                     self._audit_audit(entry)
-            case Received():
+            case ReceiptArrived():
                 self._audit_receipt(instance, entry.event)
             case Streamed(intent=intent, number=number):
                 if self._answers[intent] or number <= self._frames[intent]:
@@ -242,7 +242,7 @@ class Auditor(_Fold):
             raise Violation(f"a refused receipt has changed the world: {entry.decision}")
         self.audits[bytes.fromhex(decode_value(entry.event.body)["intent"])] += 1
 
-    def _audit_receipt(self, instance: Instance, event: Received) -> None:
+    def _audit_receipt(self, instance: Instance, event: ReceiptArrived) -> None:
         self._answers[event.intent] += 1
         if self._answers[event.intent] > 1:
             raise Violation(f"{instance.address}: {event.intent.hex()} got a second receipt")
@@ -255,7 +255,7 @@ class Auditor(_Fold):
         if event.intent in self.calls:
             self._audit_call(instance, event, self.calls[event.intent])
 
-    def _audit_call(self, instance: Instance, event: Received, call: Opened) -> None:
+    def _audit_call(self, instance: Instance, event: ReceiptArrived, call: Opened) -> None:
         from_worker = self._database.workers and call.executor not in OURS and not call.held
         if from_worker and event.receipt.by is None and event.receipt.status != "unknown":
             raise Violation(f"{instance.address}: {call.location} is for workers, and somebody else has answered it")
@@ -330,7 +330,7 @@ class Auditor(_Fold):
         if isinstance(answer, Accepted):
             self._check_durable(to, event, answer)
             self.acknowledged.append((to, event))
-        elif isinstance(answer, Refused) and answer.code in AUDITED and isinstance(event, Received):
+        elif isinstance(answer, Refused) and answer.code in AUDITED and isinstance(event, ReceiptArrived):
             self.refusals[event.intent] += 1
 
     def posted(self, to: Ref, event: Event) -> None:

@@ -26,7 +26,7 @@ from perdure.codec.record import Record, shape_of
 from perdure.errors import CallerError
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.effects import Call, Wait
-from perdure.kernel.events import Address, Received
+from perdure.kernel.events import Address, ReceiptArrived
 from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.limits import refuse_excess
 from perdure.kernel.moment import Moment
@@ -229,7 +229,7 @@ def answer_open(stage: Stage, found: OpenEffect, receipt: Receipt) -> None:
     if intent in executor.waiting:
         executor.answer(intent, receipt)
     else:
-        stage.request(found.instance, Received(intent, receipt), "receipt")
+        stage.request(found.instance, ReceiptArrived(intent, receipt), "receipt")
     stage.rest()
 
 

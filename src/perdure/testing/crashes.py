@@ -35,14 +35,15 @@ from perdure.kernel.rules import AUDIT, RULING
 from perdure.kernel.status import TERMINAL
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.history import Reader
+from perdure.views.export import words
 from perdure.worlds.snapshots.verify import Check
 
 from .auditor import Violation
 from .cells import state_of_instance
 from .disks import Disk, at_once
 from .faults import TAKE_OVER, Faults
-from .histories import changed_mind, without_advice, without_places, words
-from .simulation import Request, quiet_log
+from .histories import changed_mind, without_advice, without_places
+from .simulation import SimulatedRequest, quiet_log
 from .stage import Stage
 from .steps import Run, Script
 from .world import World, WorldDoor, WorldHandle, nanoseconds
@@ -81,7 +82,7 @@ def _told(location: str) -> str:
 # ---- schedules -----------------------------------------------------------------------------------------
 
 
-class Point(NamedTuple):
+class CrashPoint(NamedTuple):
     """A crash: before or after a commit, or after a step has run and before its receipt; counted from 1.
 
     Or, in place of a crash, another owner, of whom the one that is about to commit knows nothing.
@@ -103,7 +104,7 @@ STEP: Final = "after step"
 class Schedule(NamedTuple):
     """Which crashes: at these points, or at random, by this seed; neither: none."""
 
-    points: tuple[Point, ...] = ()
+    points: tuple[CrashPoint, ...] = ()
     random: int | None = None
 
     def __str__(self) -> str:
@@ -129,7 +130,7 @@ def parse(text: str) -> Schedule:
     if not all(points):
         known = ", ".join(f"{when} 3" for when in [*FATES, STEP])
         raise CallerError(f"schedule={text!r}: a schedule is crashes like {known}, with commas between, or: random 7")
-    return Schedule(tuple(Point(found[1], int(found[2])) for found in points if found is not None))
+    return Schedule(tuple(CrashPoint(found[1], int(found[2])) for found in points if found is not None))
 
 
 def _trouble(dice: dice.Random, cache: int) -> Faults:
@@ -154,7 +155,7 @@ def _trouble(dice: dice.Random, cache: int) -> Faults:
 # ---- one run -------------------------------------------------------------------------------------------
 
 
-class Ending(NamedTuple):
+class RunEnding(NamedTuple):
     """How a run came out. `instances`: the end of each, by name; `problem`: what is wrong whatever others show."""
 
     problem: str
@@ -190,7 +191,7 @@ class Trial:
 
     def run(
         self, schedule: Schedule, *, variant: int = 0, story: list[str] | None = None, disk: Disk | None = None
-    ) -> Ending:
+    ) -> RunEnding:
         faults = schedule.faults(self.cache)
         if variant:
             faults.delay = 0.5
@@ -209,7 +210,7 @@ class Trial:
                 story[:] = list(_in_words(story, stage))
             stage.close()
 
-    def _ending(self, stage: Stage, problem: str, *, replay: bool) -> Ending:
+    def _ending(self, stage: Stage, problem: str, *, replay: bool) -> RunEnding:
         database = stage.database
         observed = self._observed()
         ends: dict[str, Any] = {}
@@ -226,7 +227,7 @@ class Trial:
             ends[_named(database.heads[id])]["published"][name] = decode(value)
         if replay and not problem:
             problem = _changed_by_replay(observed, self._observed())
-        return Ending(
+        return RunEnding(
             problem or self._wrong(stage),
             ends,
             observed,
@@ -278,6 +279,7 @@ class WorkflowTrial(Trial):
         observe: Callable[[], Any] | None,
         cache: int,
         story: Callable[[World, WorldHandle[Any]], object] | None = None,
+        handlers: Sequence[Any] = (),
     ) -> None:
         super().__init__(cache=cache, reset=reset, observe=observe)
         if not hasattr(workflow, "encode_input"):
@@ -290,11 +292,12 @@ class WorkflowTrial(Trial):
         self.messages = [_message(given, number + 1) for number, given in enumerate(messages)]
         self.script = script
         self.story = story
+        self.handlers = handlers
         self._raised = ""  # by the story, in this run
 
     def _stage(self, schedule: Schedule, **options: Any) -> Stage:
         troubled = self.story is not None and schedule.random is not None
-        stage = (TroubledStage if troubled else Stage)(self.workflow, **options)
+        stage = (TroubledStage if troubled else Stage)(self.workflow, handlers=self.handlers, **options)
         stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
         return stage
 
@@ -311,7 +314,9 @@ class WorkflowTrial(Trial):
         while self._settle_unknown(stage):
             stage.pass_until(None)
 
-    def _tell(self, story: Callable[[World, WorldHandle[Any]], object], stage: Stage, started: Request) -> None:
+    def _tell(
+        self, story: Callable[[World, WorldHandle[Any]], object], stage: Stage, started: SimulatedRequest
+    ) -> None:
         self._raised = ""
         world = World._on(stage)
         world._started = 1  # the key of the first instance, unless another was given
@@ -556,6 +561,8 @@ def crash_test(
     reset: Callable[[], object] | None = None,
     observe: Callable[[], Any] | None = None,
     story: Callable[[World, WorldHandle[Any]], object] | None = None,
+    handlers: Sequence[Any] = (),
+    tasks: Sequence[tuple[str, Any, Any]] = (),
     pairs: int = 400,
     random: int = 50,
     seed: int = 0,
@@ -569,8 +576,9 @@ def crash_test(
     `script`: what steps do in place of their functions, by name (see `World.script`). `observe` is asked after each run
     what the outside world looks like, and `reset` makes it new before each. `story(world, handle)` is what people do in
     each run, once the instance is started: cancel, ask, wake, start other instances, let time pass. `pairs` and
-    `random`: how many schedules of these kinds at most. `cache=0`: no instance stays in memory. `schedule`: only this
-    one, as a failure named it.
+    `random`: how many schedules of these kinds at most. `handlers`: as of a `World`. `tasks`: `(name, answer, actor)`,
+    in the order in which the actors complete them, in place of a story. `cache=0`: no instance stays in memory.
+    `schedule`: only this one, as a failure named it.
     """
     trial = WorkflowTrial(
         workflow,
@@ -582,12 +590,41 @@ def crash_test(
         reset=reset,
         observe=observe,
         cache=cache,
-        story=story,
+        story=_people(tasks) if tasks and story is None else story,
+        handlers=handlers,
     )
-    options = {"key": key, "messages": messages, "script": script, "reset": reset, "observe": observe, "story": story}
+    options = {
+        "handlers": handlers,
+        "tasks": tasks,
+        "key": key,
+        "messages": messages,
+        "script": script,
+        "reset": reset,
+        "observe": observe,
+        "story": story,
+    }
     said = _call(workflow, args, kwargs, **options)
     with quiet_log():
         return Search(trial, said).all(parse(schedule) if schedule else None, pairs, random, seed)
+
+
+PATIENCE: Final = (*([0.1] * 50), *([1] * 60), *([60] * 60))
+"""Seconds that people wait, one after the other, until the task is there that they complete."""
+
+
+def _people(tasks: Sequence[tuple[str, Any, Any]]) -> Callable[[World, WorldHandle[Any]], object]:
+    def people(world: World, handle: WorldHandle[Any]) -> None:
+        for name, answer, actor in tasks:
+            found = world.tasks.list(name=name)
+            for seconds in PATIENCE:
+                if not found:
+                    world.advance(seconds)
+                    found = world.tasks.list(name=name)
+            if not found:
+                raise CallerError(f"no task {name} is open for {actor}; {handle!r} is {handle.status}")
+            world.tasks.complete(found[0].id, answer, by=actor)
+
+    return people
 
 
 def _call(workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any) -> str:
@@ -613,7 +650,7 @@ class Search:
         self._trial = trial
         self._call = call
         self.calm = trial.run(CALM)
-        self._variants: list[Ending] = []
+        self._variants: list[RunEnding] = []
         self._repeated: dict[str, None] = {}
         self._judge(CALM, self.calm)
 
@@ -633,13 +670,13 @@ class Search:
     def _report(self, singles: int, pairs: int, random: int) -> CrashReport:
         return CrashReport(singles, pairs, random, tuple(self._repeated))
 
-    def check(self, schedule: Schedule) -> Ending:
+    def check(self, schedule: Schedule) -> RunEnding:
         ending = self._trial.run(schedule)
         self._judge(schedule, ending)
         self._repeated.update(dict.fromkeys(ending.repeated))
         return ending
 
-    def _judge(self, schedule: Schedule, ending: Ending) -> None:
+    def _judge(self, schedule: Schedule, ending: RunEnding) -> None:
         finding = ending.problem or self._difference(ending)
         if finding:
             story: list[str] = []
@@ -653,7 +690,7 @@ class Search:
 
     # ---- what is different -----------------------------------------------------------------------------
 
-    def _difference(self, ending: Ending) -> str:
+    def _difference(self, ending: RunEnding) -> str:
         calm = self.calm
         if ending.unknown:
             return ""
@@ -670,14 +707,14 @@ class Search:
                 return f"{name} ends otherwise than without a crash:\n  without: {without}\n  with:    {found}"
         return ""
 
-    def _by_itself(self, what: str, ending: Ending) -> bool:
+    def _by_itself(self, what: str, ending: RunEnding) -> bool:
         """Whether a difference needs no crash: runs without one, with other dice and delays, show it as well."""
         if not self._variants:
             self._variants = [self._trial.run(CALM, variant=number + 1) for number in range(VARIANTS)]
         samples = [getattr(each, what) for each in [self.calm, *self._variants]]
         return agrees(getattr(ending, what), samples)
 
-    def _told(self, schedule: Schedule, ending: Ending, finding: str) -> str:
+    def _told(self, schedule: Schedule, ending: RunEnding, finding: str) -> str:
         name = self._trial.name
         if schedule == CALM:
             text = f"{name} goes wrong even without a crash: {finding}"
@@ -688,19 +725,19 @@ class Search:
         return text + "".join(f"\n  in its source: {each}" for each in source)
 
 
-def points_of(ending: Ending, *, after: bool = False) -> list[Point]:
+def points_of(ending: RunEnding, *, after: bool = False) -> list[CrashPoint]:
     """Where a run could crash (once more, `after` its last crash), in the order in which it would."""
     commits, executions = ending.deaths[-1] if after and ending.deaths else (0, 0)
-    found = [Point(when, number + 1) for number in range(commits, ending.commits) for when in CRASHES]
-    return found + [Point(STEP, number + 1) for number in range(executions, ending.executions)]
+    found = [CrashPoint(when, number + 1) for number in range(commits, ending.commits) for when in CRASHES]
+    return found + [CrashPoint(STEP, number + 1) for number in range(executions, ending.executions)]
 
 
-def take_overs_of(ending: Ending) -> list[Point]:
+def take_overs_of(ending: RunEnding) -> list[CrashPoint]:
     """Where another owner could come in the middle of a run, and the one before still try to write."""
-    return [Point(TAKEN_OVER, number + 1) for number in range(ending.commits)]
+    return [CrashPoint(TAKEN_OVER, number + 1) for number in range(ending.commits)]
 
 
-def _blame(ending: Ending) -> str:
+def _blame(ending: RunEnding) -> str:
     repeated = [f"{location} ran {times} times" for location, times in ending.repeated.items()]
     if not repeated:
         return "  no step ran more than once"

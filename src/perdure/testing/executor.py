@@ -9,19 +9,21 @@ side effect.
 from __future__ import annotations
 
 import asyncio
-from contextvars import copy_context
+from collections.abc import Generator
+from contextvars import Context, copy_context
 from typing import Any, NamedTuple, Protocol
 
 from perdure.app.workers import imported
 from perdure.codec import decode
 from perdure.executors import info
-from perdure.executors.child import arguments
 from perdure.executors.frames import frame_of
+from perdure.executors.queue import work_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt, is_interrupt
-from perdure.ports.executor import Answered, Framed, Work
+from perdure.ports import asking
+from perdure.ports.executor import Answered, Framed, Requests, Work
 
-from .faults import MILLISECOND, Surroundings
+from .faults import MILLISECOND, SimulatedProcess
 
 
 class Execution(NamedTuple):
@@ -46,16 +48,37 @@ class Site(Protocol):
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None: ...
 
 
+class _Asked:
+    """What a simulated call awaits when it asks its instance."""
+
+    def __init__(self, id: str, name: str, body: bytes) -> None:
+        self.id, self.name, self.body = id, name, body
+
+    def __await__(self) -> Generator[Any, Any, bytes]:
+        answer: bytes = yield self
+        return answer
+
+
+class _Live:
+    """A call that may ask, between two of its requests."""
+
+    def __init__(self, publication: Publication, coroutine: Any, context: Context, answered: Answered) -> None:
+        self.publication, self.coroutine, self.context, self.answered = publication, coroutine, context, answered
+        self.waits_for = ""
+
+
 class FakeExecutor:
     """See the module. `slots`: how many calls it takes at once, which the gate must respect."""
 
-    def __init__(self, name: str, slots: int | None, around: Surroundings, site: Site) -> None:
+    def __init__(self, name: str, slots: int | None, around: SimulatedProcess, site: Site) -> None:
         self.name = name
         self.slots = slots
         self._site = site
         self._process, self._clock, self._life, self._dice, self._faults, self._counts, self._crash, self._tell = around
         self.running: dict[bytes, Publication] = {}
         self._framed: Framed | None = None
+        self._live: dict[bytes, _Live] = {}  # calls that have asked and not ended
+        self._requested: Requests | None = None
 
     def listen(self, framed: Framed) -> None:
         self._framed = framed
@@ -72,6 +95,11 @@ class FakeExecutor:
 
     def stop(self, intent: bytes) -> None:
         """Cut the call. A function in a thread cannot be cut: sometimes its receipt comes all the same."""
+        live = self._live.pop(intent, None)
+        if live is not None:
+            self.running.pop(intent, None)
+            live.coroutine.close()
+            return
         if self._dice.random() < 0.5:
             self.running.pop(intent, None)
 
@@ -84,8 +112,56 @@ class FakeExecutor:
         return self._dice.randrange(0, 30) * MILLISECOND
 
     def _perform(self, publication: Publication, answered: Answered) -> None:
-        if publication.intent in self.running:
+        if publication.intent not in self.running:
+            return
+        if isinstance(publication.work, Work) and publication.work.asks:
+            self._begin_asking(publication, publication.work, answered)
+        else:
             self._performed(publication, self._call(publication), answered)
+
+    # ---- calls that ask their instance -----------------------------------------------------------------
+
+    def hear(self, requested: Requests) -> None:
+        self._requested = requested
+
+    def answer(self, intent: bytes, id: str, value: bytes) -> None:
+        live = self._live.get(intent)
+        if live is not None and live.waits_for == id:
+            live.waits_for = ""
+            self._clock.after(self._duration() // 2, lambda: self._go_on(live, value), self._life)
+
+    def _begin_asking(self, publication: Publication, work: Work, answered: Answered) -> None:
+        about = info.StepInfo.of(publication, self)
+        self._execute(publication, about)
+        context = copy_context()
+        context.run(info.current.set, about)
+        context.run(asking.current.set, _Asked)
+        coroutine = context.run(work.function, *work.args, **work.kwargs)
+        live = self._live[publication.intent] = _Live(publication, coroutine, context, answered)
+        self._go_on(live, None)
+
+    def _go_on(self, live: _Live, value: bytes | None) -> None:
+        intent = live.publication.intent
+        if self._live.get(intent) is not live:
+            return
+        try:
+            asked = live.context.run(live.coroutine.send, value)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            del self._live[intent]
+            ended = isinstance(error, StopIteration)
+            receipt = info.ok(error.value, None) if isinstance(error, StopIteration) else info.error(error)
+            assert ended or receipt.status == "error"
+            self._performed(live.publication, receipt, live.answered)
+            return
+        live.waits_for = asked.id
+        request = (intent, live.publication.delivery, asked.id, asked.name, asked.body)
+        self._clock.after(self._duration() // 2, lambda: self._ask(live, request), self._life)
+
+    def _ask(self, live: _Live, request: tuple[bytes, int, str, str, bytes]) -> None:
+        if self._requested is not None and self._live.get(request[0]) is live:
+            self._requested(*request)
 
     def _performed(self, publication: Publication, receipt: Receipt, answered: Answered) -> None:
         """The side effect has happened; what becomes of its receipt is a matter of luck."""
@@ -146,8 +222,7 @@ def _by_name(params: bytes) -> Work:
     """The work of a queue, as whoever serves that finds it."""
     asked = decode(params)
     found = imported(asked["call"])
-    args, kwargs = arguments(found.function, asked["args"], asked["kwargs"])
-    return Work(found.function, tuple(args), kwargs, found.returns)
+    return work_of(found, asked)
 
 
 def perform(work: Work, about: info.StepInfo) -> Receipt:

@@ -65,7 +65,7 @@ TAKE_OVER = "take_over"  # right before the commit another process takes the lea
 FATES = ("crash_before", "crash_after", "crash_inside", "false_error", "true_error", "late_commit")
 
 
-class Surroundings(NamedTuple):
+class SimulatedProcess(NamedTuple):
     """What a process's store and executors have of their world. `crash` ends the process."""
 
     process: int
@@ -90,7 +90,7 @@ class FaultyStore:
     """One connection of one process. Nothing here calls back after the process has crashed. `rival`: the next owner
     comes while this one lives."""
 
-    def __init__(self, inner: Store, around: Surroundings, watcher: Watcher, rival: Callable[[], None]) -> None:
+    def __init__(self, inner: Store, around: SimulatedProcess, watcher: Watcher, rival: Callable[[], None]) -> None:
         self._inner = inner
         self._rival = rival
         self._watcher = watcher

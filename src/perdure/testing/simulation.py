@@ -29,7 +29,7 @@ from perdure.executors.effects import EffectsExecutor
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import InboxRow
 from perdure.kernel.decision import Outcome, Stuck
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Retried, Settled, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Ref, Retried, Settled, Started
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.outside import Verify, unsigned
 from perdure.kernel.past import Behind
@@ -46,7 +46,8 @@ from perdure.runtime.virtual_clock import SECOND, Life, ProcessClock, VirtualAla
 from .auditor import Auditor, Violation
 from .disks import Disk
 from .executor import FakeExecutor
-from .faults import MILLISECOND, Faults, FaultyStore, Surroundings
+from .faults import MILLISECOND, Faults, FaultyStore, SimulatedProcess
+from .processes import performers
 
 PATIENCE: Final = 400 * MILLISECOND
 """How long a client waits for an answer before it asks again."""
@@ -67,7 +68,7 @@ class Process:
         self.number = number
         self.life = Life()
         self.closing = False
-        around = Surroundings(
+        around = SimulatedProcess(
             number, world.clock, self.life, world.dice, world.faults, world.counts, self.crash, self.tell
         )
         self.store = FaultyStore(world.disk.connect(self.life), around, world.auditor, world.spawn)
@@ -171,7 +172,7 @@ class Process:
         self.world.process_died(self)
 
 
-class Request:
+class SimulatedRequest:
     """What a client wants recorded. It asks again until it has an answer, as a real client would."""
 
     __slots__ = ("after", "again", "event", "name", "settled", "to")
@@ -255,7 +256,7 @@ class Simulation:
         self.story = story
         found, self.cells = self.gathered(workflows)
         self.workflows: Workflows[Any] = Workflows(found)
-        self.handlers = {handler.effect: handler for handler in handlers}
+        self.handlers = performers(handlers)
         self.clock = VirtualClock(random.Random(seed ^ 0x5EED))
         self.disk = disk if disk is not None else Disk()
         self.database = self.disk.rows
@@ -264,7 +265,7 @@ class Simulation:
         self.steps = 0
         self._steps_before = 0
         self.processes: list[Process] = []
-        self.requests: list[Request] = []
+        self.requests: list[SimulatedRequest] = []
         self._spawned = 0
         self.watched = False  # a person looks after what has failed, and is not done yet
         self._coming = False
@@ -391,7 +392,7 @@ class Simulation:
         """How long nobody runs after a death."""
         return self.dice.randrange(1, 60) * MILLISECOND
 
-    def make_executor(self, name: str, slots: int | None, around: Surroundings) -> FakeExecutor:
+    def make_executor(self, name: str, slots: int | None, around: SimulatedProcess) -> FakeExecutor:
         return FakeExecutor(name, slots, around, self)
 
     def make_effects(self, process: int, steps: dict[str, FakeExecutor]) -> EffectsExecutor:
@@ -435,9 +436,9 @@ class Simulation:
 
     # ---- clients ---------------------------------------------------------------------------------------
 
-    def request(self, to: Ref, event: Event, name: str, after: Callable[[], None] | None = None) -> Request:
+    def request(self, to: Ref, event: Event, name: str, after: Callable[[], None] | None = None) -> SimulatedRequest:
         """A client asks for something until it is answered; sometimes twice, sometimes late."""
-        request = Request(to, event, name, after)
+        request = SimulatedRequest(to, event, name, after)
         self.requests.append(request)
         faults, dice = self.faults, self.dice
         delay = 0
@@ -454,13 +455,13 @@ class Simulation:
         """Whether a request of this name is not answered yet. A refusal by a process that is no owner may be wrong."""
         return any(request.name == name and request.settled is None for request in self.requests)
 
-    def _ask(self, request: Request) -> None:
+    def _ask(self, request: SimulatedRequest) -> None:
         if request.settled is None:
             request.again = self.clock.after(PATIENCE, lambda: self._ask(request))
             self._offer(request)
 
-    def _offer(self, request: Request) -> None:
-        if isinstance(request.event, Received):
+    def _offer(self, request: SimulatedRequest) -> None:
+        if isinstance(request.event, ReceiptArrived):
             self.auditor.offered[request.event.intent] += 1
         if self.faults.remote and self.dice.random() < self.faults.remote:
             self._post(request)
@@ -471,7 +472,7 @@ class Simulation:
         self.tell(f"a client asks process {process.number}: {request.name} to {request.to}")
         process.shard.offer(request.to, request.event, lambda answer: self._heard(process, request, answer))
 
-    def _post(self, request: Request) -> None:
+    def _post(self, request: SimulatedRequest) -> None:
         """Another process writes into the inbox table."""
         event = request.event
         start = input_hash(event.input) if isinstance(event, Started) else None
@@ -486,7 +487,7 @@ class Simulation:
         elif posted.refused == "ended":
             self._settle(request, Refused("ended", posted.reason))
 
-    def _heard(self, process: Process, request: Request, answer: Answer | Exception) -> None:
+    def _heard(self, process: Process, request: SimulatedRequest, answer: Answer | Exception) -> None:
         if not process.life.alive or isinstance(answer, Exception):
             return  # not heard, or not recorded: the client asks again
         self.auditor.acknowledge(request.to, request.event, answer)
@@ -494,7 +495,7 @@ class Simulation:
             return
         self._settle(request, answer)
 
-    def _settle(self, request: Request, answer: Answer) -> None:
+    def _settle(self, request: SimulatedRequest, answer: Answer) -> None:
         if request.settled is None:
             self.tell(f"answered: {request.name} to {request.to}")
             request.settled = answer
@@ -525,7 +526,7 @@ class Simulation:
         self.auditor.executed(execution)
 
     def post_receipt(self, instance: int, intent: bytes, receipt: Receipt) -> None:
-        row = inbox_row(self.clock.entropy(16), instance, Received(intent, receipt), self.clock.now())
+        row = inbox_row(self.clock.entropy(16), instance, ReceiptArrived(intent, receipt), self.clock.now())
         self.auditor.offered[intent] += 1
         self.disk.post(row)
 

@@ -23,8 +23,9 @@ from perdure.kernel.outside import Verify, unsigned
 
 from .disks import Disk
 from .executor import FakeExecutor
-from .faults import MILLISECOND, Faults, Surroundings
-from .simulation import Process, Request, Simulation
+from .faults import MILLISECOND, Faults, SimulatedProcess
+from .processes import performers
+from .simulation import Process, SimulatedRequest, Simulation
 from .steps import OpenEffects, Run, Script, StepExecutor, StepLoop
 from .tools import StubBlobs, stubs
 
@@ -87,7 +88,7 @@ class Stage(Simulation):
             raise CallerError("this world runs another manifest already: its cells stand in one, so make one of all")
         found = {each.name: each for near in given for each in _taken_up(near) if each.name not in self.workflows}
         found |= {each.name: each for each in given}
-        self.handlers |= {handler.effect: handler for handler in handlers}
+        self.handlers |= performers(handlers)
         for each in found.values():
             self.workflows.replace(each)
         for process in self.processes:
@@ -147,7 +148,7 @@ class Stage(Simulation):
 
     # ---- processes -------------------------------------------------------------------------------------
 
-    def make_executor(self, name: str, slots: int | None, around: Surroundings) -> FakeExecutor:
+    def make_executor(self, name: str, slots: int | None, around: SimulatedProcess) -> FakeExecutor:
         number, life = around.process, around.life
 
         def loop() -> StepLoop:
@@ -196,7 +197,7 @@ class Stage(Simulation):
 
     # ---- clients ---------------------------------------------------------------------------------------
 
-    def _heard(self, process: Process, request: Request, answer: Answer | Exception) -> None:
+    def _heard(self, process: Process, request: SimulatedRequest, answer: Answer | Exception) -> None:
         if process.life.alive and not isinstance(answer, Exception):
             self.auditor.acknowledge(request.to, request.event, answer)
             self._settle(request, answer)
@@ -217,7 +218,7 @@ def _near(workflow: Any) -> Iterator[Any]:
     cells = getattr(function, "__closure__", None) or ()
     around = [cell.cell_contents for cell in cells if _filled(cell)]
     for found in [*around, *getattr(function, "__globals__", {}).values()]:
-        if not isinstance(found, type) and hasattr(found, "machine") and hasattr(found, "encode_input"):
+        if hasattr(type(found), "machine") and hasattr(type(found), "encode_input"):
             yield found
 
 

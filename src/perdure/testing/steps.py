@@ -11,28 +11,30 @@ import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from functools import partial
 from importlib import import_module
 from math import ulp
 from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.codec import Signature, decode, encode, to_plain
+from perdure.codec import decode, encode, to_plain
 from perdure.errors import CallerError, Fatal, PerdureError
 from perdure.executors import info
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.frames import frame_of
 from perdure.executors.inline import InlineExecutor
+from perdure.executors.queue import FoundFunction, work_of
 from perdure.flows.loop import first_nanosecond
 from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import Receipt, is_interrupt
-from perdure.ports.executor import Answered, Framed, Handler, Work
+from perdure.ports.executor import Answered, Framed, Handler, Requests, Work
 from perdure.runtime.virtual_clock import SECOND, Life, VirtualAlarm, VirtualClock
 
 from .executor import FakeExecutor, Site
-from .faults import Surroundings
+from .faults import SimulatedProcess
 from .tools import tool_answer
 
 PATIENCE_SECONDS: Final = 10.0
@@ -173,7 +175,7 @@ class StepExecutor(FakeExecutor):
     def __init__(
         self,
         name: str,
-        around: Surroundings,
+        around: SimulatedProcess,
         site: Site,
         *,
         loop: Callable[[], StepLoop],
@@ -185,6 +187,7 @@ class StepExecutor(FakeExecutor):
         self._scripts = scripts
         self._runs = runs
         self._current: dict[bytes, Run] = {}
+        self._hear: Requests | None = None
 
     def start(self, publication: Publication, answered: Answered) -> None:
         self._site.executing(self._process, publication)
@@ -196,6 +199,18 @@ class StepExecutor(FakeExecutor):
             self._await(publication, work, answered)
         else:
             self._clock.after(0, lambda: self._call_now(publication, work, answered), self._life)
+
+    def hear(self, requested: Requests) -> None:
+        self._hear = requested
+
+    def answer(self, intent: bytes, id: str, value: bytes) -> None:
+        self._loop().steps.answer(intent, id, value)
+        self._loop().turn_soon()
+
+    def _requested(self, *request: Any) -> None:
+        """By the clock: a loop is running where a step asks."""
+        if self._hear is not None:
+            self._clock.after(0, partial(self._hear, *request), self._life)
 
     def stop(self, intent: bytes) -> None:
         if self.running.pop(intent, None) is not None:
@@ -222,6 +237,7 @@ class StepExecutor(FakeExecutor):
         loop = self._loop()
         if self._framed is not None:
             loop.steps.listen(self._framed)
+        loop.steps.hear(self._requested)
         asked = msgspec.structs.replace(publication, work=msgspec.structs.replace(work, function=watched))
         loop.steps.start(asked, lambda _, receipt: self._ends(publication, receipt, answered))
         loop.turn_soon()
@@ -284,12 +300,14 @@ class StepExecutor(FakeExecutor):
         if not isinstance(work, Work):
             return None
         script = self._script(publication.effect.location)
-        return work if script is None else msgspec.structs.replace(work, function=script)
+        if script is None:
+            return work
+        return work.scripted(script) if work.scripted is not None else msgspec.structs.replace(work, function=script)
 
     def _script(self, location: str) -> Script | None:
         """By location, or else by name: the last part of the location, without its ordinal."""
         name = unescape(location.rpartition("/")[2].partition("#")[0])
-        return self._scripts.get(location) or self._scripts.get(name)
+        return self._scripts.get(location) or self._scripts.get(name) or self._scripts.get(_name_of(location))
 
 
 class OpenEffects(EffectsExecutor):
@@ -365,7 +383,5 @@ def _work_of(params: bytes) -> Work:
     function: Any = import_module(module)
     for part in qualified.split("."):
         function = getattr(function, part)
-    bound = inspect.signature(function).bind(*asked["args"], **asked["kwargs"]).arguments
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in bound.items()}
-    args, kwargs = Signature.of(function).call_args(plain)
-    return Work(function, tuple(args), kwargs, returns_of(function))
+    function = getattr(function, "brought", function)
+    return work_of(FoundFunction(function, returns_of(function), inspect.iscoroutinefunction(function)), asked)

@@ -27,6 +27,7 @@ from perdure.cells.bind import Catalog, Definition
 from perdure.codec import decode
 from perdure.errors import CallerError, NotAnswered, NotYet
 from perdure.executors import info
+from perdure.kernel.asked import Actor
 from perdure.kernel.decision import Outcome
 from perdure.kernel.events import Address, Event, Ref
 from perdure.kernel.mailbox import Accepted, Refused
@@ -36,25 +37,27 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.rows import response_name
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
+from perdure.ports.seen import Line, Waiting
 from perdure.ports.store import Queries
 from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.door import refusal
 from perdure.runtime.doors import look
 from perdure.runtime.handle import Handle
-from perdure.runtime.history import Line, Reader, Waiting
+from perdure.runtime.history import Reader
 from perdure.runtime.policies import Policies
 from perdure.runtime.startable import Startable
 from perdure.runtime.streams import Streams
 from perdure.runtime.virtual_clock import SECOND
 from perdure.stores.memory import MemoryStore
+from perdure.views.export import write
 
 from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, send_frame, state_of
 from .disks import at_once
 from .faults import Faults
-from .histories import write
 from .stage import Stage
 from .steps import Run, Script
+from .tasks import WorldTasks
 
 if TYPE_CHECKING:
     from perdure.worlds.snapshots import Taken
@@ -106,6 +109,8 @@ class World:
         self._stage = stage
         self._door = WorldDoor(self._stage)
         self._client = Client(self._door, self._stage.workflows, Catalog.read)
+        self.tasks = WorldTasks(self._door)
+        """What people are asked for: the verbs of `engine.tasks`, without `await`."""
         self._started = 0
         self._stage.rest()
 
@@ -136,6 +141,7 @@ class World:
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
+        by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> WorldHandle[R]: ...
 
@@ -149,6 +155,7 @@ class World:
         reuse: Reuse | None = ...,
         at: datetime | None = ...,
         delay: float | timedelta | None = ...,
+        by: Actor | str | None = ...,
         **kwargs: Any,
     ) -> WorldHandle[Any]: ...
 
@@ -161,6 +168,7 @@ class World:
         reuse: Reuse | None = None,
         at: datetime | None = None,
         delay: float | timedelta | None = None,
+        by: Actor | str | None = None,
         **kwargs: Any,
     ) -> WorldHandle[Any]:
         """Start an instance, as `engine.start` does. Without a key it gets a number."""
@@ -185,6 +193,7 @@ class World:
             reuse=reuse,
             at=at,
             delay=delay,
+            by=by,
             **kwargs,
         )
         return WorldHandle(self._door, at_once(start))
@@ -200,6 +209,19 @@ class World:
         if isinstance(workflow, Cell):
             return WorldHandle(self._door, self._client.handle(self._definition(workflow), key))
         return WorldHandle(self._door, self._client.handle(workflow, key))
+
+    def send_to(
+        self,
+        name: str,
+        body: object = None,
+        *,
+        reference: str,
+        parts: Mapping[str, str] | None = None,
+        id: str | None = None,
+    ) -> None:
+        """Send a message to the one live instance with this reference, as `engine.send_to` does."""
+        id = id or self._door.message_id()
+        at_once(self._client.send_to(name, body, reference=reference, parts=parts, id=id))
 
     # ---- cells -----------------------------------------------------------------------------------------
 
@@ -457,6 +479,9 @@ class WorldDoor:
         now = when(self._stage.clock.now())
         return "; ".join(_reason(open, now) for open in reader.waiting())
 
+    def now_at(self) -> int:
+        return self._stage.clock.now()
+
     def message_id(self) -> str:
         return f"message {len(self._stage.requests) + 1}"
 
@@ -474,7 +499,8 @@ class WorldDoor:
         if height < seq:
             raise CallerError(f"in a world nothing happens while you wait: its journal ends with entry {height}")
 
-    def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
+    async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
+        yield  # what needs no time has happened
         raise CallerError("in a world nothing changes while you wait: look, advance(...), and look again")
 
     @property

@@ -29,7 +29,7 @@ from perdure.kernel.decision import Outcome, Stuck
 from perdure.kernel.effects import Call, Effect, Wait
 from perdure.kernel.entry import Entry
 from perdure.kernel.entry import decode as decode_entry
-from perdure.kernel.events import Address, Message, Migrated, Received
+from perdure.kernel.events import Address, Message, Migrated, ReceiptArrived
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import NoLocations, Patterns
 from perdure.kernel.machine import Workflow
@@ -146,7 +146,7 @@ class Shadow:
         """Tell cells the answers that are known to what no executor of this run is asked for; False: there are none."""
         answered = [(id, intent, receipt) for id, intent, effect in asked if (receipt := self._answers.to(effect))]
         for id, intent, receipt in answered:
-            self._shard.offer(id, Received(intent, receipt))
+            self._shard.offer(id, ReceiptArrived(intent, receipt))
         return bool(answered)
 
     def _asked_outside(self) -> Iterable[tuple[int, bytes, Effect]]:
@@ -178,7 +178,7 @@ class Shadow:
             for id, effect in zip(entry.decision.ids, entry.decision.open, strict=False):
                 if _named(effect):
                     asked[id] = effect
-            if isinstance(entry.event, Received) and entry.event.intent in asked:
+            if isinstance(entry.event, ReceiptArrived) and entry.event.intent in asked:
                 yield asked.pop(entry.event.intent), entry.event.receipt
 
     # ---- what it found -------------------------------------------------------------------------------------------

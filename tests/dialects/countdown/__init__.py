@@ -7,14 +7,14 @@ A countdown counts messages named `tick`. At zero it calls a function, and compl
 message is a mistake of its author: the instance stops, and a retry lets it hear that message again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.codec import decode, encode
 from perdure.kernel.decision import NOTHING, Decision, Outcome
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Call, Wait
-from perdure.kernel.events import CancelAsked, Event, Message, Received, Started
+from perdure.kernel.events import CancelAsked, Event, Message, ReceiptArrived, Started
 from perdure.kernel.limits import Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.moment import Moment
@@ -24,6 +24,7 @@ from perdure.kernel.routing import Subscription
 from perdure.kernel.status import Status
 from perdure.ports.dialect import Gathered
 from perdure.ports.executor import Work
+from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
 
 
 class Countdown:
@@ -33,9 +34,18 @@ class Countdown:
         self.workflow = CountdownWorkflow(name, at_zero, forgiving)
 
 
+class CountdownWords(Words):
+    def open(self, seen: Seen, open: Waiting) -> Reason | None:
+        if open.location != "next":
+            return None
+        left = seen.lines[0].value - sum(line.location == "tick" for line in seen.lines)
+        return Reason("tick", f"{left} to go.", (Advice(command=seen.command("send", "tick")),), open)
+
+
 class CountdownDialect:
     name = "countdown"
     catalog = None
+    words: Mapping[str, Words] = {"countdown": CountdownWords()}
 
     def gather(self, given: Sequence[Any]) -> Gathered:
         found = [each.workflow for each in given if isinstance(each, Countdown)]
@@ -91,9 +101,9 @@ class CountdownMachine:
                 return Decision(open=(Call("zero", executor="thread"),)) if self._left == 0 else NOTHING
             case Message(name=name) if not self._workflow.forgiving:
                 raise ValueError(f"a countdown hears ticks, not {name}")
-            case Received(receipt=receipt) if receipt.status == "ok":
+            case ReceiptArrived(receipt=receipt) if receipt.status == "ok":
                 return Decision(outcome=Outcome(Status.COMPLETED, receipt.value))
-            case Received(receipt=receipt):
+            case ReceiptArrived(receipt=receipt):
                 return Decision(outcome=Outcome(Status.FAILED, error=receipt.error))
             case CancelAsked(reason=reason):
                 return Decision(outcome=Outcome(Status.CANCELLED, error=Failure("Cancelled", reason)))

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 import click
 
 from perdure.errors import UnknownVersion, UnknownWorkflow
-from perdure.flows.author import Flow
 from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision, Stuck
 from perdure.kernel.events import Address
 from perdure.kernel.machine import Machine, Workflow
+from perdure.kernel.policy import Policy
 from perdure.kernel.receipt import failure_of
+from perdure.ports.seen import Words
 from perdure.runtime.client import Client
-from perdure.runtime.state import Stateful
+from perdure.runtime.history import read_history
+from perdure.views.find import find_started
+from perdure.views.look import shown_entry
+from perdure.views.reasons import words_for
+from perdure.views.rerun import Delivery, History, Parted, raised
 
-from ..console import Console
-from ..console import command as define
+from ..console import Console, define
 from ..debugger import Code, Debugger, Left
 from ..exits import Stopped
-from ..find import find_started
-from ..look import Look, line_document
-from ..rerun import Delivery, History, Parted, raised
+from ..load import code_of
 from ..text import first_line, joined, shown, style, table, told
-from ..world import code_of
 
 
 @define("debug")
@@ -37,51 +38,48 @@ from ..world import code_of
 @click.option(
     "--at", type=click.IntRange(1), metavar="N", help="The entry. Default: where it raised or diverges, else the last."
 )
-def command(console: Console, id: str, target: str, at: int | None) -> None:
+def debug(console: Console, id: str, target: str, at: int | None) -> None:
     """The history is replayed up to entry N, and pdb stops at the first line of your code that this entry runs. No
     step runs and nothing is written: an engine may run on the database meanwhile. Commands of pdb also come from
     a pipe. Afterwards it says what the code asked for then, and what it asks for now. Of a cell the reducer is opened,
     with its state before the entry.
     """
 
-    async def read(client: Client) -> tuple[Address, str, list[JournalRow], bool]:
+    async def read(client: Client) -> tuple[Address, str, list[JournalRow], Policy, Words]:
         address, head = await find_started(client, id)
-        look = await Look.at(client.queries, head)
-        return address, head.version, await client.queries.history(head.id), look.is_cell
+        reader, _ = await read_history(client.queries, head.id)
+        policy, words = await words_for(client.queries, address.workflow, reader.state.made)
+        return address, head.version, await client.queries.history(head.id), policy, words
 
     with redirect_stdout(sys.stderr):
         workflows = code_of(target)
-    address, version, rows, is_cell = console.ask(read)
-    if is_cell:
-        history = History(address, rows, _cells_of(address, rows, workflows, target))
+    address, version, rows, policy, words = console.ask(read)
+    named = _named(address, policy.noun, workflows, target)
+    if policy.exact:
+        history = History(address, rows, _exactly(address, rows, named, target))
     else:
-        flow = _flow_of(address, version, workflows, target)
-        history = History(address, rows, lambda _: flow)
+        newest = named.get(version) or [*named.values()][-1]
+        history = History(address, rows, lambda _: newest)
     if at is not None and not history.first <= at <= history.last:
         raise Stopped(f"{address} has entries {history.first} to {history.last}; there is no entry {at}")
-    session = Session(console, history, "reducer" if is_cell else "flow's code")
+    session = Session(console, history, words.code)
     session.run(at or session.first())
 
 
-def _flow_of(address: Address, version: str, workflows: Iterable[Any], target: str) -> Flow[Any, Any]:
-    """The flow of the instance: of the version that it began with, if that is there, else the last one."""
-    flows = [each for each in workflows if isinstance(each, Flow)]
-    named = [each for each in flows if each.name == address.workflow]
+def _named(address: Address, noun: str, workflows: Iterable[Any], target: str) -> dict[str, Workflow]:
+    """The code of the instance's workflow, by version."""
+    found = [*workflows]
+    named = {each.version: each for each in found if each.name == address.workflow}
     if not named:
-        has = ", ".join(sorted({each.name for each in flows})) or "none"
-        raise UnknownWorkflow(f"{address} runs the flow {address.workflow!r}; the flows of {target} are: {has}")
-    return next((each for each in named if each.version == version), named[-1])
+        has = ", ".join(sorted({each.name for each in found if each.policy.noun == noun})) or "none"
+        raise UnknownWorkflow(f"{address} runs the {noun} {address.workflow!r}; the {noun}s of {target} are: {has}")
+    return named
 
 
-def _cells_of(
-    address: Address, rows: list[JournalRow], workflows: Iterable[Any], target: str
+def _exactly(
+    address: Address, rows: list[JournalRow], named: Mapping[str, Workflow], target: str
 ) -> Callable[[str], Workflow]:
-    """The very definition that a cell had at each entry: no other will do."""
-    cells = [each for each in workflows if isinstance(each, Stateful)]
-    named = {each.version: each for each in cells if each.name == address.workflow}
-    if not named:
-        has = ", ".join(sorted({each.name for each in cells})) or "none"
-        raise UnknownWorkflow(f"{address} is a cell {address.workflow!r}; the cells of {target} are: {has}")
+    """The very definition that the instance had at each entry: no other will do."""
     if not rows or rows[0].seq != rows[0].instance:
         raise Stopped(f"this database was restored, and has not the whole history of {address}")
 
@@ -177,7 +175,7 @@ class Session:
         number, recorded = delivery.entry.number, delivery.entry.decision
         document: dict[str, Any] = {
             "id": str(self._history.address),
-            "entry": line_document(self._history.line(number), values=True),
+            "entry": shown_entry(self._history.line(number)),
             "recorded": delivery.asked(recorded, now),
             "now": None,
             "diverges": None,

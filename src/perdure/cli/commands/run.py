@@ -20,17 +20,17 @@ from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck
 from perdure.kernel.instance import Instance
 from perdure.kernel.moment import when
 from perdure.kernel.status import Status
+from perdure.ports.seen import error_of, result_of
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.handle import Handle
 from perdure.runtime.history import Reader, value_of
+from perdure.views.look import shown_error
 
-from ..console import Console
-from ..console import command as define
+from ..console import Console, define
 from ..exits import Exit
 from ..given import read_json, secrets_of, with_sets
 from ..live import Progress, shown
-from ..load import load
-from ..look import error_document, error_of, result_of
+from ..load import helpers_of, load
 from ..text import first_line, indented, joined, noted, to_json
 
 TICK_SECONDS: Final = 0.1
@@ -63,7 +63,7 @@ class Ending(NamedTuple):
     help="Start a used key again: after a failure, or always.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer than this.")
-def command(  # noqa: PLR0917
+def run(  # noqa: PLR0917
     console: Console,
     target: str,
     given: str | None,
@@ -83,7 +83,9 @@ def command(  # noqa: PLR0917
     value = with_sets(None if given is None else read_json(given, "--input"), sets)
     with shown() as progress:
         flow, workflows = load(target)
-        run = Run(console, progress, timeout, Given(allow, secrets_of(connections)))
+        functions, handlers = helpers_of(target)
+        run = Run(console, progress, timeout, Given(handlers, allow, secrets_of(connections)))
+        workflows += functions
         ending: Ending = run_async(lambda: run.run(workflows, flow, value, key, reuse))
     again = Again(console, target, given, sets, ending.state.address.key)
     sys.exit(_tell(console, ending, again, timeout))
@@ -106,8 +108,9 @@ class Again(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What the operator gives to tools."""
+    """What the engine of a run is given: handlers of the module, and what the operator says about tools."""
 
+    handlers: list[Any]
     allow: tuple[str, ...]
     connections: dict[str, Any]
 
@@ -122,12 +125,15 @@ class Run:
 
     async def run(self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None) -> Ending:
         with interruptible() as (interrupted, hurry):
-            options: dict[str, Any] = {
-                "drain": DRAIN_SECONDS,
-                "allow": self._given.allow,
-                "connections": self._given.connections,
-            }
-            async with open_engine(self._console.db, workflows=workflows, **options) as engine:
+            opened = open_engine(
+                self._console.db,
+                workflows=workflows,
+                handlers=self._given.handlers,
+                allow=self._given.allow,
+                connections=self._given.connections,
+                drain=DRAIN_SECONDS,
+            )
+            async with opened as engine:
                 engine.hurry = hurry
                 began = time.time()
                 handle = await engine.start_plain(flow, {} if value is None else value, key=key, reuse=reuse)
@@ -246,7 +252,7 @@ def _tell(console: Console, ending: Ending, again: Again, timeout: float | None)
         "key": state.address.key,
         "status": state.status.value,
         "result": result_of(state),
-        "error": error_document(error),
+        "error": shown_error(error),
     }
     completed = state.status is Status.COMPLETED
     told = value_of(state.published["summary"]) if "summary" in state.published else None

@@ -6,15 +6,14 @@ import time
 
 import click
 
-from perdure.app import is_server, run_async
-from perdure.app.workers import checked, known, opened, worker
+from perdure.app import is_server, run_async, workers
+from perdure.app.workers import checked, known, opened
 from perdure.errors import PerdureError
 from perdure.executors.queue import Tools
 from perdure.executors.signatures import Key, Keyring
 from perdure.tools.handler import Surroundings, handlers
 
-from ..console import Console
-from ..console import command as define
+from ..console import Console, define
 from ..exits import Stopped
 from ..given import secrets_of
 from ..load import module_of
@@ -41,7 +40,7 @@ from .run import interruptible
     "--connection", "connections", metavar="NAME=SECRET", multiple=True, help="What auth: NAME of a tool means."
 )
 @click.option("--key", metavar="ID=env:NAME", help="Sign receipts with HMAC, by the secret in this variable.")
-def command(  # noqa: PLR0917
+def worker(  # noqa: PLR0917
     console: Console,
     modules: tuple[str, ...],
     queues: tuple[str, ...],
@@ -75,7 +74,7 @@ def command(  # noqa: PLR0917
             async with opened(console.db) as (jobs, queries):
                 around = Surroundings(allow, secrets_of(connections), blobs=queries, now=time.time_ns)
                 found = Tools(handlers(around)) if tools else None
-                made = worker(jobs, loaded, queues, concurrency=concurrency, keys=keys, tools=found)
+                made = workers.worker(jobs, loaded, queues, concurrency=concurrency, keys=keys, tools=found)
                 served = [f"{len(functions)} function{'s' * (len(functions) != 1)} of {', '.join(modules)}"] * bool(
                     modules
                 )

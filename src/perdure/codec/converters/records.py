@@ -19,7 +19,7 @@ from perdure.errors import NotPlain
 
 
 @dataclasses.dataclass(slots=True)
-class Field:
+class FieldConverter:
     name: str  # in Python
     plain: str  # in the plain data
     annotation: Any
@@ -42,15 +42,15 @@ class RecordConverter(Converter):
         self.label = kind.__name__
         if arguments:
             self.label += f"[{', '.join(converter(argument).label for argument in arguments)}]"
-        self._resolved: list[tuple[Field, Converter]] | None = None
+        self._resolved: list[tuple[FieldConverter, Converter]] | None = None
 
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[FieldConverter]:
         raise NotImplementedError
 
     def make(self, values: dict[str, Any]) -> Any:
         return self.kind(**values)
 
-    def resolved(self) -> list[tuple[Field, Converter]]:
+    def resolved(self) -> list[tuple[FieldConverter, Converter]]:
         if self._resolved is None:
             known = dict(zip(getattr(self.kind, "__parameters__", ()), self.arguments, strict=False))
             self._resolved = [
@@ -109,10 +109,10 @@ class RecordConverter(Converter):
 
 
 class DataclassConverter(RecordConverter):
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[FieldConverter]:
         hints = hints_of(self.kind)
         return [
-            Field(
+            FieldConverter(
                 field.name,
                 field.name,
                 hints.get(field.name, Any),
@@ -126,9 +126,9 @@ class DataclassConverter(RecordConverter):
 class TypedDictConverter(RecordConverter):
     """A dict; its class is not there at run time, so unknown keys are all that can tell it from another."""
 
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[FieldConverter]:
         required = self.kind.__required_keys__  # type: ignore[attr-defined]
-        return [Field(name, name, hint, name in required) for name, hint in hints_of(self.kind).items()]
+        return [FieldConverter(name, name, hint, name in required) for name, hint in hints_of(self.kind).items()]
 
     def make(self, values: dict[str, Any]) -> Any:
         return values
@@ -160,10 +160,10 @@ class StructConverter(RecordConverter):
         config = kind.__struct_config__
         self.tag_field, self.tag = config.tag_field, config.tag
 
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[FieldConverter]:
         hints = hints_of(self.kind)
         return [
-            Field(field.name, field.encode_name, hints.get(field.name, field.type), field.required)
+            FieldConverter(field.name, field.encode_name, hints.get(field.name, field.type), field.required)
             for field in msgspec.structs.fields(self.kind)
         ]
 

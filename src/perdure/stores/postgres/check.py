@@ -15,18 +15,18 @@ from perdure.kernel.task import CandidateRow, TaskRow
 from perdure.stores.content import problem_of
 from perdure.stores.rebuild import Indexes, differences, rebuild, tasks_of
 
-from .connections import Place, connect
+from .connections import DatabasePlace, connect
 from .failures import FAILURES, failure
 from .statements import statements
 
 PAGE: Final = 1000
 
 
-async def check(place: Place) -> list[str]:
+async def check(place: DatabasePlace) -> list[str]:
     return await asyncio.to_thread(_check, place)
 
 
-def _check(place: Place) -> list[str]:
+def _check(place: DatabasePlace) -> list[str]:
     with asyncio.Runner() as runner:
         try:
             return _Reading(place, runner).problems()
@@ -35,7 +35,7 @@ def _check(place: Place) -> list[str]:
 
 
 class _Reading:
-    def __init__(self, place: Place, runner: asyncio.Runner) -> None:
+    def __init__(self, place: DatabasePlace, runner: asyncio.Runner) -> None:
         self._run = runner.run
         self._sql = statements(place.namespace)
         self._connection = self._run(connect(place))

@@ -52,7 +52,7 @@ QUICK: Final = SETTINGS | {
 }
 
 
-class Place:
+class DatabasePlace:
     """Where a database is: a URL, the namespace in it (`?schema=NAME`), and how to name it without its password."""
 
     def __init__(self, url: str, namespace: str | None = None) -> None:
@@ -81,7 +81,7 @@ class Place:
         """For people; it can be typed, too."""
 
 
-async def connect(place: Place, settings: dict[str, str] = SETTINGS) -> Any:
+async def connect(place: DatabasePlace, settings: dict[str, str] = SETTINGS) -> Any:
     """One connection, ready for use. Raises what asyncpg raises.
 
     The settings are made afterwards: PgBouncer refuses most of them as parameters of a connection.
@@ -101,7 +101,7 @@ async def connect(place: Place, settings: dict[str, str] = SETTINGS) -> Any:
 
 
 class Connections:
-    def __init__(self, place: Place, settings: dict[str, str], size: int) -> None:
+    def __init__(self, place: DatabasePlace, settings: dict[str, str], size: int) -> None:
         self._place = place
         self._settings = settings
         self._loop = asyncio.get_running_loop()

@@ -11,12 +11,12 @@ from perdure.kernel.events import Ref
 from perdure.kernel.placement import place
 from perdure.kernel.policy import decode_policy
 from perdure.ports.frame import FramedByWorker
-from perdure.ports.leases import Standing
+from perdure.ports.leases import LeaseStanding
 
 from . import schema
-from .connections import QUICK, SETTINGS, Connections, Place, log
+from .connections import QUICK, SETTINGS, Connections, DatabasePlace, log
 from .jobs import FRAME, PostgresJobs, heard_frame
-from .listener import Listener, channel
+from .listener import PostgresListener, channel
 from .queries import PostgresQueries
 from .statements import statements
 from .store import PostgresStore
@@ -44,7 +44,7 @@ PAYLOAD_MAX: Final = 4000
 class PostgresDatabase:
     """Made by `open`, on the loop that it is used on."""
 
-    def __init__(self, place: Place, shards: int, lease: float) -> None:
+    def __init__(self, place: DatabasePlace, shards: int, lease: float) -> None:
         self.place = place
         self.shards = shards
         self.lease = lease
@@ -62,7 +62,7 @@ class PostgresDatabase:
         self._news: asyncio.Future[None] | None = None  # somebody waits for the next hint
         self._unsaid: dict[str, None] = {}
         self._speaking = False
-        self._listener: Listener | None = None
+        self._listener: PostgresListener | None = None
         self._heard: list[Callable[[str], None]] = []
         self._fixed: set[str] = set()  # workflows whose instances are all on the first shard
         self.frames: dict[int, FramedByWorker] = {}  # by shard, who hears those of workers
@@ -70,7 +70,7 @@ class PostgresDatabase:
     @classmethod
     async def open(cls, url: str, schema: str | None = None, *, lease: float = LEASE_SECONDS) -> "PostgresDatabase":
         """A URL may name its schema, too: `?schema=NAME`. Raises `CannotOpen` or `NewerSchema`, with the reason."""
-        place = Place(url, schema)
+        place = DatabasePlace(url, schema)
         shards = await checked(place)
         return cls(place, shards, lease)
 
@@ -123,10 +123,10 @@ class PostgresDatabase:
 
     # ---- leases --------------------------------------------------------------------------------------------
 
-    async def renew(self, owner: str, held: Mapping[int, int]) -> Standing:
+    async def renew(self, owner: str, held: Mapping[int, int]) -> LeaseStanding:
         """Extend the lease of an engine, and tell which of its shards are still its own. It waits for no commit."""
 
-        async def renewed(connection: Any) -> Standing:
+        async def renewed(connection: Any) -> LeaseStanding:
             rows = await connection.fetch(self.sql.renew, owner, float(self.lease))
             mine = {row["shard"]: row["epoch"] for row in rows if row["mine"]}
             free = [row["shard"] for row in rows if row["free"]]
@@ -136,7 +136,7 @@ class PostgresDatabase:
                 epochs = [mine[shard] for shard in strays]
                 free += [shard for (shard,) in await connection.fetch(self.sql.let_go, strays, epochs)]
             kept = {shard: epoch for shard, epoch in mine.items() if held.get(shard) == epoch}
-            return Standing(kept, tuple(sorted(free)), rows[0]["others"] + 1)
+            return LeaseStanding(kept, tuple(sorted(free)), rows[0]["others"] + 1)
 
         return await self._renewals.ask(renewed, self.lease)
 
@@ -150,7 +150,7 @@ class PostgresDatabase:
         """Who hears hints, those of this process too. Hints may be lost: look now and then all the same."""
         self._heard.append(heard)
         if self._listener is None:
-            self._listener = Listener(self.place, self._hear, self._hear_anything)
+            self._listener = PostgresListener(self.place, self._hear, self._hear_anything)
 
     async def listening(self) -> None:
         """Return when hints are heard."""

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from .connections import CONNECT_SECONDS, Pauses, Place, connect, log
+from .connections import CONNECT_SECONDS, DatabasePlace, Pauses, connect, log
 from .failures import FAILURES
 
 ALIVE_SECONDS: Final = 20.0
 """How often a connection on which nothing is heard is asked whether it still is one."""
 
 
-class Listener:
-    def __init__(self, place: Place, heard: Callable[[str], None], missed: Callable[[], None]) -> None:
+class PostgresListener:
+    def __init__(self, place: DatabasePlace, heard: Callable[[str], None], missed: Callable[[], None]) -> None:
         self._place = place
         self._heard = heard
         self._missed = missed
@@ -63,6 +63,6 @@ class Listener:
         await asyncio.wait([self._task])
 
 
-def channel(place: Place) -> str:
+def channel(place: DatabasePlace) -> str:
     """One for each namespace of a database."""
     return place.namespace

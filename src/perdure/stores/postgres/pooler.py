@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from perdure.errors import CannotOpen
 
-from .connections import CONNECT_SECONDS, Place, connect
+from .connections import CONNECT_SECONDS, DatabasePlace, connect
 from .failures import FAILURES
 
 ROUNDS: Final = 3
 """How often it is looked. Once is enough, unless others use the pooler in the same moment."""
 
 
-async def refuse_transaction_mode(place: Place, connection: Any) -> None:
+async def refuse_transaction_mode(place: DatabasePlace, connection: Any) -> None:
     """Raise `CannotOpen` if another connection can have the session of this one."""
     if await _is(connection, f"pg_backend_pid() = {connection.get_server_pid()}"):
         return  # a pooler answers for many servers, and names itself
@@ -33,7 +33,7 @@ async def refuse_transaction_mode(place: Place, connection: Any) -> None:
         )
 
 
-async def _shares_sessions(place: Place, connection: Any) -> bool:
+async def _shares_sessions(place: DatabasePlace, connection: Any) -> bool:
     token = secrets.token_hex(16)
     marked = f"current_setting('perdure.session', true) = '{token}'"
     await connection.execute(f"SET perdure.session = '{token}'")

@@ -8,7 +8,17 @@ from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, Standing, Workfl
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
 from perdure.kernel.task import TaskRow
-from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, TaskFilter, WorldSnapshotRow
+from perdure.ports.store import (
+    BlobRow,
+    Filter,
+    JobState,
+    Owner,
+    Page,
+    Posted,
+    StoredInstance,
+    TaskFilter,
+    WorldSnapshotRow,
+)
 from perdure.stores import tasks as lists_of_tasks
 from perdure.stores.content import checked, digest_of, grouped
 from perdure.stores.lists import listing, sql_of
@@ -98,7 +108,7 @@ class PostgresQueries:
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
         return [JournalRow(*row) for row in await self._rows(self._sql.history, instance, after, limit)]
 
-    async def record(self, ref: Ref) -> Record | None:
+    async def record(self, ref: Ref) -> StoredInstance | None:
         found = await self._ask(lambda connection: reads.records(connection, self._sql, [ref]))
         return found[ref]
 
@@ -109,6 +119,10 @@ class PostgresQueries:
     async def height(self) -> int:
         rows = await self._rows(self._sql.last_entry, 0, reads.LARGEST)
         return int(rows[0][0]) if rows else 0
+
+    async def heights(self) -> dict[int, int]:
+        rows = await self._rows(self._sql.heights, self._database.shards)
+        return {shard: seq for shard, seq in rows if seq is not None}
 
     async def published(self, instance: int, name: str) -> bytes | None:
         return await self._ask(lambda connection: reads.published(connection, self._sql, instance, name))

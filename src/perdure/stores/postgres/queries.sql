@@ -103,6 +103,11 @@ SELECT seq, at FROM (
     SELECT seq, at FROM perdure.world_snapshots WHERE base AND seq > $1 AND seq <= $2
 ) AS found ORDER BY seq DESC LIMIT 1
 
+-- name: heights
+-- The last entry of each of $1 shards.
+SELECT shard, (SELECT seq FROM perdure.journal WHERE seq > shard << 48 AND seq < (shard + 1) << 48 ORDER BY seq DESC LIMIT 1)
+FROM generate_series(0, $1::bigint - 1) AS shard
+
 -- name: running
 -- Instances that may have calls open, stuck ones too: they are loaded and their calls handed out again when an engine starts.
 SELECT id FROM perdure.instances WHERE status IN ('running', 'stuck') AND id > $1 AND id <= $2 ORDER BY id

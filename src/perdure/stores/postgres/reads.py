@@ -6,7 +6,7 @@ from typing import Any, Final
 from perdure.codec import unseal
 from perdure.kernel.batch import HeadRow, JournalRow, SnapshotRow
 from perdure.kernel.events import Address, Ref
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import StoredInstance
 from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL
 from perdure.stores.statements import Statements
@@ -24,25 +24,25 @@ async def heads(connection: Any, sql: Any, refs: Sequence[Ref]) -> dict[Ref, Hea
     return {ids[n - 1] if n > 0 else names[-n - 1]: HeadRow(*row) for n, *row in rows}
 
 
-async def records(connection: Any, sql: Statements, refs: Sequence[Ref]) -> dict[Ref, Record | None]:
+async def records(connection: Any, sql: Statements, refs: Sequence[Ref]) -> dict[Ref, StoredInstance | None]:
     """Many instances in one round trip and one state of the database."""
     ids = [ref for ref in refs if not isinstance(ref, Address)]
     names = [ref for ref in refs if isinstance(ref, Address) and storable(ref)]
     workflows, keys = [name.workflow for name in names], [name.key for name in names]
-    found: dict[Ref, Record | None] = dict.fromkeys(refs)
+    found: dict[Ref, StoredInstance | None] = dict.fromkeys(refs)
     for number, *row in await connection.fetch(sql.records, ids, workflows, keys, _FINAL):
         found[ids[number - 1] if number > 0 else names[-number - 1]] = _record(row)
     return found
 
 
-def _record(row: list[Any]) -> Record:
+def _record(row: list[Any]) -> StoredInstance:
     head = HeadRow(*row[:15])
     snapshot_seq, snapshot_body, seqs, ats, bodies = row[15:]
     snapshot = None if snapshot_seq is None else SnapshotRow(head.id, snapshot_seq, snapshot_body)
     if seqs is None:
-        return Record(head, snapshot)
+        return StoredInstance(head, snapshot)
     entries = zip(seqs, ats, bodies, strict=True)
-    return Record(head, snapshot, tuple(JournalRow(seq, head.id, at, body) for seq, at, body in entries))
+    return StoredInstance(head, snapshot, tuple(JournalRow(seq, head.id, at, body) for seq, at, body in entries))
 
 
 async def head(connection: Any, sql: Statements, ref: Ref) -> HeadRow | None:

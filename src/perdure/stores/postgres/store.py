@@ -20,7 +20,7 @@ from perdure.errors import EngineRunning, Fenced, LeaseLost, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.placement import first_seq
-from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.task import TaskRows
 from perdure.ports.frame import FramedByWorker
 from perdure.ports.store import Census, Lease, Place, Position
@@ -274,7 +274,7 @@ class PostgresStore:
     def load(self, refs: Sequence[Ref], done: Callable[[Ref, Loaded | Exception | None], None]) -> None:
         refs = list(refs)
 
-        def each(found: dict[Ref, Record | None] | Exception) -> None:
+        def each(found: dict[Ref, StoredInstance | None] | Exception) -> None:
             for ref in refs:
                 if not self._closed:
                     done(ref, found if isinstance(found, Exception) else (record := found[ref]) and record.needed)

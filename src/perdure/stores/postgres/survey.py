@@ -15,7 +15,7 @@ FRESH_SECONDS: Final = 0.25
 """An answer that is older is given to nobody."""
 
 
-class Found(NamedTuple):
+class Surveyed(NamedTuple):
     inbox: bool
     lost: bool
 
@@ -24,7 +24,7 @@ class Survey:
     def __init__(self, database: "PostgresDatabase") -> None:
         self._database = database
         self._loop = asyncio.get_running_loop()
-        self._answer: asyncio.Task[dict[int, Found]] | None = None
+        self._answer: asyncio.Task[dict[int, Surveyed]] | None = None
         self._asked = 0.0
         self._given: set[tuple[int, str]] = set()
 
@@ -34,7 +34,7 @@ class Survey:
     async def lost(self, shard: int) -> bool:
         return (await self._found(shard, "lost")).lost
 
-    async def _found(self, shard: int, what: str) -> Found:
+    async def _found(self, shard: int, what: str) -> Surveyed:
         now = self._loop.time()
         if self._answer is None or now - self._asked > FRESH_SECONDS or (shard, what) in self._given:
             self._answer = self._database.spawn(self._ask())
@@ -43,7 +43,7 @@ class Survey:
         self._given.add((shard, what))
         return (await asyncio.shield(self._answer))[shard]
 
-    async def _ask(self) -> dict[int, Found]:
+    async def _ask(self) -> dict[int, Surveyed]:
         database = self._database
         rows = await database.engine.ask(lambda connection: connection.fetch(database.sql.survey))
-        return {shard: Found(inbox, lost) for shard, inbox, lost in rows}
+        return {shard: Surveyed(inbox, lost) for shard, inbox, lost in rows}

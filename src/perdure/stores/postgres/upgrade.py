@@ -10,7 +10,7 @@ from perdure.errors import CallerError
 from perdure.kernel.placement import SHARDS_MAX
 
 from . import schema
-from .connections import Place, connect
+from .connections import DatabasePlace, connect
 from .failures import FAILURES, open_error
 from .pooler import refuse_transaction_mode
 from .statements import NAMESPACE, refuse_name, statements
@@ -28,7 +28,7 @@ class Upgraded(msgspec.Struct, frozen=True):
 async def upgrade(url: str, namespace: str | None = None, *, shards: int | None = None) -> Upgraded:
     """Make the schema, or bring it to the newest version: all of it, or nothing."""
     _check_shards(shards)
-    place = Place(url, namespace)
+    place = DatabasePlace(url, namespace)
     async with _connected(place) as connection:
         before = await schema.upgrade(connection, place.name, place.namespace, shards)
         return Upgraded(place.name, before, schema.VERSION, await _shards(connection, place))
@@ -37,7 +37,7 @@ async def upgrade(url: str, namespace: str | None = None, *, shards: int | None 
 async def upgrade_script(url: str, namespace: str | None = None, *, shards: int | None = None) -> str:
     """The SQL that `upgrade` would execute; empty if there is nothing to do."""
     _check_shards(shards)
-    place = Place(url, namespace)
+    place = DatabasePlace(url, namespace)
     async with _connected(place) as connection:
         before = await schema.version_of(connection, place.namespace)
     return schema.script(place.namespace, before, shards) if before < schema.VERSION else ""
@@ -50,19 +50,19 @@ def new_script(namespace: str | None = None, *, shards: int | None = None) -> st
     return schema.script(namespace or NAMESPACE, 0, shards)
 
 
-async def checked(place: Place) -> int:
+async def checked(place: DatabasePlace) -> int:
     """The number of shards of a database that has the schema it should have."""
     async with _connected(place) as connection:
         await schema.check(connection, place.name, place.namespace)
         return await _shards(connection, place)
 
 
-async def _shards(connection: Any, place: Place) -> int:
+async def _shards(connection: Any, place: DatabasePlace) -> int:
     return int(await connection.fetchval(statements(place.namespace).shard_count))
 
 
 @asynccontextmanager
-async def _connected(place: Place) -> AsyncIterator[Any]:
+async def _connected(place: DatabasePlace) -> AsyncIterator[Any]:
     try:
         connection = await connect(place)
         try:

@@ -24,7 +24,7 @@ MASK: Final = 0xFFFFFFFF
 Sums = tuple[int, int]
 
 
-class Frame(NamedTuple):
+class LogFrame(NamedTuple):
     """A page of the database in the log. `commit`: it is the last one of its commit."""
 
     commit: bool
@@ -65,7 +65,7 @@ def damage(connection: apsw.Connection, path: str) -> int | None:
         return None
 
 
-def _lost(frames: list[Frame], header: bytes, taken: int) -> int | None:
+def _lost(frames: list[LogFrame], header: bytes, taken: int) -> int | None:
     order, salts = _order(header), header[16:24]
     sums = _pair(header[24:32])
     if taken:
@@ -88,7 +88,7 @@ def _lost(frames: list[Frame], header: bytes, taken: int) -> int | None:
     return taken + whole + 1 if follows else None
 
 
-def _follows_a_commit(frames: list[Frame], salts: bytes | None, order: str) -> bool:
+def _follows_a_commit(frames: list[LogFrame], salts: bytes | None, order: str) -> bool:
     """Whether a frame was written after the end of a commit. `salts` name one round of the log; None: of any round."""
     for one, next in pairwise(frames):
         if (
@@ -101,13 +101,13 @@ def _follows_a_commit(frames: list[Frame], salts: bytes | None, order: str) -> b
     return False
 
 
-def _frames(data: bytes, page_bytes: int) -> list[Frame]:
+def _frames(data: bytes, page_bytes: int) -> list[LogFrame]:
     size = FRAME_BYTES + page_bytes
     found = []
     for begin in range(0, len(data) - size + 1, size):
         frame = data[begin : begin + size]
         commit = frame[4:8] != bytes(4)
-        found.append(Frame(commit, frame[8:16], _pair(frame[16:24]), frame[:8] + frame[FRAME_BYTES:]))
+        found.append(LogFrame(commit, frame[8:16], _pair(frame[16:24]), frame[:8] + frame[FRAME_BYTES:]))
     return found
 
 

@@ -20,7 +20,17 @@ from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, Standing, Workfl
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.status import Status
 from perdure.kernel.task import TaskRow
-from perdure.ports.store import BlobRow, Filter, JobState, Owner, Page, Posted, Record, TaskFilter, WorldSnapshotRow
+from perdure.ports.store import (
+    BlobRow,
+    Filter,
+    JobState,
+    Owner,
+    Page,
+    Posted,
+    StoredInstance,
+    TaskFilter,
+    WorldSnapshotRow,
+)
 from perdure.stores.content import GROUP_ROWS, grouped
 from perdure.stores.posting import TAKEN, judge
 
@@ -153,7 +163,7 @@ class SqliteQueries:
     async def history(self, instance: int, after: int = 0, limit: int | None = None) -> list[JournalRow]:
         return await self._read_beside(reads.history, instance, after, limit)
 
-    async def record(self, ref: Ref) -> Record | None:
+    async def record(self, ref: Ref) -> StoredInstance | None:
         return self._ask(reads.record, ref)
 
     async def journal(self, after: int, limit: int) -> list[JournalRow]:
@@ -188,6 +198,10 @@ class SqliteQueries:
 
     async def height(self) -> int:
         return self._ask(reads.height)
+
+    async def heights(self) -> dict[int, int]:
+        height = self._ask(reads.height)
+        return {0: height} if height else {}
 
     async def owner(self) -> Owner | None:
         return self._ask(reads.owner) if is_locked(lease_path(self.path)) else None

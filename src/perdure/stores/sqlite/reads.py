@@ -11,7 +11,7 @@ from perdure.errors import Corrupt
 from perdure.kernel.batch import HeadRow, InboxRow, JournalRow, SnapshotRow, Standing, WorkflowRow, WorkRow
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
-from perdure.kernel.rows import Loaded, Record
+from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL
 from perdure.kernel.task import TaskRow
@@ -46,7 +46,7 @@ def head(connection: apsw.Connection, ref: Ref) -> HeadRow | None:
     return None if row is None else HeadRow(*row)
 
 
-def record(connection: apsw.Connection, ref: Ref) -> Record | None:
+def record(connection: apsw.Connection, ref: Ref) -> StoredInstance | None:
     """What is known of an instance: one that has ended for good needs no past."""
     found = _loaded(connection, ref)
     return _record(connection, found.instance, found) if isinstance(found, SnapshotRow) else found
@@ -81,12 +81,12 @@ def _loaded(connection: apsw.Connection, ref: Ref) -> Loaded | None:
     return _record(connection, id, apart)
 
 
-def _record(connection: apsw.Connection, id: int, snapshot: SnapshotRow | None) -> Record:
+def _record(connection: apsw.Connection, id: int, snapshot: SnapshotRow | None) -> StoredInstance:
     found = head(connection, id)
     if found is None:
         raise Corrupt(f"an index names instance {id}, and there is no such row")
     if found.status in FINAL:
-        return Record(found)
+        return StoredInstance(found)
     rows = []
     for seq, instance, at, body, beside in connection.execute(
         SQL.history_backwards, (id, 0 if snapshot is None else snapshot.seq)
@@ -96,7 +96,7 @@ def _record(connection: apsw.Connection, id: int, snapshot: SnapshotRow | None) 
             break
         rows.append((seq, instance, at, body))
     rows.reverse()
-    return Record(found, snapshot, tuple(_with_large_bodies(connection, rows)))
+    return StoredInstance(found, snapshot, tuple(_with_large_bodies(connection, rows)))
 
 
 def page(connection: apsw.Connection, filter: Filter, *, bounded: bool) -> Page:

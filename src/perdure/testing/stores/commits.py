@@ -3,7 +3,7 @@
 from perdure.codec import seal
 from perdure.kernel.batch import PublishedRow, SnapshotRow, WorkRow
 from perdure.kernel.events import Message
-from perdure.kernel.rows import Record, offer_of
+from perdure.kernel.rows import StoredInstance, offer_of
 from perdure.ports.store import Filter
 
 from .harness import Harness, OneStore, Waiting, ask, commit, everything, load
@@ -20,7 +20,7 @@ class Commits(OneStore):
         assert store.inbox(10) == []
         assert ask(store.heads(Filter())) == []
         assert ask(store.journal(0, 10)) == []
-        assert ask(store.height()) == 0
+        assert ask(store.height()) == 0 and ask(store.heights()) == {}
         assert ask(store.check()) == []
 
     def test_a_commit_writes_every_kind_of_row(self, harness: Harness, store: Waiting) -> None:
@@ -40,7 +40,9 @@ class Commits(OneStore):
         assert ask(store.head(1)) == head(1)
         assert store.due(50, 10) == [work]
         assert store.inbox(10) == [message(b"m", 1)]
-        assert load(harness, store, [1])[1] == Record(head(1), SnapshotRow(1, 1, seal(b"state")), (entry(2, 1),))
+        assert load(harness, store, [1])[1] == StoredInstance(
+            head(1), SnapshotRow(1, 1, seal(b"state")), (entry(2, 1),)
+        )
         assert ask(store.published(1, "progress")) == b"half"
         assert store.position().seq == 2
 

@@ -3,7 +3,7 @@
 from perdure.codec import seal
 from perdure.kernel.batch import SnapshotRow
 from perdure.kernel.events import Address
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import StoredInstance
 
 from .harness import Harness, OneStore, Waiting, ask, commit, load
 from .rows import batch, entry, head
@@ -16,7 +16,7 @@ class Loading(OneStore):
 
         found = load(harness, store, [1, name, nobody, 77])
 
-        assert found[1] == found[name] == Record(head(1), None, (entry(1, 1), entry(3, 1)))
+        assert found[1] == found[name] == StoredInstance(head(1), None, (entry(1, 1), entry(3, 1)))
         assert found[nobody] is None
         assert found[77] is None
 
@@ -32,7 +32,7 @@ class Loading(OneStore):
         ended = head(1, status="completed", outcome=seal(b"outcome"))
         commit(harness, store, batch(journal=[entry(1, 1)], heads=[ended]))
 
-        assert load(harness, store, [1])[1] == Record(ended)
+        assert load(harness, store, [1])[1] == StoredInstance(ended)
         assert ask(store.history(1)) == [entry(1, 1)]
 
     def test_only_the_newest_snapshot_is_kept_with_the_rows_after_it(self, harness: Harness, store: Waiting) -> None:
@@ -49,7 +49,7 @@ class Loading(OneStore):
 
         record = load(harness, store, [1])[1]
 
-        assert record == Record(head(1), SnapshotRow(1, 4, seal(b"new")), (entry(5, 1), entry(6, 1)))
+        assert record == StoredInstance(head(1), SnapshotRow(1, 4, seal(b"new")), (entry(5, 1), entry(6, 1)))
 
     def test_a_snapshot_of_the_last_entry_is_all_that_is_loaded(self, harness: Harness, store: Waiting) -> None:
         left = SnapshotRow(1, 2, seal(b"state"))
@@ -59,7 +59,7 @@ class Loading(OneStore):
         found = load(harness, store, [1, name])
 
         assert found == {1: left, name: left}
-        assert ask(store.record(name)) == Record(head(1), left)
+        assert ask(store.record(name)) == StoredInstance(head(1), left)
 
     def test_a_snapshot_counts_wherever_it_was_left(self, harness: Harness, store: Waiting) -> None:
         """Small ones stand beside entries that are written with them, others apart: the newest of both is loaded."""
@@ -71,18 +71,18 @@ class Loading(OneStore):
         commit(
             harness, store, batch(journal=[entry(2, 1), entry(3, 1), entry(4, 2)], heads=[head(2)], snapshots=[small])
         )
-        assert load(harness, store, [1, 2]) == {1: small, 2: Record(head(2), None, (entry(4, 2),))}
+        assert load(harness, store, [1, 2]) == {1: small, 2: StoredInstance(head(2), None, (entry(4, 2),))}
 
         commit(harness, store, batch(journal=[entry(5, 1), entry(6, 1, b"y" * 70_000)]))
-        assert load(harness, store, [1])[1] == Record(head(1), small, (entry(5, 1), entry(6, 1, b"y" * 70_000)))
+        assert load(harness, store, [1])[1] == StoredInstance(head(1), small, (entry(5, 1), entry(6, 1, b"y" * 70_000)))
 
         late = SnapshotRow(1, 6, seal(b"late"))  # its entry is durable already
         commit(harness, store, batch(snapshots=[late]))
         assert load(harness, store, [1])[1] == late
-        assert ask(store.record(1)) == Record(head(1), late)
+        assert ask(store.record(1)) == StoredInstance(head(1), late)
 
         commit(harness, store, batch(journal=[entry(7, 1)]))
-        assert load(harness, store, [1])[1] == Record(head(1), late, (entry(7, 1),))
+        assert load(harness, store, [1])[1] == StoredInstance(head(1), late, (entry(7, 1),))
         assert ask(store.history(1, 5)) == [entry(6, 1, b"y" * 70_000), entry(7, 1)]
         assert ask(store.journal(6, 10)) == [entry(7, 1)]
 

@@ -8,7 +8,7 @@ from perdure.kernel.batch import Batch, WorkflowRow
 from perdure.kernel.decision import Decision, Outcome, Send
 from perdure.kernel.difference import Difference, Explanation
 from perdure.kernel.effects import Call, Child, Effect, Timer, Wait
-from perdure.kernel.events import Address, CancelAsked, Event, Message, Received, Ref, Started
+from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Ref, Started
 from perdure.kernel.gate import Executors
 from perdure.kernel.identity import Identity
 from perdure.kernel.kernel import Kernel
@@ -41,7 +41,7 @@ class Puppet:
             case Started(workflow=workflow, key=key, generation=generation):
                 self._name, self._generation = Address(workflow, key), generation
                 return Decision()
-            case Received(intent=intent):
+            case ReceiptArrived(intent=intent):
                 self._opened = [pair for pair in self._opened if self._intent(pair[1]) != intent]
                 return Decision()
             case CancelAsked(reason=reason):
@@ -167,7 +167,7 @@ class Player:
     def fire(self, before: int) -> None:
         self.now = max(self.now, before)
         for row in self.store.due(before, 100):
-            self.kernel.offer(Offer(row.instance, Received(row.intent, DONE)))
+            self.kernel.offer(Offer(row.instance, ReceiptArrived(row.intent, DONE)))
         self.play()
 
     def read_inbox(self) -> None:

@@ -1,7 +1,7 @@
 """What callers read: histories, the journal, published values, workflows; bodies of any size."""
 
 from perdure.kernel.batch import PublishedRow, WorkflowRow
-from perdure.kernel.rows import Record
+from perdure.kernel.rows import StoredInstance
 
 from .harness import BIG, Harness, OneStore, Waiting, ask, commit, load
 from .rows import batch, entry, head
@@ -14,6 +14,7 @@ class Reads(OneStore):
 
         assert ask(store.journal(0, 100)) == rows
         assert ask(store.height()) == rows[-1].seq
+        assert ask(store.heights()) == {0: rows[-1].seq}
         assert ask(store.journal(2, 3)) == rows[2:5]
         assert ask(store.history(1)) == rows[1::2]
         assert ask(store.history(1, after=2, limit=1)) == [rows[3]]
@@ -49,5 +50,5 @@ class Reads(OneStore):
 
         assert ask(store.journal(0, 10)) == rows
         assert ask(store.history(2)) == [rows[2]]
-        assert isinstance(record, Record)
+        assert isinstance(record, StoredInstance)
         assert record.rows == (rows[0], rows[1], rows[3])

@@ -1,0 +1,193 @@
+"""An agent in a flow: model and tool calls are steps of the flow, judged by the gate of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from perdure.codec import from_json
+from perdure.errors import Denied, PerdureError, TaskCancelled, TaskExpired
+from perdure.flows.author import StepFunction, StepOptions
+from perdure.graphs import gate
+from perdure.graphs.model import Limits, NodeSpec, Partial, Permit, Used
+from perdure.graphs.opening import ANSWER
+from perdure.graphs.outcomes import unfenced
+from perdure.graphs.state import Usage, add, usage_problem
+from perdure.graphs.tools import Tool
+
+from . import prompts
+from .model import Message, Reply
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+REPAIRS: Final = 1
+SPEC: Final = NodeSpec("agent")
+
+
+class FlowDesk:
+    """What one `agent.run` has: its tools, permits, limits, and what it has used so far."""
+
+    def __init__(  # noqa: PLR0917  # what an agent works with
+        self,
+        agent: Agent,
+        ctx: Any,
+        permits: Sequence[Permit],
+        limits: Limits,
+        roles: tuple[str, ...],
+        veto: tuple[str, ...],
+    ) -> None:
+        self._agent = agent
+        self._ctx = ctx
+        self._permits = tuple(permits)
+        self._limits = limits
+        self._roles = roles
+        self._veto = veto
+        self._tools: dict[str, Tool] = {tool.name: tool for tool in agent.tools}
+        self._used: Usage = {}
+        self._reserved: Usage = {}
+        self._denied_budget = False
+
+    async def work(self, goal: str) -> Any:
+        agent = self._agent
+        system = agent.system
+        if agent.output is not None and agent.output is not str:
+            system = f"{system}\n\n{prompts.answer_as(agent.output)}".strip()
+        messages: list[Message] = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": goal})
+        for attempt in range(REPAIRS + 1):
+            answer = await agent.converse(self, messages)
+            if agent.output is None or isinstance(answer, Partial):
+                return answer
+            try:
+                return read_answer(answer, agent.output)
+            except (PerdureError, ValueError) as error:
+                if attempt == REPAIRS:
+                    raise
+                messages = [
+                    *messages,
+                    {"role": "assistant", "content": answer},
+                    {"role": "user", "content": f"The output does not fit: {error}"},
+                ]
+        raise AssertionError("the last attempt returns or raises")
+
+    # ---- the desk of an agent --------------------------------------------------------------------------------------
+
+    async def think(self, messages: list[Message]) -> Reply:
+        verdict = gate.budget(self._accounts(), {"calls": 1})
+        if verdict.word == "deny":
+            raise Denied("model", verdict.stage, verdict.reason)
+        tools = prompts.described(gate.offered(SPEC, self._tools, self._permits, self._veto))
+        self._reserved = add(self._reserved, {"calls": 1})
+        try:
+            reply: Reply = await self._ctx.step("model", self._agent.model.reply, messages, tools, "")
+        finally:
+            self._reserved = add(self._reserved, {"calls": 1}, -1)
+        self._spend(reply.usage)
+        return reply
+
+    async def use(self, name: str, arguments: dict[str, Any]) -> Any:
+        verdict = self._judge(name, arguments)
+        if verdict.word == "ask":
+            arguments = await self._asked(name, arguments, verdict.permit)
+            verdict = self._judge(name, arguments, approved=True)
+        if verdict.word == "deny":
+            raise Denied(name, verdict.stage, verdict.reason)
+        tool = self._tools[name]
+        args, kwargs = tool.arguments(tool.bind(arguments))
+        self._reserved = add(self._reserved, {"calls": 1})
+        try:
+            value = await self._ctx.step(f"use:{name}", _step_of(tool), *args, **kwargs)
+        finally:
+            self._reserved = add(self._reserved, {"calls": 1}, -1)
+        usage: Any = {}
+        if isinstance(value, dict) and set(value) == {"&used", "usage"}:
+            value, usage = value["&used"], value["usage"]
+        self._spend(usage)
+        return value
+
+    def _judge(self, name: str, arguments: dict[str, Any], *, approved: bool = False) -> gate.Verdict:
+        return gate.use(
+            SPEC,
+            name,
+            arguments,
+            tools=self._tools,
+            permits=self._permits,
+            veto=self._veto,
+            accounts=self._accounts(),
+            wanted={"calls": 1},
+            approved=approved,
+        )
+
+    def _accounts(self) -> list[gate.Account]:
+        return [gate.Account("the agent", self._limits, self._used, self._reserved)]
+
+    def _spend(self, usage: Any) -> None:
+        fine = not usage_problem(usage)
+        self._used = add(self._used, {**(usage if fine else {}), "calls": 1})
+
+    async def _asked(self, name: str, arguments: dict[str, Any], permit: Permit | None) -> dict[str, Any]:
+        """Ask a person; the arguments as the person has left them."""
+        roles = permit.roles if permit is not None else ()
+        users = permit.users if permit is not None else ()
+        within = None if permit is None or permit.within is None else timedelta(seconds=permit.within)
+        try:
+            done = await self._ctx.task(
+                f"ask:{name}",
+                answer=ANSWER,
+                title=f"May the agent use {name}?",
+                data={"tool": name, "arguments": arguments},
+                roles=list(roles or (() if users else self._roles)),
+                users=list(users),
+                expire=within,
+            )
+        except TaskExpired:
+            raise Denied(name, "expired", "no person answered in time") from None
+        except TaskCancelled as error:
+            raise Denied(name, "person", f"the question was cancelled: {error}") from None
+        answer = done.answer or {}
+        if done.outcome != "approve":
+            reason = answer.get("reason") or "no reason was given"
+            raise Denied(name, "person", f"{done.by or 'a person'} said no: {reason}")
+        return dict(answer.get("arguments") or arguments)
+
+
+def read_answer(text: str, kind: Any) -> Any:
+    """A model's text as the type that was asked for."""
+    return text if kind is str else from_json(msgspec.json.decode(unfenced(text)), kind)
+
+
+def _step_of(tool: Tool) -> StepFunction[..., Any]:
+    """A tool with its options as a step. What `Used` says travels with the result."""
+    from perdure.graphs.author import is_async
+
+    unknown: Literal["raise"] = "raise"
+    executor = None if tool.executor in ("inline", "thread") else tool.executor
+    options = StepOptions(
+        retries=tool.retries,
+        backoff=tool.backoff,
+        timeout=tool.timeout,
+        executor=executor,
+        once=tool.once,
+        unknown=unknown,
+    )
+    if executor is not None:
+        return StepFunction(tool.function, options)
+    if is_async(tool.function):
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return _plain(await tool.function(*args, **kwargs))
+
+        return StepFunction(call, options)
+
+    def call_in_thread(*args: Any, **kwargs: Any) -> Any:
+        return _plain(tool.function(*args, **kwargs))
+
+    return StepFunction(call_in_thread, options)
+
+
+def _plain(value: Any) -> Any:
+    return {"&used": value.value, "usage": value.usage} if isinstance(value, Used) else value

@@ -1,0 +1,169 @@
+"""Commands that change an instance: all are one pattern. What was typed becomes the parameters of the verb, and the
+answer a line of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal
+
+import click
+import msgspec
+
+from perdure.runtime.client import Reuse
+from perdure.verbs.act import (
+    CancelParams,
+    ForkParams,
+    RetryParams,
+    RewindParams,
+    SendParams,
+    SettleParams,
+    StartParams,
+    TagParams,
+    WakeParams,
+)
+
+from ..console import Console, define
+from ..exits import Stopped
+from ..given import read_json, read_tags, read_time
+
+
+def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspec.Struct]], click.Command]:
+    """Make a command of a function that gives the parameters of a verb. `text` tells people the answer."""
+
+    def made(given: Callable[..., msgspec.Struct]) -> click.Command:
+        def call(console: Console, **typed: Any) -> None:
+            answer = console.call(name, given(**typed))
+            console.answer(answer, text(answer))
+
+        call.__doc__ = given.__doc__
+        call.__click_params__ = getattr(given, "__click_params__", [])  # type: ignore[attr-defined]
+        return define(name)(call)
+
+    return made
+
+
+@act("start", lambda answer: answer.key)
+@click.argument("workflow")
+@click.option("--input", "given", metavar="JSON|@FILE|-", help="An object: the arguments by name.")
+@click.option("--key", help="Names the instance; the same key again starts nothing. Default: a new one.")
+@click.option(
+    "--reuse",
+    type=click.Choice(["failed", "always"]),
+    help="Start a used key again: after a failure, or always.",
+)
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag to find it by; any number.")
+@click.option("--delay", type=click.FloatRange(0), metavar="SECONDS", help="It begins its work after so long.")
+@click.option("--at", metavar="TIME", help="It begins its work then: 2026-11-16T09:00:00Z.")
+def start(
+    *,
+    workflow: str,
+    given: str | None,
+    key: str | None,
+    reuse: Reuse | None,
+    tags: tuple[str, ...],
+    delay: float | None,
+    at: str | None,
+) -> StartParams:
+    """WORKFLOW is the name of a workflow that the last engine on this database ran. Prints the key."""
+    value = {} if given is None else read_json(given, "--input")
+    when: datetime | None = None if at is None else read_time(at, "--at")
+    return StartParams(workflow, value, key, reuse, read_tags(tags), when, delay)
+
+
+@act("send", lambda answer: f"sent {answer.sent} to {answer.id}")
+@click.argument("id")
+@click.argument("name")
+@click.argument("body", required=False)
+@click.option("--id", "message", metavar="TEXT", help="The message's own id: the same one twice is delivered once.")
+def send(id: str, name: str, body: str | None, message: str | None) -> SendParams:
+    """BODY is JSON, @file or - (stdin); without it the message has none. It is durable when this returns."""
+    return SendParams(id, name, None if body is None else read_json(body, "BODY"), message)
+
+
+@act("cancel", lambda answer: f"asked {answer.id} to cancel")
+@click.argument("id")
+@click.option("--reason", default="", help="Recorded, and told to whoever waits for the result.")
+@click.option("--undo", is_flag=True, help="Undo what its completed steps did, the last one first.")
+def cancel(id: str, reason: str, undo: bool) -> CancelParams:
+    """It ends cancelled when its clean-up is done. Cancelling twice is harmless."""
+    return CancelParams(id, reason, undo)
+
+
+@act("wake", lambda answer: f"woke {answer.id}")
+@click.argument("id")
+@click.argument("location", default="")
+def wake(id: str, location: str) -> WakeParams:
+    """LOCATION is that of one sleep (`perdure why ID` names it); without it, all of them end. Recorded as such."""
+    return WakeParams(id, location)
+
+
+@act("retry", lambda answer: f"asked {answer.id} to try again")
+@click.argument("id")
+def retry(id: str) -> RetryParams:
+    """After what was wrong has been put right. `perdure why ID` says what that is. An instance that has failed does
+    again what failed, and what was undone; all else stays done.
+    """
+    return RetryParams(id)
+
+
+@act("rewind", lambda answer: f"asked {answer.id} to go back to {answer.rewind}")
+@click.argument("id")
+@click.argument("location")
+@click.option("--force", is_flag=True, help="Also while a step runs that is dropped: it is cancelled.")
+def rewind(id: str, location: str, force: bool) -> RewindParams:
+    """The operation at LOCATION, and all that came after it, did not happen; it is done anew. What came before is
+    kept. `perdure history ID` shows the locations.
+    """
+    return RewindParams(id, location, force)
+
+
+@act("fork", lambda answer: f"forked: {answer.id}")
+@click.argument("id")
+@click.argument("location")
+@click.option("--edit", "edits", multiple=True, metavar="LOCATION=JSON", help="Another value for an earlier step.")
+@click.option("--key", help="Names the new instance.")
+def fork(id: str, location: str, edits: tuple[str, ...], key: str | None) -> ForkParams:
+    """The new instance has behind it all that came before the operation at LOCATION, and goes on from there. The old
+    one stays as it is. `perdure history ID` shows the locations.
+    """
+    edit: dict[str, Any] = {}
+    for text in edits:
+        place, value = _read_edit(text)
+        if place in edit:
+            raise Stopped(f"--edit {place} is given twice; give it once")
+        edit[place] = value
+    return ForkParams(id, location, edit, key)
+
+
+def _read_edit(text: str) -> tuple[str, Any]:
+    location, sign, value = text.partition("=")
+    if not location or not sign:
+        raise Stopped(f"--edit {text!r} is no LOCATION=JSON; write it like this: --edit 'price=4200'")
+    return location, read_json(value, f"--edit {location}")
+
+
+@act("settle", lambda answer: f"settled {answer.settled} of {answer.id}: {answer.answer}")
+@click.argument("id")
+@click.argument("location")
+@click.argument("answer", type=click.Choice(["ok", "error"]))
+@click.argument("value", required=False)
+def settle(id: str, location: str, answer: Literal["ok", "error"], value: str | None) -> SettleParams:
+    """LOCATION is where it is stuck (`perdure why ID` names it). After ok, VALUE is the step's result as JSON, @file
+    or - (stdin); after error it is a text. `perdure retry ID` instead runs the step again.
+    """
+    result = read_json(value, "VALUE") if value is not None and answer == "ok" else value
+    return SettleParams(id, location, answer, result)
+
+
+@act(
+    "tag",
+    lambda answer: f"tagged {answer.id}: {answer.tag}={answer.value}" if answer.value else f"untagged {answer.id}",
+)
+@click.argument("id")
+@click.argument("name")
+@click.argument("value", required=False)
+def tag(id: str, name: str, value: str | None) -> TagParams:
+    """NAME is that of a tag to find it by (`perdure ls --tag`); without VALUE, the tag is removed."""
+    return TagParams(id, name, value)

@@ -1,1 +1,0 @@
-"""One module for each verb that begins with `cells`."""

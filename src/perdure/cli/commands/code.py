@@ -1,0 +1,154 @@
+"""Commands that try code: the check of sources that an engine does, and replay of what was recorded."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import redirect_stdout
+from typing import Any, Final, NoReturn
+
+import click
+import msgspec
+
+from perdure.codec import to_plain
+from perdure.codec.visible import visible
+from perdure.kernel.workflows import Workflows
+from perdure.runtime.client import Client
+from perdure.views.survey import Replayed, survey
+
+from ..console import Console, define
+from ..exits import Exit, Stopped
+from ..load import code_of, is_playbook, load_all
+from ..text import indented, joined, style, to_json
+from .snapshot import ask
+
+PROBLEM: Final = ("workflow", "where", "text", "at", "hint", "severity")
+"""The fields of a problem in the JSON document."""
+
+
+@define("check", db="none")
+@click.argument("targets", metavar="MODULE[:WORKFLOW]|FILE...", nargs=-1, required=True)
+def check(console: Console, targets: tuple[str, ...]) -> None:
+    """MODULE is importable from the current directory, or a path ending in .py. Without :WORKFLOW all that it has are
+    checked. It is imported, and nothing is run; what it prints meanwhile goes to stderr. FILE is a playbook, or a
+    process in YAML or JSON.
+
+    Found are clocks, dice, files and settings in the body of a flow, operations that are not awaited, and the problems
+    of a graph, a process or a playbook. Exit code 1 if there are any. Warnings are told and change nothing.
+    """
+    files = [target for target in targets if is_playbook(target)]
+    if files:
+        if len(files) < len(targets):
+            raise Stopped("check playbooks and other workflows with two commands")
+        _check_playbooks(console, files)
+    with redirect_stdout(sys.stderr):
+        given = {id(each): each for target in targets for each in _given(target)}.values()
+    flows = [each for each in given if hasattr(each, "findings")]
+    others = sorted([each for each in given if hasattr(each, "problems")], key=lambda each: str(each.name))
+    flows = sorted(flows, key=lambda flow: flow.name)
+    below = os.getcwd() + os.sep
+    found = sorted(
+        (each._replace(file=each.file.removeprefix(below)), flow.name) for flow in flows for each in flow.findings
+    )
+    document: dict[str, Any] = {
+        "flows": [flow.name for flow in flows],
+        "findings": [{"flow": name, **each._asdict()} for each, name in found],
+        "ok": not found,
+    }
+    lines = [f"{style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
+    number = f"{len(flows)} flow{'s' if len(flows) != 1 else ''} checked"
+    if others:
+        told = [(each.name, *problem) for each in others for problem in each.problems]
+        problems = [each for each in told if each[-1] != "warning"]
+        warnings = [each for each in told if each[-1] == "warning"]
+        warnings += [(each.name, *warning) for each in others for warning in getattr(each, "warnings", ())]
+        document["ok"] = not found and not problems
+        document["workflows"] = [each.name for each in others]
+        document["problems"] = [dict(zip(PROBLEM, each, strict=False)) for each in problems]
+        document["warnings"] = [dict(zip(PROBLEM, each, strict=False)) for each in warnings]
+        lines += [f"{style(f'{name}: {where}:', bold=True)} {text}" for name, where, text, *_ in problems]
+        lines += [f"{style(f'{name}: {where}:', bold=True)} warning: {text}" for name, where, text, *_ in warnings]
+        number = f"{len(flows) + len(others)} workflows checked"
+    console.answer(document, joined(lines) if lines else f"{number}, nothing found")
+    sys.exit(Exit.OK if document["ok"] else Exit.FAILED)
+
+
+def _given(target: str) -> list[Any]:
+    if target.endswith((".yaml", ".yml", ".json")):
+        from perdure.app.definitions import load_process
+
+        return [load_process(target)]
+    return load_all(target)
+
+
+def _check_playbooks(console: Console, files: list[str]) -> NoReturn:
+    """All problems of each file, and else its warnings. Warnings alone are no failure."""
+    from perdure.app.playbooks import installed, text_of
+    from perdure.playbooks.check import problems_of
+
+    found = [each for file in files for each in problems_of(text_of(file), file, installed())]
+    bad = any(not each.warning for each in found)
+    document = {"files": files, "problems": [msgspec.to_builtins(each) for each in found], "ok": not bad}
+    number = f"{len(files)} playbook{'s' if len(files) != 1 else ''} checked"
+    console.answer(document, joined([str(each) for each in found]) if found else f"{number}, nothing found")
+    sys.exit(Exit.FAILED if bad else Exit.OK)
+
+
+@define("replay")
+@click.option("--against", "targets", multiple=True, required=True, metavar="MODULE[:FLOW]", help="The new code.")
+@click.option("--verify", is_flag=True, help="Replay the whole world of cells, and compare every decision and root.")
+@click.option("--from", "since", metavar="HASH", help="With --verify: begin with this world snapshot.")
+def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str | None) -> None:
+    """The histories of all instances that have not ended are replayed on the code of MODULE, without side effects:
+    no step runs, nothing is written. Exit code 1 if any of them would diverge.
+
+    An instance is replayed on the version that it started with, if MODULE has that, else on the newest one.
+
+    With --verify every entry of the journal is replayed, from the first one or from a world snapshot, each cell with
+    the definition that it had then; every snapshot on the way must come out with its hash. Exit code 1 and the first
+    difference, if there is one.
+    """
+    if verify:
+        _verify(console, targets, since)
+    if since is not None:
+        raise Stopped("--from is for --verify")
+    with redirect_stdout(sys.stderr):
+        workflows = Workflows(each for target in targets for each in code_of(target))
+
+    async def read(client: Client) -> list[Replayed]:
+        return await survey(client.queries, workflows)
+
+    found = console.ask(read)
+    unsafe = [each for each in found if each.divergence is not None]
+    document = {"replayed": len(found), "safe": len(found) - len(unsafe), "unsafe": unsafe}
+    lines: list[str] = [
+        indented(f"{style(visible(each.id), bold=True)}: {(each.divergence or '').removeprefix(f'{each.id}, ')}")
+        for each in unsafe
+    ]
+    instances = "1 instance" if len(found) == 1 else f"{len(found)} instances"
+    lines.append(f"{instances} replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
+    console.answer(document, joined(lines))
+    sys.exit(Exit.FAILED if unsafe else Exit.OK)
+
+
+def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> NoReturn:
+    found = ask(console, lambda snapshots: snapshots.verify(since), targets)
+    difference = found.difference
+    since_entry = f" after entry {found.begin}" if found.begin else ""
+    lines = [f"replayed{since_entry}: {found.entries} entries; compared: {found.snapshots} snapshots"]
+    if found.unread:
+        lines.append(f"not replayed, for there is no code: {', '.join(found.unread)}")
+    if difference is None:
+        lines.append("no difference")
+    else:
+        where = f" of {style(difference.cell, bold=True)}" if difference.cell else ""
+        lines.append(f"entry {difference.entry}{where} differs:")
+        for name, text, state in (
+            ("recorded", difference.recorded, difference.recorded_state),
+            ("current", difference.current, difference.current_state),
+        ):
+            lines.append(f"  {name}: {text}{'' if state is None else f' {to_json(state)}'}")
+        if difference.advice:
+            lines.append(indented(f"  {difference.advice}"))
+    console.answer(to_plain(found), joined(lines))
+    sys.exit(Exit.OK if difference is None else Exit.FAILED)

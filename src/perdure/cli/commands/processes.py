@@ -1,0 +1,237 @@
+"""Commands about processes: definitions that are data, their versions and their pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from perdure.app import connect, run_async
+from perdure.app.definitions import load_process, restored_one
+from perdure.app.engine import open as open_engine
+from perdure.definitions.model import Register
+from perdure.errors import CallerError, CannotOpen
+from perdure.expressions.functions import FUNCTIONS
+from perdure.kernel.asked import Actor
+from perdure.kernel.moment import when
+from perdure.kernel.rows import StoredInstance
+from perdure.kernel.workflows import Workflows
+from perdure.processes.model import json_schema
+from perdure.runtime.client import Client
+from perdure.runtime.state import draw_instance
+from perdure.views.find import find_started
+
+from ..console import Console, define
+from ..exits import Stopped
+from ..load import load
+from ..text import ago, joined, style, table
+
+T = TypeVar("T")
+
+
+def _acting(console: Console, verb: Callable[[Client], Awaitable[T]]) -> T:
+    """Do it through the engine that runs, or through one of our own where none does."""
+
+    async def main() -> T:
+        with suppress(CannotOpen):  # an engine makes the database when it opens it the first time
+            async with connect(console.db) as client:
+                if await client.queries.owner() is not None:
+                    return await verb(client)
+        async with open_engine(console.db) as engine:
+            return await verb(engine)
+
+    return run_async(main)  # type: ignore[no-any-return]
+
+
+def _given(target: str) -> Any:
+    """A process from a file, or from a module."""
+    if target.endswith((".yaml", ".yml", ".json")):
+        process: Any = load_process(target)
+    else:
+        process, _ = load(target)
+    if not hasattr(process, "stored"):
+        raise Stopped(f"{target} is no process: its definition is code, not data")
+    return process
+
+
+async def _kept(client: Client, name: str, version: str) -> Any:
+    """A process that the database has."""
+    stored = await client.processes.get(name, version)
+    process = restored_one(stored, [])
+    if process is None:
+        raise CallerError(f"{name} {stored.version} cannot be read here: functions of its expressions are missing")
+    return process
+
+
+@define("processes ls")
+def ls(console: Console) -> None:
+    async def read(client: Client) -> list[tuple[str, Register]]:
+        return await client.processes.list()
+
+    found = console.ask(read)
+    rows = [[style(name, bold=True) for name in ("NAME", "ACTIVE", "VERSIONS")]]
+    rows += [[name, each.active, str(len(each.versions))] for name, each in found]
+    document = [
+        {"name": name, "active": each.active, "versions": [one.version for one in each.versions]}
+        for name, each in found
+    ]
+    console.answer({"processes": document}, table(rows) if found else "")
+    if not console.json and not found:
+        console.note("no processes")
+
+
+@define("processes versions")
+@click.argument("name")
+def versions(console: Console, name: str) -> None:
+    async def read(client: Client) -> tuple[list[dict[str, object]], str]:
+        found = await client.processes.versions(name)
+        active = (await client.processes.get(name)).version
+        return [
+            {
+                "version": each.version,
+                "digest": each.digest,
+                "by": each.by,
+                "at": when(each.at),
+                "active": each.version == active,
+            }
+            for each in found
+        ], active
+
+    found, active = console.ask(read)
+    now = datetime.now(UTC)
+    rows = [[style(word, bold=True) for word in ("VERSION", "ACTIVE", "REGISTERED", "BY", "DIGEST")]]
+    for each in found:
+        at = each["at"]
+        assert isinstance(at, datetime)
+        is_active = "yes" if each["version"] == active else ""
+        rows.append([str(each["version"]), is_active, ago(at, now), str(each["by"]), str(each["digest"])[7:19]])
+    console.answer({"name": name, "active": active, "versions": found}, table(rows))
+
+
+@define("processes show")
+@click.argument("name")
+@click.option("--version", default="", metavar="TEXT", help="Of this version, not of the active one.")
+def show(console: Console, name: str, version: str) -> None:
+    async def read(client: Client) -> Any:
+        return await _kept(client, name, version)
+
+    process = console.ask(read)
+    data = process.data
+    needs = data.get("requires", {})
+    rows = [["name", name], ["version", process.number], ["hash", process.hash], ["title", data.get("title", "")]]
+    rows += [["tasks", ", ".join(data.get("tasks", {})) or "none"]]
+    rows += [
+        [word, ", ".join(needs[word])] for word in ("functions", "modules", "transports", "workflows") if word in needs
+    ]
+    problems = [f"{each.where}: {each.code}: {each.text}" for each in process.problems]
+    document = {
+        "name": name,
+        "version": process.number,
+        "hash": process.hash,
+        "requires": needs,
+        "definition": data,
+        "problems": [each._asdict() for each in process.problems],
+    }
+    told = table([[style(word, bold=True), text] for word, text in rows])
+    console.answer(document, joined([told, *problems, "", *process.source().rstrip().split("\n")]))
+
+
+@define("processes put")
+@click.argument("target", metavar="FILE|MODULE:PROCESS")
+@click.option("--activate", is_flag=True, help="New instances run on it, whatever its version.")
+@click.option("--as", "person", metavar="ID", envvar="PERDURE_ACTOR", show_envvar=True, help="Who acts.")
+def put(console: Console, target: str, activate: bool, person: str | None) -> None:
+    """The same bytes again write nothing. Other bytes under a version that is kept are refused."""
+    process = _given(target)
+    process.require_valid()
+    actor = None if person is None else Actor(person)
+
+    async def put(client: Client) -> str:
+        return await client.processes.put(process, activate=activate, by=actor)
+
+    version = _acting(console, put)
+    document = {"name": process.name, "version": version, "digest": process.hash}
+    console.answer(document, f"{process.name} {version} is kept ({process.hash[7:19]})")
+
+
+@define("processes activate")
+@click.argument("name")
+@click.argument("version")
+@click.option("--as", "person", metavar="ID", envvar="PERDURE_ACTOR", show_envvar=True, help="Who acts.")
+def activate(console: Console, name: str, version: str, person: str | None) -> None:
+    """Instances that run stay on the version that they started with."""
+    actor = None if person is None else Actor(person)
+
+    async def activate(client: Client) -> None:
+        await client.processes.activate(name, version, by=actor)
+
+    _acting(console, activate)
+    console.answer({"name": name, "active": version}, f"new instances of {name} run on {version}")
+
+
+@define("processes export")
+@click.argument("name")
+@click.option("--version", default="", metavar="TEXT", help="Of this version, not of the active one.")
+@click.option("--format", "form", type=click.Choice(["json", "yaml", "python"]), default="yaml", show_default=True)
+def export(console: Console, name: str, version: str, form: str) -> None:
+    """Loading the text gives the same hash."""
+
+    async def read(client: Client) -> tuple[str, str]:
+        process = await _kept(client, name, version)
+        return process.export(form), process.hash
+
+    text, digest = console.ask(read)
+    console.answer({"name": name, "format": form, "hash": digest, "text": text}, joined(text.rstrip("\n").split("\n")))
+
+
+@define("processes draw", db="optional")
+@click.argument("target", metavar="NAME|ID|FILE|MODULE:PROCESS")
+@click.option("--version", default="", metavar="TEXT", help="Of this version, not of the active one.")
+@click.option("--format", "form", type=click.Choice(["svg", "mermaid", "json"]), default="svg", show_default=True)
+@click.option("--direction", type=click.Choice(["LR", "TB"]), default="LR", show_default=True)
+@click.option("--at", type=click.IntRange(1), metavar="N", help="An instance as it was at this entry of the journal.")
+@click.option("--output", "-o", metavar="FILE", help="Write the picture there.")
+def draw(  # noqa: PLR0917
+    console: Console, target: str, version: str, form: Any, direction: Any, at: int | None, output: str | None
+) -> None:
+    """NAME is a process that the database has, ID an instance of one (purchase/o-17)."""
+    if ":" in target or target.endswith((".yaml", ".yml", ".json")):
+        picture = _given(target).draw(form, direction)
+    else:
+
+        async def read(client: Client) -> str:
+            if "/" not in target:
+                return str((await _kept(client, target, version)).draw(form, direction))
+            _, head = await find_started(client, target)
+            process = await _kept(client, head.workflow, head.version.partition("+")[0])
+            rows = [row for row in await client.queries.history(head.id) if at is None or row.seq <= at]
+            record = StoredInstance(head, None, tuple(rows)) if rows else None
+            return draw_instance(Workflows([process]), record, form, direction)
+
+        picture = console.ask(read)
+    if output is not None:
+        Path(output).write_text(picture, encoding="utf-8")
+        console.answer({"target": target, "format": form, "file": output}, f"{output} has the picture of {target}")
+    else:
+        console.answer({"target": target, "format": form, "picture": picture}, joined(picture.rstrip("\n").split("\n")))
+
+
+@define("processes schema", db="none")
+def schema(console: Console) -> None:
+    found = json_schema()
+    console.answer(found, joined(json.dumps(found, indent=2).split("\n")))
+
+
+@define("processes functions", db="none")
+def functions(console: Console) -> None:
+    """Functions of users are not among them: they are given to perdure.open(functions=[...])."""
+    found = {name: each for name, each in FUNCTIONS.items() if each.processes}
+    rows = [[style(word, bold=True) for word in ("FUNCTION", "GIVES", "WHAT IT DOES")]]
+    rows += [[name, each.gives, each.about] for name, each in found.items()]
+    document = [{"name": name, "gives": each.gives, "text": each.about} for name, each in found.items()]
+    console.answer({"functions": document}, table(rows))

@@ -1,0 +1,21 @@
+"""What a delivery says without waiting for an answer: messages, published values, tags, notes, reports."""
+
+from __future__ import annotations
+
+from perdure.kernel.decision import Send
+from perdure.kernel.problem import Report
+
+
+class Said:
+    """What one delivery says without waiting for an answer. Most say nothing."""
+
+    __slots__ = ("answers", "noted", "published", "reports", "responded", "sent", "tags")
+
+    def __init__(self) -> None:
+        self.sent: list[Send] = []
+        self.published: list[tuple[str, bytes]] = []
+        self.tags: list[tuple[str, str | None]] = []
+        self.noted: list[str] = []
+        self.responded: list[tuple[str, bytes]] = []
+        self.reports: list[Report] = []
+        self.answers: list[tuple[bytes, str, bytes]] = []

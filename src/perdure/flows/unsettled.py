@@ -1,0 +1,59 @@
+"""What a person must settle: a step whose outcome is not known, an undo that failed. The flow is stuck until then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.codec import decode, from_plain
+from perdure.errors import CallerError, StepFailed
+from perdure.kernel.decision import Stuck
+from perdure.kernel.effects import Call, Timer
+from perdure.kernel.receipt import Failure, Receipt
+
+from .operation import Operation
+
+if TYPE_CHECKING:
+    from .machine import FlowMachine
+
+
+def stop_at(machine: FlowMachine, operation: Operation, receipt: Receipt) -> str:
+    """Nobody knows whether the step took effect: a person must say so. Nothing else is delivered before."""
+    effect, error = operation.effect, receipt.error or Failure("unknown", "no reason is known")
+    assert type(effect) is Call, "nothing else is settled"
+    location = effect.location
+    machine.report(operation.hooks, operation.kind, location, effect.attempt, error)
+    text = f"whether step {location!r} took effect is not known: {error.message}"
+    machine.unsettled[location] = operation, Stuck(Failure("OutcomeUnknown", text, retry=False), location)
+    return location
+
+
+async def ask_person(machine: FlowMachine, location: str, error: StepFailed) -> Receipt:
+    """What was done at a location cannot be undone by us: a person must help."""
+    text = f"what {location!r} did could not be undone: {error}"
+    stuck = Stuck(Failure("UndoFailed", text, retry=False), location)
+    operation = Operation(b"", Timer(location, 0), machine.loop.create_future())
+    machine.unsettled[location] = operation, stuck
+    receipt: Receipt = await operation.future  # type: ignore[misc]
+    return receipt
+
+
+def settle(machine: FlowMachine, location: str, receipt: Receipt) -> str:
+    """A person has answered for a location; empty: for the one at which the flow is stuck."""
+    location = location or next(iter(machine.unsettled), "")
+    operation, stuck = machine.unsettled.pop(location, (None, None))
+    if operation is None or stuck is None:
+        return ""
+    assert operation.future is not None
+    if receipt.status == "ok" and operation.returns is not None:
+        try:
+            from_plain(None if receipt.value is None else decode(receipt.value), operation.returns)
+        except CallerError as error:
+            text = f"{stuck.error.message}; the answer that was given does not fit: {error}"
+            failure = msgspec.structs.replace(stuck.error, message=text)
+            machine.unsettled[location] = operation, msgspec.structs.replace(stuck, error=failure)
+            return location
+    if not operation.future.done():
+        operation.future.set_result(receipt)
+    return location

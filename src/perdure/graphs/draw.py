@@ -1,0 +1,75 @@
+"""A graph as a picture: layers of nodes, and of an instance what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+from perdure.drawing import Edge, Graph, Node
+from perdure.drawing.model import State
+
+from .model import Model, NodeSpec
+from .state import NodeState
+
+SHAPES: Final = {"classify": "decision", "tournament": "parallel", "reduce": "join", "child": "subprocess"}
+STATES: Final[dict[str, State]] = {
+    "completed": "done",
+    "partial": "done",
+    "failed": "failed",
+    "skipped": "dropped",
+    "cancelled": "dropped",
+}
+
+Format = Literal["svg", "mermaid", "json"]
+Direction = Literal["LR", "TB"]
+
+
+def declared(model: Model) -> Graph:
+    """The definition alone."""
+    return _graph(model.nodes, {})
+
+
+def instance(nodes: Mapping[str, NodeState]) -> Graph:
+    """All nodes of a running graph, those that were added too, with their outcomes."""
+    return _graph([node.the for node in nodes.values()], nodes)
+
+
+def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState]) -> Graph:
+    shapes: list[Node] = []
+    edges: list[Edge] = []
+    waited: set[str] = set()
+    for spec in specs:
+        node = nodes.get(spec.name)
+        kind = "agent" if spec.kind in ("node", "loop") else SHAPES[spec.kind]
+        shapes.append(_node(spec, kind, node))
+        before = [(name, f"{alias}" if alias != name else "", False) for alias, name in spec.after]
+        if node is not None and node.controller:
+            before = [(node.controller, "", True)]
+        elif node is not None and node.submitter and not before:
+            before = [(node.submitter, "", True)]
+        for name, label, dashed in before:
+            went = node is not None and node.attempts > 0
+            optional = spec.needs.get(name) in ("optional", "any_success")
+            edges.append(Edge(name, spec.name, label, dashed=dashed or optional, went=went))
+        if before:
+            waited.add(spec.name)
+    entries = tuple([shape.location for shape in shapes if shape.location not in waited])
+    return Graph(tuple(shapes), tuple(edges), entries=entries)
+
+
+def _node(spec: NodeSpec, kind: str, node: NodeState | None) -> Node:
+    subtitle = spec.role if spec.role != "custom" else ""
+    if spec.kind == "loop":
+        subtitle = f"{subtitle} at most {spec.max_iters} times".strip()
+    elif spec.kind == "child":
+        subtitle = spec.workflow
+    badge = "quarantined" if spec.trust == "quarantined" else ""
+    if node is None:
+        return Node(kind, spec.name, spec.name, subtitle, badge=badge)  # type: ignore[arg-type]
+    state: State = STATES.get(node.outcome) or ("open" if node.status == "open" else "not reached")
+    note = node.reason if node.outcome != "completed" else ""
+    if node.outcome == "partial":
+        note = f"partial: {node.reason}"
+    if node.the.kind == "loop" and node.attempts:
+        note = f"{note} {node.iteration + 1} iterations".strip()
+    return Node(kind, spec.name, spec.name, subtitle, state, note, badge)  # type: ignore[arg-type]

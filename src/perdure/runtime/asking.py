@@ -1,0 +1,47 @@
+"""A client that asks for an actor: every event that it sends carries who asked, and under which condition."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from perdure.kernel.asked import Asked
+from perdure.kernel.events import Event, Message, Ref
+
+from .client import Client
+from .door import Door
+
+
+class AskingDoor:
+    """Another door, with `Asked` on each event that goes through it. What an event says itself stays."""
+
+    def __init__(self, door: Door, asked: Asked) -> None:
+        self._inner, self._asked = door, asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
+        if hasattr(event, "asked"):
+            event = cast(Any, msgspec.structs.replace)(event, asked=self._merged(event))
+        return await self._inner.put(to, event, new=new)
+
+    def _merged(self, event: Any) -> Asked:
+        said, mine = event.asked or Asked(), self._asked
+        named = isinstance(event, Message)  # its own id counts
+        return Asked(
+            id=said.id or ("" if named else mine.id),
+            by=said.by or mine.by,
+            via=said.via or mine.via,
+            reason=said.reason or mine.reason,
+            if_entry=mine.if_entry if said.if_entry is None else said.if_entry,
+            trace=said.trace or mine.trace,
+        )
+
+
+def asking(client: Client, asked: Asked) -> Client:
+    """A client of the same engine that asks for an actor."""
+    return Client(
+        cast(Door, AskingDoor(client._any_loop, asked)), client._workflows, client.read_catalog, client._restore
+    )

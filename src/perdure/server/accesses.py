@@ -1,0 +1,186 @@
+"""Who asks: from the credentials of a request to a login, by what `perdure.access/main` says.
+
+What it says is cached for a short time, so a revoked right ends everywhere within seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime, timedelta
+from inspect import isawaitable
+from secrets import token_urlsafe
+from typing import Any, Final
+
+from perdure.access.machine import PUBLISHED
+from perdure.access.model import KEY, WORKFLOW, Access, ApiKey, Grant, Login, Person
+from perdure.codec import decode, from_plain, to_plain
+from perdure.errors import AskTimeout, PerdureError
+from perdure.kernel.asked import Actor
+from perdure.kernel.events import Address
+from perdure.runtime.client import Client
+
+from .auth.tokens import Session, Signer, digest_of, parse_key, same
+from .http import Request
+from .limits import ANSWER_SECONDS
+from .problems import HttpProblem
+
+FRESH_SECONDS: Final = 2.0
+LINK_MINUTES: Final = 10
+ADMIN: Final = (Grant("admin"),)
+USED_SECONDS: Final = 3600.0
+"""How often the use of a key is noted."""
+
+Recognise = Callable[[Any], Actor | Login | Awaitable[Actor | Login | None] | None]
+"""The host's own answer to the question who asks; it is given the scope of the request."""
+
+
+class Accesses:
+    def __init__(self, client: Client, signer: Signer, cookie: str, recognise: Recognise | None) -> None:
+        self._client, self.signer, self._cookie, self._recognise = client, signer, cookie, recognise
+        self._access, self._read_at = Access(), float("-inf")
+        self._links: dict[str, tuple[str, datetime]] = {}
+        self._used: dict[str, float] = {}
+        self._begun = False
+        self._noting: set[asyncio.Task[Any]] = set()
+
+    # ---- what is known -----------------------------------------------------------------------------------------
+
+    async def state(self, *, fresh: bool = False) -> Access:
+        if fresh or time.monotonic() - self._read_at > FRESH_SECONDS:
+            self._read_at = time.monotonic()
+            head = await self._client.queries.head(Address(WORKFLOW, KEY))
+            data = None if head is None else await self._client.queries.published(head.id, PUBLISHED)
+            self._access = Access() if data is None else from_plain(decode(data), Access)
+        return self._access
+
+    async def ask(self, verb: str, body: Any, by: Actor) -> Any:
+        """A change of access, recorded with its actor."""
+        if not self._begun:
+            await begin(self._client, by)
+            self._begun = True
+        handle = self._client.handle(WORKFLOW, KEY)
+        answer = await handle.ask(verb, to_plain(body), timeout=ANSWER_SECONDS, by=by)
+        self._read_at = float("-inf")
+        if "refused" in answer:
+            status = {"not-found": 404, "last-admin": 409}.get(answer["refused"], 422)
+            raise HttpProblem(status, answer["refused"], answer["text"])
+        return answer["ok"]
+
+    def note(self, what: str, by: Actor, **more: Any) -> None:
+        """An entry for the audit. The request does not wait for it."""
+
+        async def write() -> None:
+            with suppress(PerdureError, HttpProblem):  # without an engine there is no audit: the request is answered
+                await self.ask("note", {"what": what, **more}, by)
+
+        task = asyncio.ensure_future(write())
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+
+    # ---- who asks ----------------------------------------------------------------------------------------------
+
+    async def login_of(self, request: Request) -> tuple[Login | None, bool]:
+        """The login of a request, and whether a cookie says so. Every wrong credential gives the same None."""
+        if self._recognise is not None:
+            found = self._recognise(request.scope)
+            known = await found if isawaitable(found) else found
+            if isinstance(known, Login):
+                return known, False
+            if known is not None:
+                return await self._of_actor(known, "host"), False
+        scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return await self._of_key(credential.strip()), False
+        cookie = request.cookies.get(self._cookie)
+        if cookie is None:
+            return None, False
+        return await self._of_session(cookie), True
+
+    async def _of_key(self, text: str) -> Login | None:
+        parsed = parse_key(text)
+        access = await self.state()
+        id, digest = parsed if parsed is not None else ("", digest_of(text))
+        key = access.keys.get(id)
+        if not same(None if key is None else key.digest, digest) or key is None or not key.lives(datetime.now(UTC)):
+            return None
+        self._note_use(key)
+        return Login(
+            Actor(key.actor, key.roles, _is_admin(key.grants)), key.grants, f"key:{key.id}", executor=key.executor
+        )
+
+    def _note_use(self, key: ApiKey) -> None:
+        now = time.monotonic()
+        if now - self._used.get(key.id, float("-inf")) > USED_SECONDS:
+            self._used[key.id] = now
+            task = asyncio.ensure_future(self._used_now(key))
+            self._noting.add(task)
+            task.add_done_callback(self._noting.discard)
+
+    async def _used_now(self, key: ApiKey) -> None:
+        with suppress(PerdureError, HttpProblem):
+            await self.ask("key used", {"id": key.id}, Actor(key.actor))
+
+    async def session_of(self, cookie: str) -> Session | None:
+        session = self.signer.read_session(cookie, datetime.now(UTC))
+        if session is None or session.id in (await self.state()).ended:
+            return None
+        return session
+
+    async def _of_session(self, cookie: str) -> Login | None:
+        session = await self.session_of(cookie)
+        if session is None:
+            return None
+        return await self._of_actor(Actor(session.actor, admin=session.admin), f"session:{session.id}")
+
+    async def _of_actor(self, actor: Actor, via: str) -> Login:
+        person = (await self.state()).people.get(actor.id, Person())
+        grants = ADMIN if actor.admin else person.grants
+        roles = tuple(dict.fromkeys((*actor.roles, *person.roles)))
+        return Login(Actor(actor.id, roles, actor.admin or _is_admin(grants)), grants, via)
+
+    # ---- login links -------------------------------------------------------------------------------------------
+
+    def own_link(self, actor: str) -> str:
+        """A token of this process: it works where no engine runs. Whoever reads the terminal is the owner."""
+        token = token_urlsafe(32)
+        self._links[digest_of(token)] = actor, datetime.now(UTC) + timedelta(minutes=LINK_MINUTES)
+        return token
+
+    async def use_link(self, token: str) -> tuple[str, bool] | None:
+        """Whose link it was, and whether the owner made it. It works once."""
+        digest = digest_of(token)
+        own = self._links.pop(digest, None)
+        if own is not None:
+            return (own[0], True) if datetime.now(UTC) < own[1] else None
+        if digest not in (await self.state(fresh=True)).links:
+            return None
+        try:
+            return await self.ask("link use", {"digest": digest}, Actor("login")), True
+        except HttpProblem:
+            return None
+
+    async def close(self) -> None:
+        for task in list(self._noting):
+            task.cancel()
+
+
+async def begin(client: Client, by: Actor) -> None:
+    """Start the instance, if it is not there, and wait until an engine has it."""
+    address = Address(WORKFLOW, KEY)
+    if await client.queries.head(address) is not None:
+        return
+    await client.start(WORKFLOW, key=KEY, by=by)
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS), aclosing(client.changes()) as changes:
+            async for _ in changes:
+                if await client.queries.head(address) is not None:
+                    return
+    except TimeoutError:
+        raise AskTimeout(f"no engine has taken up {address} after {ANSWER_SECONDS:g} s; does one run?") from None
+
+
+def _is_admin(grants: tuple[Grant, ...]) -> bool:
+    return any(grant.role == "admin" and "*" in grant.workflows for grant in grants)

@@ -1,0 +1,1 @@
+"""The verbs over HTTP: a module a group. Each handler is given a `Calling` and parameters, and answers a document."""

@@ -1,0 +1,464 @@
+"""Instances over HTTP: lists, one instance and all that is known of it, and what is done to it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from perdure.codec import decode
+from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, ResultTimeout
+from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import Address
+from perdure.kernel.location import is_sleep
+from perdure.kernel.policy import Policy
+from perdure.kernel.status import TERMINAL, Status
+from perdure.ports.seen import Reason
+from perdure.ports.store import Filter
+from perdure.runtime.history import read_history, summary, value_of
+from perdure.verbs import act
+from perdure.verbs.read import DiffParams, diff
+from perdure.views.lists import PAGE_MAX, Facet, count, facets, page
+from perdure.views.look import (
+    ListedInstance,
+    ShownEntry,
+    ShownInstance,
+    ShownWait,
+    look,
+    shown_entry,
+    shown_wait,
+)
+from perdure.views.operations import Operation, operations
+from perdure.views.reasons import reasons, see, words_for
+from perdure.views.where import Where, from_pairs, joined, parse, to_text
+
+from ..calling import Calling, id_of, unknown
+from ..problems import HttpProblem
+
+WAIT_MAX: Final = 60.0
+RECORDED_SECONDS: Final = 2.0
+CHILDREN_MAX: Final = 200
+
+
+class ListedHead(ListedInstance, frozen=True, kw_only=True):
+    """A row of a list. `instance` is its number, `reason` what it waits for, or its error."""
+
+    instance: str
+    root: str
+    ended_at: datetime | None
+    reason: str
+
+
+class InstanceList(msgspec.Struct, frozen=True):
+    items: list[ListedHead]
+    next: str | None
+    previous: str | None
+    looked: int
+    partial: bool
+
+
+class ListQuery(msgspec.Struct, frozen=True):
+    """`q` is a filter as text; `filters` are the same as query parameters."""
+
+    q: str = ""
+    limit: int = 50
+    cursor: str = ""
+    filters: dict[str, list[str]] = {}
+
+
+def listed(head: HeadRow, parent: str | None = None) -> ListedHead:
+    about = summary(head)
+    return ListedHead(
+        id=id_of(head),
+        workflow=head.workflow,
+        key=head.key,
+        generation=head.generation,
+        version=head.version,
+        status=head.status,
+        started_at=about.started_at,
+        changed_at=about.changed_at,
+        parent=parent,
+        tags=about.tags,
+        instance=str(head.id),
+        root=str(head.root),
+        ended_at=about.ended_at,
+        reason=about.reason,
+    )
+
+
+def _where(given: ListQuery) -> Where:
+    return joined([*parse(given.q), *from_pairs(given.filters)])
+
+
+async def ls(calling: Calling, given: ListQuery) -> InstanceList:
+    if not 1 <= given.limit <= PAGE_MAX:
+        raise HttpProblem(422, "bad-request", f"limit is 1 to {PAGE_MAX}, found {given.limit}", where="/limit")
+    where = _where(given)
+    use = hashlib.blake2b(to_text(where).encode(), digest_size=8).digest()
+    before = None
+    if given.cursor:
+        body = calling.accesses.signer.read("cursor", given.cursor)
+        if body is None or body[:8] != use:
+            text = "this cursor is of another list, or of another server; begin again without it"
+            raise HttpProblem(422, "bad-cursor", text, where="/cursor")
+        started, id = msgspec.msgpack.decode(body[8:])
+        before = (started, id)
+    found = await page(calling.client.queries, where, _shows(calling, where), given.limit, before)
+    next = (
+        None if found.next is None else calling.accesses.signer.sign("cursor", use + msgspec.msgpack.encode(found.next))
+    )
+    return InstanceList([listed(head) for head in found.heads], next, None, found.looked, found.partial)
+
+
+def _shows(calling: Calling, where: Where) -> Any:
+    """Built-in instances are listed only for those who ask for them."""
+    wanted = any(value.startswith("perdure.") for term in where if term.field == "workflow" for value in term.values)
+    return lambda workflow: calling.sees(workflow) and (wanted or not workflow.startswith("perdure."))
+
+
+class CountAnswer(msgspec.Struct, frozen=True):
+    count: int | str
+
+
+async def count_instances(calling: Calling, given: ListQuery) -> CountAnswer:
+    where = _where(given)
+    found = await count(calling.client.queries, where, _shows(calling, where))
+    return CountAnswer(f"{found.count}+" if found.more else found.count)
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """A verb without parameters."""
+
+
+class FacetsAnswer(msgspec.Struct, frozen=True):
+    items: list[Facet]
+
+
+async def count_by(calling: Calling, given: Nothing) -> FacetsAnswer:
+    return FacetsAnswer(await facets(calling.client.queries, _shows(calling, ())))
+
+
+class Id(msgspec.Struct, frozen=True):
+    id: str
+
+
+class InstanceDetail(ShownInstance, frozen=True, kw_only=True):
+    """`may` has each verb with an empty text if it is possible now, else why not."""
+
+    instance: str
+    root: str
+    ended_at: datetime | None
+    reason: str
+    input: Any
+    noun: str
+    may: dict[str, str]
+
+
+async def show(calling: Calling, given: Id) -> InstanceDetail:
+    head = await calling.find(given.id)
+    found = await look(calling.client.queries, head)
+    rows = await calling.client.queries.history(head.id, limit=1)
+    policy, _ = await words_for(calling.client.queries, head.workflow, False)
+    about = summary(head)
+    calling.tag = str(found.entries)
+    return InstanceDetail(
+        **{field: getattr(found, field) for field in ShownInstance.__struct_fields__},
+        instance=str(head.id),
+        root=str(head.root),
+        ended_at=about.ended_at,
+        reason=about.reason,
+        input=_input(rows),
+        noun=policy.noun,
+        may=_may(calling, head, found, policy),
+    )
+
+
+def _input(rows: list[Any]) -> Any:
+    from perdure.kernel.entry import decode as decode_entry
+    from perdure.kernel.events import Started
+    from perdure.kernel.location import Patterns
+
+    if not rows:
+        return None
+    event = decode_entry(rows[0].seq, rows[0].instance, rows[0].at, rows[0].body, Patterns()).event
+    return value_of(event.input) if isinstance(event, Started) and event.input else None
+
+
+def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) -> dict[str, str]:
+    """The verbs that are possible now, and why the others are not."""
+    from perdure.access.model import allowed
+
+    verdict = allowed(calling.login, "operator", head.workflow, read=False)
+    against = "" if verdict.yes else f"needs the role {verdict.needs}"
+    if calling.settings.read_only:
+        against = "this server is read-only"
+    ended = f"the instance has {head.status}" if head.status in TERMINAL else ""
+    stuck, failed = head.status == Status.STUCK, head.status == Status.FAILED
+    sleeps = any(each.kind == "timer" and is_sleep(each.location) for each in found.waiting)
+    unknown_outcome = found.error is not None and found.error.type == "OutcomeUnknown"
+    now = {
+        "send": ended or policy.refuses("send"),
+        "cancel": ended or policy.refuses("cancel"),
+        "wake": ended or policy.refuses("wake") or ("" if sleeps else "it does not sleep"),
+        "retry": "" if stuck else (policy.refuses("retry") if failed else "it is neither stuck nor failed"),
+        "settle": "" if stuck and unknown_outcome else "no outcome is unknown",
+        "rewind": policy.refuses("rewind"),
+        "fork": policy.refuses("fork"),
+        "tag": ended,
+    }
+    return {verb: against or why for verb, why in now.items()}
+
+
+class WhyAnswer(msgspec.Struct, frozen=True):
+    id: str
+    status: str
+    reasons: list[Reason]
+
+
+async def why(calling: Calling, given: Id) -> WhyAnswer:
+    head = await calling.find(given.id)
+    seen, words = await see(calling.client.queries, head, datetime.now(UTC), calling.settings.database)
+    calling.tag = str(seen.state.version)
+    told = reasons(seen, words)
+    if not calling.values(head.workflow):
+        told = [_without_values(each) for each in told]
+    return WhyAnswer(id_of(head), seen.state.status.value, told)
+
+
+def _without_values(reason: Reason) -> Reason:
+    """Sentences end where a recorded value would follow; commands that repeat the input are left out."""
+    text = reason.text.partition(", with the result")[0].partition(": ")[0]
+    todo = tuple(each for each in reason.todo if "--input" not in each.command)
+    return msgspec.structs.replace(reason, text=text, todo=todo)
+
+
+class WaitingAnswer(msgspec.Struct, frozen=True):
+    id: str
+    waiting: list[ShownWait]
+
+
+async def waiting(calling: Calling, given: Id) -> WaitingAnswer:
+    head = await calling.find(given.id)
+    reader, _ = await read_history(calling.client.queries, head.id)
+    calling.tag = str(reader.state.version)
+    return WaitingAnswer(id_of(head), [shown_wait(each) for each in reader.waiting()])
+
+
+class ChildrenAnswer(msgspec.Struct, frozen=True):
+    id: str
+    items: list[ListedHead]
+
+
+async def children(calling: Calling, given: Id) -> ChildrenAnswer:
+    head = await calling.find(given.id)
+    heads = await calling.client.queries.heads(Filter(parent=head.id, limit=CHILDREN_MAX))
+    return ChildrenAnswer(id_of(head), [listed(each, id_of(head)) for each in heads if calling.sees(each.workflow)])
+
+
+class HistoryQuery(msgspec.Struct, frozen=True):
+    """Entries after a number, at most `limit`; `before` gives the last ones before a number instead."""
+
+    id: str
+    after: int = 0
+    before: int = 0
+    limit: int = 500
+
+
+class HistoryPage(msgspec.Struct, frozen=True):
+    id: str
+    history: list[ShownEntry]
+    entries: int
+    asked: dict[str, Any]
+
+
+async def history(calling: Calling, given: HistoryQuery) -> HistoryPage:
+    """`asked` has, by the number of an entry, who asked for it and why."""
+    if not 1 <= given.limit <= 5000:
+        raise HttpProblem(422, "bad-request", f"limit is 1 to 5000, found {given.limit}", where="/limit")
+    head = await calling.find(given.id)
+    _, lines = await read_history(calling.client.queries, head.id)
+    total = lines[-1].number if lines else 0
+    if given.before:
+        found = [line for line in lines if line.number < given.before][-given.limit :]
+    else:
+        found = [line for line in lines if line.number > given.after][: given.limit]
+    calling.tag = str(total)
+    entries = [shown_entry(line) for line in found]
+    return HistoryPage(id_of(head), entries, total, await _asked(calling, head.id, {line.seq: line for line in found}))
+
+
+async def _asked(calling: Calling, instance: int, lines: dict[int, Any]) -> dict[str, Any]:
+    from perdure.kernel.entry import decode as decode_entry
+    from perdure.kernel.events import asked_of
+    from perdure.kernel.location import Patterns
+
+    patterns, found = Patterns(), {}
+    for row in await calling.client.queries.history(instance):
+        entry = decode_entry(row.seq, row.instance, row.at, row.body, patterns)
+        asked = asked_of(entry.event)
+        if asked is not None and row.seq in lines and asked.by is not None:
+            found[str(lines[row.seq].number)] = {"by": asked.by.id, "via": asked.via, "reason": asked.reason}
+    return found
+
+
+class OperationsAnswer(msgspec.Struct, frozen=True):
+    id: str
+    operations: list[Operation]
+
+
+async def operations_of(calling: Calling, given: Id) -> OperationsAnswer:
+    head = await calling.find(given.id)
+    return OperationsAnswer(id_of(head), await operations(calling.client.queries, head.id))
+
+
+class ResultQuery(msgspec.Struct, frozen=True):
+    id: str
+    wait: float = 0.0
+
+
+class ResultAnswer(msgspec.Struct, frozen=True):
+    id: str
+    status: str
+    result: Any = None
+    error: Any = None
+
+
+async def result(calling: Calling, given: ResultQuery) -> Any:
+    head = await calling.find(given.id)
+    handle = calling.client.handle(head.workflow, head.key)
+    try:
+        value = await handle.result(timeout=min(max(given.wait, 0.001), WAIT_MAX))
+    except ResultTimeout:
+        now = await calling.client.queries.head(head.id)
+        return 202, ResultAnswer(id_of(head), head.status if now is None else now.status)
+    except InstanceFailed as error:
+        return ResultAnswer(id_of(head), "failed", error=_error(error.error, str(error)))
+    except InstanceCancelled as error:
+        return ResultAnswer(id_of(head), "cancelled", error={"type": "cancelled", "message": error.reason})
+    except InstanceStuck as error:
+        return ResultAnswer(id_of(head), "stuck", error=_error(error.error, str(error)))
+    return ResultAnswer(id_of(head), "completed", value)
+
+
+def _error(failure: Any, text: str) -> dict[str, str]:
+    return {"type": getattr(failure, "type", ""), "message": text}
+
+
+class NameQuery(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+
+
+class PublishedAnswer(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    value: Any
+
+
+async def published(calling: Calling, given: NameQuery) -> PublishedAnswer:
+    head = await calling.find(given.id)
+    data = None if given.name.startswith("&") else await calling.client.queries.published(head.id, given.name)
+    if data is None:
+        raise unknown(f"published value {given.name[:80]!r}")
+    return PublishedAnswer(id_of(head), given.name, decode(data))
+
+
+async def compare(calling: Calling, given: DiffParams) -> Any:
+    one, other = await calling.find(given.a), await calling.find(given.b)
+    return await diff(calling.client, DiffParams(id_of(one), id_of(other)))
+
+
+# ---- what changes something ----------------------------------------------------------------------------------------
+
+
+async def start(calling: Calling, given: act.StartParams) -> Any:
+    calling.check(given.workflow, f"workflow {given.workflow[:80]!r}")
+    if given.key is None and (key := calling.request.headers.get("idempotency-key")):
+        own = hashlib.blake2b(f"{calling.login.actor.id}\x00{key}".encode(), digest_size=12).hexdigest()
+        given = msgspec.structs.replace(given, key=own)
+    answer = await act.start(calling.client, given)
+    return 201 if await _recorded(calling, Address(answer.workflow, answer.key)) else 202, answer
+
+
+async def _recorded(calling: Calling, address: Address) -> bool:
+    """Whether an engine has taken up what was started; `Prefer: wait=N` says how long that is waited for."""
+    queries = calling.client.queries
+    if await queries.head(address) is not None:
+        return True
+    prefer = calling.request.headers.get("prefer", "").partition("wait=")[2]
+    try:
+        async with asyncio.timeout(min(float(prefer), WAIT_MAX) if prefer.isdigit() else RECORDED_SECONDS):
+            async with aclosing(calling.client.changes()) as changes:
+                async for _ in changes:
+                    if await queries.head(address) is not None:
+                        return True
+    except TimeoutError:
+        pass
+    return False
+
+
+class MessageParams(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    body: Any = None
+
+
+async def send(calling: Calling, given: MessageParams) -> Any:
+    head = await calling.find(given.id)
+    message = calling.request.headers.get("idempotency-key")
+    return await act.send(calling.client, act.SendParams(id_of(head), given.name, given.body, message))
+
+
+class AskParams(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    body: Any = None
+    wait: float = 10.0
+
+
+class AskAnswer(msgspec.Struct, frozen=True):
+    id: str
+    answer: Any
+
+
+async def ask(calling: Calling, given: AskParams) -> AskAnswer:
+    head = await calling.find(given.id)
+    handle = calling.client.handle(head.workflow, head.key)
+    message = calling.request.headers.get("idempotency-key")
+    said: Any = {"id": message} if message else {}
+    found = await handle.ask(given.name, given.body, timeout=min(given.wait, WAIT_MAX), **said)
+    return AskAnswer(id_of(head), found)
+
+
+def acting(verb: Any) -> Any:
+    """A handler of a verb that acts on one instance: the instance is found as the login sees it."""
+
+    async def handler(calling: Calling, given: Any) -> Any:
+        head = await calling.find(given.id)
+        return await verb(calling.client, msgspec.structs.replace(given, id=id_of(head)))
+
+    return handler
+
+
+class TagsParams(msgspec.Struct, frozen=True):
+    """`tags` by name; null removes one."""
+
+    id: str
+    tags: dict[str, str | None]
+
+
+class TagsAnswer(msgspec.Struct, frozen=True):
+    id: str
+    tags: dict[str, str]
+
+
+async def tag(calling: Calling, given: TagsParams) -> TagsAnswer:
+    head = await calling.find(given.id)
+    for name, value in given.tags.items():
+        await act.tag(calling.client, act.TagParams(id_of(head), name, value))
+    now = await calling.client.queries.head(head.id)
+    return TagsAnswer(id_of(head), summary(now or head).tags)

@@ -1,0 +1,167 @@
+"""Tasks over HTTP. Who may see and do what is up to the rules of each task: see `perdure.tasks.rights`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from perdure.ports.store import TaskOrder
+from perdure.runtime.tasks import UNSET, TaskDetail
+from perdure.tasks.row import TaskInfo
+
+from ..calling import Calling
+from ..problems import HttpProblem
+
+
+class TaskQuery(msgspec.Struct, frozen=True):
+    """`mine`: what the actor has. `candidate`: what the actor may take, or has. `after`: the last task before."""
+
+    mine: bool = False
+    candidate: bool = False
+    status: list[str] = []
+    reference: str = ""
+    due_before: datetime | None = None
+    order: TaskOrder = "created"
+    after: str = ""
+    limit: int = 50
+
+
+class TaskList(msgspec.Struct, frozen=True):
+    items: list[TaskInfo]
+    next: str | None
+
+
+def _wanted(given: TaskQuery) -> dict[str, Any]:
+    wanted: dict[str, Any] = {}
+    if given.mine:
+        wanted["mine"] = True
+    if given.candidate:
+        wanted["candidate"] = True
+    if given.status:
+        wanted["status"] = given.status if len(given.status) > 1 else given.status[0]
+    if given.reference:
+        wanted["reference"] = given.reference
+    if given.due_before is not None:
+        wanted["due_before"] = given.due_before
+    return wanted
+
+
+async def ls(calling: Calling, given: TaskQuery) -> TaskList:
+    if not 1 <= given.limit <= 500:
+        raise HttpProblem(422, "bad-request", f"limit is 1 to 500, found {given.limit}", where="/limit")
+    found = await calling.client.tasks.list(
+        calling.login.actor, order=given.order, after=given.after or None, limit=given.limit + 1, **_wanted(given)
+    )
+    shown = found[: given.limit]
+    return TaskList(shown, shown[-1].id if len(found) > given.limit else None)
+
+
+class TaskCount(msgspec.Struct, frozen=True):
+    count: int
+
+
+async def count(calling: Calling, given: TaskQuery) -> TaskCount:
+    return TaskCount(await calling.client.tasks.count(calling.login.actor, **_wanted(given)))
+
+
+class TaskId(msgspec.Struct, frozen=True):
+    task: str
+
+
+async def show(calling: Calling, given: TaskId) -> TaskDetail:
+    return await calling.client.tasks.get(given.task, calling.login.actor)
+
+
+async def claim(calling: Calling, given: TaskId) -> TaskInfo:
+    return await calling.client.tasks.claim(given.task, by=calling.login.actor, id=_id(calling))
+
+
+async def release(calling: Calling, given: TaskId) -> TaskInfo:
+    return await calling.client.tasks.release(given.task, by=calling.login.actor, id=_id(calling))
+
+
+class AssignParams(msgspec.Struct, frozen=True):
+    task: str
+    to: str
+    override: bool = False
+
+
+async def assign(calling: Calling, given: AssignParams) -> TaskInfo:
+    by, id = calling.login.actor, _id(calling)
+    return await calling.client.tasks.assign(given.task, given.to, override=given.override, by=by, id=id)
+
+
+class CompleteParams(msgspec.Struct, frozen=True):
+    task: str
+    answer: Any = None
+    override: bool = False
+
+
+async def complete(calling: Calling, given: CompleteParams) -> TaskInfo:
+    by, id = calling.login.actor, _id(calling)
+    return await calling.client.tasks.complete(given.task, given.answer, override=given.override, by=by, id=id)
+
+
+class ChangeParams(msgspec.Struct, frozen=True):
+    task: str
+    priority: int | None = None
+    due: datetime | msgspec.UnsetType | None = msgspec.UNSET
+    expire: datetime | msgspec.UnsetType | None = msgspec.UNSET
+
+
+async def change(calling: Calling, given: ChangeParams) -> TaskInfo:
+    due = UNSET if given.due is msgspec.UNSET else given.due
+    expire = UNSET if given.expire is msgspec.UNSET else given.expire
+    by, id = calling.login.actor, _id(calling)
+    return await calling.client.tasks.change(
+        given.task,
+        priority=given.priority,
+        due=due,
+        expire=expire,
+        by=by,
+        id=id,
+    )
+
+
+class CommentParams(msgspec.Struct, frozen=True):
+    task: str
+    text: str
+
+
+async def comment(calling: Calling, given: CommentParams) -> TaskInfo:
+    return await calling.client.tasks.comment(given.task, given.text, by=calling.login.actor, id=_id(calling))
+
+
+class EscalateParams(msgspec.Struct, frozen=True):
+    task: str
+    roles: list[str] = []
+    users: list[str] = []
+    release: bool = False
+    priority: int | None = None
+
+
+async def escalate(calling: Calling, given: EscalateParams) -> TaskInfo:
+    return await calling.client.tasks.escalate(
+        given.task,
+        roles=given.roles,
+        users=given.users,
+        release=given.release,
+        priority=given.priority,
+        by=calling.login.actor,
+        id=_id(calling),
+    )
+
+
+class CancelParams(msgspec.Struct, frozen=True):
+    task: str
+    reason: str = ""
+
+
+async def cancel(calling: Calling, given: CancelParams) -> TaskInfo:
+    return await calling.client.tasks.cancel(given.task, given.reason, by=calling.login.actor, id=_id(calling))
+
+
+def _id(calling: Calling) -> str | None:
+    return calling.request.headers.get("idempotency-key")

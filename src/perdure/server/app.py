@@ -1,0 +1,376 @@
+"""The server as an ASGI app: who asks, may they, what do they ask, and the answer. Each step is one method.
+
+It needs no lifespan of its host: it begins with its first request and ends with the engine. It sets no signal handler
+and configures no logging.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from perdure.access.model import Login, allowed
+from perdure.errors import PerdureError
+from perdure.kernel.asked import Actor, Asked
+from perdure.runtime.asking import asking
+from perdure.runtime.client import Client
+
+from . import limits
+from .accesses import Accesses, Recognise
+from .api.instances import ListQuery
+from .auth.origins import LOOPBACK, is_ours, may_write
+from .auth.tokens import SESSION_HOURS, Signer
+from .calling import Calling, forbidden
+from .feed import Feed
+from .http import Answer, Receive, Request, Scope, Send, json_answer, problem_answer, send_answer
+from .openapi import document
+from .problems import HttpProblem, problem_of
+from .reading import JSON, from_text, read_json, read_query, to_struct
+from .rendering import shown
+from .repeat import Repeats
+from .routes import API, Route, match
+from .settings import Settings, secret_of
+from .static import PUBLIC, Static
+from .stream import Stream, read_channels, resolved
+
+log: Final = logging.getLogger("perdure.server")
+
+LONG: Final = frozenset({"result", "ask"})
+"""Verbs that wait as long as their caller says."""
+
+STRANGER: Final = HttpProblem(401, "login-needed", "log in, or send an API key: Authorization: Bearer pdk_…")
+DENIED_SECONDS: Final = 60.0
+
+
+class ServerApp:
+    """Made by `perdure.server.app`."""
+
+    def __init__(self, client: Client, actor: Recognise | None = None, settings: Settings | None = None) -> None:
+        given = settings or Settings()
+        if given.hosts is None and actor is None:
+            given = msgspec.structs.replace(given, hosts=LOOPBACK)
+        self.settings = given
+        self.client = client
+        self.accesses = Accesses(client, Signer(secret_of(given)), given.cookie_name, actor)
+        self.feed = Feed(client)
+        self.static = Static()
+        self.stopping = asyncio.Event()
+        self._repeats = Repeats()
+        self._buckets, self._logins = limits.requests(), limits.failed_logins()
+        self._streams: dict[str, int] = {}
+        self._denied: dict[tuple[str, str], tuple[float, int]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except Exception as error:
+            answer = self._failed(error, request)
+        if answer.stream is None:
+            await send_answer(answer, request, send)
+        else:
+            await self._streaming(answer, request, send)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ServerApp]:
+        """From here to the end of the block it answers; then streams end and `ready` is 503."""
+        try:
+            yield self
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        self.stopping.set()
+        await self.feed.close()
+        await self.accesses.close()
+
+    def _failed(self, error: Exception, request: Request) -> Answer:
+        problem = problem_of(error)
+        if problem is None:
+            log.error("request %s failed", request.id, exc_info=error)
+            text = f"this is a bug of perdure; its log has the request {request.id}"
+            problem = HttpProblem(500, "internal", text)
+        return problem_answer(problem, request)
+
+    # ---- from a request to an answer ---------------------------------------------------------------------------
+
+    async def _answer(self, request: Request) -> Answer:
+        if request.is_too_long:
+            raise HttpProblem(414, "url-too-long", f"a URL has at most {limits.URL_MAX} bytes")
+        if len(request.scope["headers"]) > limits.HEADERS_MAX:
+            raise HttpProblem(431, "too-many-headers", f"a request has at most {limits.HEADERS_MAX} headers")
+        if request.path in ("/health/live", "/health/ready"):
+            return await self._health(request)
+        if not is_ours(request.host, self.settings.hosts):
+            raise HttpProblem(403, "foreign-host", "this server does not answer under that name")
+        if request.path == "/login" or request.path.startswith("/login/"):
+            return await self._login(request)
+        login, by_cookie = await self.accesses.login_of(request)
+        if login is None:
+            return self._stranger(request)
+        if by_cookie and not may_write(request.method, request.headers, request.host):
+            raise HttpProblem(403, "foreign-origin", "a write with a cookie comes from the pages of this server alone")
+        wait = self._buckets.take(login.actor.id, time.monotonic())
+        if wait:
+            raise HttpProblem(429, "too-many-requests", f"try again in {wait:.1f} s", retry_after=wait)
+        if request.path.startswith(f"{API}/"):
+            return await self._api(request, login)
+        return await self._face(request, login)
+
+    def _stranger(self, request: Request) -> Answer:
+        """One and the same answer for every path: a page for browsers, a problem for programs."""
+        if self.settings.ui and "text/html" in request.headers.get("accept", ""):
+            return self.static.page(request, "login.html", 401)
+        answer = problem_answer(STRANGER, request)
+        return Answer(401, answer.body, answer.media, [("www-authenticate", "Bearer")])
+
+    async def _face(self, request: Request, login: Login) -> Answer:
+        """What is no verb: the document of the API, logout, the files and pages of the UI."""
+        path = request.path
+        if path == "/openapi.json" and request.method in ("GET", "HEAD"):
+            return json_answer(document())
+        if path == "/logout" and request.method == "POST":
+            return await self._logout(request, login)
+        if self.settings.ui and request.method in ("GET", "HEAD"):
+            if path.startswith("/ui/"):
+                _, _, rest = path.removeprefix("/ui/").partition("/")
+                found = self.static.file(request, rest)
+                if found is not None:
+                    return found
+            elif "text/html" in request.headers.get("accept", ""):
+                return self.static.page(request, "index.html")
+        raise HttpProblem(404, "not-found", f"there is nothing at {path[:80]}")
+
+    async def _api(self, request: Request, login: Login) -> Answer:
+        path = request.path.removeprefix(API)
+        if path == "/stream" and request.method == "GET":
+            return await self._stream(request, login)
+        route, named, methods = match(request.method, path)
+        if route is None:
+            if methods:
+                allow = ", ".join(sorted(set(methods)))
+                raise HttpProblem(405, "wrong-method", f"this path has {allow}", headers=[("allow", allow)])
+            raise HttpProblem(404, "not-found", f"there is nothing at {request.path[:80]}")
+        return await self._verb(request, login, route, named)
+
+    async def _verb(self, request: Request, login: Login, route: Route, named: dict[str, str]) -> Answer:
+        calling = self._calling(request, login, route)
+        verdict = allowed(login, route.who, read=route.read)
+        if not verdict.yes:
+            self._denied_write(login, route)
+            raise forbidden(calling, verdict.needs or route.who, "this")
+        if self.settings.read_only and not route.read:
+            raise HttpProblem(403, "read-only", "this server is read-only")
+        body = b"" if route.read else await request.body(limits.VALUE_BODY_MAX if route.values else limits.BODY_MAX)
+        params = _params(request, route, named, body)
+
+        async def work() -> Answer:
+            return await self._call(calling, route, params)
+
+        key = request.headers.get("idempotency-key")
+        if key is None or route.read:
+            return await work()
+        said = f"{route.method} {request.path}\n".encode() + body
+        return await self._repeats.once(login.actor.id, key, said, work)
+
+    async def _call(self, calling: Calling, route: Route, params: Any) -> Answer:
+        try:
+            async with asyncio.timeout(None if route.name in LONG else limits.ANSWER_SECONDS):
+                answered = await route.call(calling, params)
+        except TimeoutError:
+            text = "no engine answered in time; whether it was recorded is told by the instance: look before you repeat"
+            raise HttpProblem(503, "no-engine", text, retry_after=1) from None
+        except HttpProblem as problem:
+            if problem.status == 403:
+                self._denied_write(calling.login, route)
+            raise
+        status, answer = answered if isinstance(answered, tuple) else (200, answered)
+        headers = [("etag", f'"{calling.tag}"')] if calling.tag else []
+        whole = b"values=whole" in calling.request.query
+        values = not calling.workflow or calling.values(calling.workflow)
+        return json_answer(shown(answer, values=values, whole=whole), status, headers)
+
+    def _calling(self, request: Request, login: Login, route: Route) -> Calling:
+        asked = Asked(
+            id=request.headers.get("idempotency-key", ""),
+            by=login.actor,
+            via=f"{login.via} request:{request.id}",
+            reason=request.headers.get("x-reason", "")[:500],
+            if_entry=_if_entry(request),
+            trace=request.headers.get("traceparent", "")[:100],
+        )
+        client = self.client if route.read else asking(self.client, asked)
+        return Calling(request, login, client, self.accesses, self.settings, route.read, route.who)
+
+    def _denied_write(self, login: Login, route: Route) -> None:
+        """One entry a minute for an actor and a verb, with how many there were."""
+        if route.read:
+            return
+        key, now = (login.actor.id, route.name), time.monotonic()
+        since, count = self._denied.get(key, (float("-inf"), 0))
+        if now - since < DENIED_SECONDS:
+            self._denied[key] = since, count + 1
+            return
+        self._denied[key] = now, 0
+        if len(self._denied) > limits.KNOWN_MAX:
+            self._denied.clear()
+        self.accesses.note("denied", login.actor, verb=route.name, more=count)
+
+    # ---- streams -----------------------------------------------------------------------------------------------
+
+    async def _stream(self, request: Request, login: Login) -> Answer:
+        if self._streams.get(login.actor.id, 0) >= limits.STREAMS_MAX:
+            text = f"an actor has at most {limits.STREAMS_MAX} streams"
+            raise HttpProblem(429, "too-many-streams", text, retry_after=5)
+        query = read_query(request.query)
+        route = match("GET", "/instances")[0]
+        assert route is not None
+        calling = self._calling(request, login, route)
+        wanted = read_channels([each for text in query.get("channels", []) for each in text.split(",")])
+        channels = await resolved(self.client, login, wanted, calling.find)
+
+        async def again() -> Login | None:
+            return (await self.accesses.login_of(request))[0]
+
+        stream = Stream(self.feed, self.client, login, channels, again, self.stopping)
+        last = request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
+        headers = [("x-accel-buffering", "no")]
+        return Answer(200, b"", "text/event-stream", headers, stream.events(last))
+
+    async def _streaming(self, answer: Answer, request: Request, send: Send) -> None:
+        login = (await self.accesses.login_of(request))[0]
+        name = "" if login is None else login.actor.id
+        self._streams[name] = self._streams.get(name, 0) + 1
+        sending = asyncio.ensure_future(send_answer(answer, request, send))
+        gone = asyncio.ensure_future(request.gone())
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            sending.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+            if answer.stream is not None and hasattr(answer.stream, "aclose"):
+                await answer.stream.aclose()
+            self._streams[name] -= 1
+            if not self._streams[name]:
+                del self._streams[name]
+
+    # ---- login, health -----------------------------------------------------------------------------------------
+
+    async def _login(self, request: Request) -> Answer:
+        name = request.path.removeprefix("/login").strip("/")
+        if request.method in ("GET", "HEAD") and self.settings.ui:
+            found = self.static.file(request, name) if name in PUBLIC else None
+            if found is not None:
+                return Answer(200, found.body, found.media, [("cache-control", "no-cache"), *found.headers[1:]])
+            return self.static.page(request, "login.html") if not name else self._stranger(request)
+        if request.method != "POST" or name:
+            return self._stranger(request)
+        if not may_write("POST", request.headers, request.host):
+            raise HttpProblem(403, "foreign-origin", "a login comes from the pages of this server alone")
+        now = time.monotonic()
+        if self._logins.is_empty(request.address, now):
+            raise HttpProblem(429, "too-many-logins", "too many logins failed from this address", retry_after=12)
+        said = read_json(await request.body(limits.BODY_MAX))
+        token = said.get("token") if isinstance(said, dict) else None
+        used = await self.accesses.use_link(token) if isinstance(token, str) and 0 < len(token) < 200 else None
+        if used is None:
+            self._logins.take(request.address, now)
+            return self._stranger(request)
+        actor, admin = used
+        _, cookie = self.accesses.signer.session(actor, datetime.now(UTC), admin=admin)
+        self.accesses.note("login", Actor(actor), address=request.address)
+        return json_answer({"actor": actor}, headers=[("set-cookie", self._cookie(cookie, SESSION_HOURS * 3600))])
+
+    async def _logout(self, request: Request, login: Login) -> Answer:
+        session = await self.accesses.session_of(request.cookies.get(self.settings.cookie_name, ""))
+        if session is not None:
+            await self.accesses.ask("session end", {"id": session.id, "until": session.expires_at}, login.actor)
+        return json_answer({"ok": True}, headers=[("set-cookie", self._cookie("", 0))])
+
+    def _cookie(self, value: str, seconds: int) -> str:
+        secure = "; Secure" if self.settings.secure else ""
+        return f"{self.settings.cookie_name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+
+    async def _health(self, request: Request) -> Answer:
+        """Strangers learn 200 or 503, and nothing else."""
+        why = "" if request.path == "/health/live" else await self._not_ready()
+        login = (await self.accesses.login_of(request))[0] if why else None
+        told = {"ready": not why, **({"why": why} if login is not None and allowed(login, "viewer").yes else {})}
+        return Answer(503 if why else 200, msgspec.json.encode(told) if login is not None else b"{}")
+
+    async def _not_ready(self) -> str:
+        if self.stopping.is_set():
+            return "the server is stopping"
+        try:
+            async with asyncio.timeout(2):
+                await self.client.queries.height()
+                owner = await self.client.queries.owner()
+        except (PerdureError, TimeoutError) as error:
+            return f"the database does not answer: {error}"
+        return "" if owner is not None or self.settings.connect else "no engine runs"
+
+
+def _params(request: Request, route: Route, named: dict[str, str], body: bytes) -> Any:
+    """The parameters of a verb: from the path, and from the query of a read or the body of a write."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(route.params)}
+    if route.read:
+        query = read_query(request.query)
+        query.pop("values", None)
+        if route.params is ListQuery:
+            filters = {name: query.pop(name) for name in list(query) if name not in ("q", "limit", "cursor")}
+            given: dict[str, Any] = {"filters": filters} if filters else {}
+        else:
+            given = {}
+        given |= {name: from_text(_type(fields, name), texts, name) for name, texts in query.items()}
+    else:
+        given = _body(request, body) if body else {}
+    for name, value in named.items():
+        if given.setdefault(name, value) != value:
+            raise HttpProblem(422, "bad-request", f"{name} is {value!r} in the path, and another one in the body")
+    return to_struct(route.params, given)
+
+
+def _type(fields: dict[str, Any], name: str) -> Any:
+    return fields[name].type if name in fields else str
+
+
+def _body(request: Request, body: bytes) -> dict[str, Any]:
+    media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if media != JSON:
+        raise HttpProblem(415, "wrong-media-type", f"a body is {JSON}, found {media[:80]!r}")
+    value = read_json(body)
+    if not isinstance(value, dict):
+        raise HttpProblem(422, "bad-request", f"a body is a JSON object, found {type(value).__name__}")
+    return value
+
+
+def _if_entry(request: Request) -> int | None:
+    text = request.headers.get("if-match")
+    if text is None or text.strip() == "*":
+        return None
+    number = text.strip().removeprefix("W/").strip('"')
+    if not (number.isascii() and number.isdigit() and len(number) < 19):
+        raise HttpProblem(422, "bad-request", f'If-Match is the ETag of an instance such as "41", found {text[:40]!r}')
+    return int(number)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,82 @@
+"""What a handler of the API is given: the client that asks for this login, and what the login may see."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.access.model import Login, Who, allowed, sees, sees_values
+from perdure.errors import UnknownInstance
+from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import Address
+from perdure.runtime.client import Client
+
+from .problems import HttpProblem
+
+if TYPE_CHECKING:
+    from .accesses import Accesses
+    from .http import Request
+    from .settings import Settings
+
+_NUMBER = re.compile(r"@([0-9]{1,19})\Z")
+
+
+class Calling(msgspec.Struct):
+    """One request on its way to a verb."""
+
+    request: Request
+    login: Login
+    client: Client
+    accesses: Accesses
+    settings: Settings
+    read: bool
+    who: Who
+    workflow: str = ""  # of the subject, once it is found
+    tag: str = ""  # the number of the instance's last entry, for the ETag
+
+    def sees(self, workflow: str) -> bool:
+        return sees(self.login, workflow)
+
+    def values(self, workflow: str) -> bool:
+        return sees_values(self.login, workflow)
+
+    def check(self, workflow: str, what: str) -> None:
+        """Raise unless the login may use this verb on a workflow; what it may not see does not exist."""
+        verdict = allowed(self.login, self.who, workflow, read=self.read)
+        if verdict.yes:
+            return
+        if verdict.hidden:
+            raise unknown(what)
+        raise forbidden(self, verdict.needs, what)
+
+    async def find(self, id: str) -> HeadRow:
+        """The head of an instance that the login may see, by `workflow/key` or `@NUMBER`."""
+        heads = [head for head in await self._named(id) if head is not None and self.sees(head.workflow)]
+        if not heads:
+            raise unknown(f"instance {id[:80]!r}")
+        self.check(heads[0].workflow, f"instance {id[:80]!r}")
+        self.workflow = heads[0].workflow
+        return heads[0]
+
+    async def _named(self, id: str) -> list[HeadRow | None]:
+        queries, number = self.client.queries, _NUMBER.match(id)
+        if number is not None:
+            return [await queries.head(int(number[1]))] if int(number[1]) < 2**63 else []
+        cuts = [n for n, letter in enumerate(id) if letter == "/" and n > 0]
+        addresses = [*(Address(id[:n], id[n + 1 :]) for n in cuts), Address(id, "")]
+        return [await queries.head(address) for address in addresses]
+
+
+def unknown(what: str) -> Exception:
+    return UnknownInstance(f"there is no {what}")
+
+
+def forbidden(calling: Calling, needs: str, what: str) -> HttpProblem:
+    detail = f"{calling.login.actor} may see {what} and may not do this: it needs the role {needs}"
+    return HttpProblem(403, "forbidden", detail, expected=needs)
+
+
+def id_of(head: HeadRow) -> str:
+    return f"{head.workflow}/{head.key}"

@@ -1,0 +1,130 @@
+"""Requests and answers over ASGI, and nothing of what they mean."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+import msgspec
+
+from .limits import READ_SECONDS, URL_MAX
+from .problems import HttpProblem, document
+from .rendering import to_bytes
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types 'none'"
+)
+GUARDS: Final = (
+    (b"content-security-policy", CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class Request:
+    """One HTTP request. `path` is below the place where the app is mounted."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope = scope
+        self._receive = receive
+        self.method: str = scope["method"]
+        root: str = scope.get("root_path", "")
+        path: str = scope["path"]
+        self.root = root
+        self.path = (path.removeprefix(root) if root and path.startswith(root) else path) or "/"
+        self.query: bytes = scope.get("query_string", b"")
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        client = scope.get("client")
+        self.address: str = client[0] if client else ""
+        self.id = secrets.token_hex(6)
+
+    @property
+    def host(self) -> str:
+        return self.headers.get("host", "")
+
+    @property
+    def is_too_long(self) -> bool:
+        return len(self.path) + len(self.query) > URL_MAX
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for part in self.headers.get("cookie", "").split(";"):
+            name, _, value = part.strip().partition("=")
+            found[name] = value
+        return found
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body, if it is not larger than a limit and comes in time."""
+        length = self.headers.get("content-length", "0")
+        if length.isdigit() and int(length) > limit:
+            raise HttpProblem(413, "too-large", f"the body has {length} bytes; {limit} are allowed")
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                while True:
+                    message = await self._receive()
+                    if message["type"] != "http.request":
+                        raise HttpProblem(400, "malformed", "the connection ended within the body")
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > limit:
+                        raise HttpProblem(413, "too-large", f"the body has more than the {limit} bytes allowed")
+                    parts.append(part)
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise HttpProblem(408, "too-slow", f"the body did not come within {READ_SECONDS:g} s") from None
+
+    async def gone(self) -> None:
+        """Return when the client has gone."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class Answer(msgspec.Struct):
+    status: int = 200
+    body: bytes = b""
+    media: str = "application/json"
+    headers: list[tuple[str, str]] = []
+    stream: AsyncIterator[bytes] | None = None
+
+
+def json_answer(value: Any, status: int = 200, headers: list[tuple[str, str]] | None = None) -> Answer:
+    return Answer(status, to_bytes(value), headers=headers or [])
+
+
+def problem_answer(problem: HttpProblem, request: Request) -> Answer:
+    headers = [*problem.more.get("headers", [])]
+    retry = problem.more.get("retry_after")
+    if retry is not None:
+        headers.append(("retry-after", str(max(1, round(retry)))))
+    body = to_bytes(document(problem, request.path, request.id))
+    return Answer(problem.status, body, "application/problem+json", headers)
+
+
+async def send_answer(answer: Answer, request: Request, send: Send) -> None:
+    headers = [(b"content-type", answer.media.encode()), *GUARDS]
+    headers += [(name.encode(), value.encode("latin-1")) for name, value in answer.headers]
+    if not any(name == "cache-control" for name, _ in answer.headers):
+        headers.append((b"cache-control", b"no-store"))
+    headers.append((b"x-request", request.id.encode()))
+    if answer.stream is None:
+        headers.append((b"content-length", str(len(answer.body)).encode()))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else answer.body})
+        return
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    async for part in answer.stream:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

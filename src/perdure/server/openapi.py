@@ -1,0 +1,114 @@
+"""The OpenAPI 3.1 document: made from the table of routes and the structs of parameters and answers."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from .api.instances import ListQuery
+from .routes import API, ROUTES, Route
+
+PROBLEM: Final = {
+    "type": "object",
+    "required": ["type", "title", "status", "code", "request"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "instance": {"type": "string"},
+        "code": {"type": "string"},
+        "request": {"type": "string"},
+        "where": {"type": "string"},
+        "expected": {},
+        "found": {},
+        "hint": {"type": "string"},
+        "errors": {"type": "array", "items": {"type": "object"}},
+    },
+}
+HEADERS: Final = {
+    "Idempotency-Key": "The same key again is the same request: it is done once.",
+    "If-Match": "The ETag of the instance: the request is refused if the instance has moved on.",
+    "X-Reason": "Why, for the journal.",
+}
+
+
+@cache
+def document() -> dict[str, Any]:
+    kinds = [kind for route in ROUTES for kind in (route.params, route.answer)]
+    _, components = msgspec.json.schema_components(
+        list(dict.fromkeys(kinds)), ref_template="#/components/schemas/{name}"
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(f"{API}{route.path}", {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.1",
+        "info": {"title": "perdure", "version": "1", "description": "The verbs of perdure over HTTP."},
+        "paths": paths,
+        "components": {
+            "schemas": {**_plain(components), "Problem": PROBLEM},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"key": []}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    (schema,), _ = msgspec.json.schema_components([route.answer], ref_template="#/components/schemas/{name}")
+    made = "201" if route.name in ("start", "key add", "access link") else "200"
+    answers: dict[str, Any] = {made: {"description": "done", "content": {"application/json": {"schema": schema}}}}
+    if route.name == "result":
+        answers["202"] = {"description": "still open", "content": {"application/json": {"schema": schema}}}
+    answers["default"] = {
+        "description": "a problem",
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    operation: dict[str, Any] = {
+        "operationId": route.name.replace(" ", "_"),
+        "summary": route.help,
+        "tags": [route.path.split("/")[1]],
+        "parameters": _parameters(route),
+        "responses": answers,
+    }
+    if route.method in ("POST", "PUT", "PATCH"):
+        content: dict[str, Any] = {"schema": _body(route)}
+        if route.example is not None:
+            content["example"] = route.example
+        operation["requestBody"] = {"content": {"application/json": content}}
+    return operation
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in route.in_path
+    ]
+    if route.read:
+        for field in msgspec.structs.fields(route.params):
+            if field.encode_name not in route.in_path and not (route.params is ListQuery and field.name == "filters"):
+                schema = _plain(msgspec.json.schema(field.type))
+                found.append({"name": field.encode_name, "in": "query", "required": field.required, "schema": schema})
+    else:
+        found += [
+            {"name": name, "in": "header", "required": False, "description": text, "schema": {"type": "string"}}
+            for name, text in HEADERS.items()
+        ]
+    return found
+
+
+def _body(route: Route) -> dict[str, Any]:
+    (reference,), components = msgspec.json.schema_components(
+        [route.params], ref_template="#/components/schemas/{name}"
+    )
+    own: dict[str, Any] = _plain(components[reference["$ref"].rpartition("/")[2]])
+    properties = {name: each for name, each in own.get("properties", {}).items() if name not in route.in_path}
+    required = [name for name in own.get("required", []) if name not in route.in_path]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _plain(schema: Any) -> Any:
+    """A schema whose defaults are JSON."""
+    return msgspec.json.decode(re.sub(rb'"default":\s*NaN', b'"default":null', msgspec.json.encode(schema)))

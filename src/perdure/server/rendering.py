@@ -1,0 +1,93 @@
+"""Answers as JSON: times in UTC, durations in seconds, bytes as base64, large values cut, withheld values left out."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final
+
+import msgspec
+
+CUT: Final = 8 * 1024
+PREVIEW: Final = 256
+VALUES: Final = frozenset({"value", "result", "input", "data", "answer", "body", "state", "payload"})
+"""Fields of documents that hold recorded values."""
+
+MAPS_OF_VALUES: Final = frozenset({"published"})
+WITHHELD: Final = {"$withheld": True}
+SAFE_MAX: Final = 2**53
+
+
+def to_bytes(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=_other)
+    except (TypeError, ValueError, RecursionError):
+        return msgspec.json.encode(plain(value), enc_hook=_other)
+
+
+def plain(value: Any) -> Any:
+    """A document of JSON types: structs and records are objects."""
+    if isinstance(value, msgspec.Struct):
+        return {
+            field: plain(found)
+            for field in value.__struct_fields__
+            if (found := getattr(value, field)) is not msgspec.UNSET
+        }
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, bytes):
+        return {"$bytes": b64encode(value).decode()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {field: plain(getattr(value, field)) for field in value._fields}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each) for each in value]
+    if isinstance(value, datetime):
+        known = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return known.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if value is None or isinstance(value, str | bool | float):
+        return value
+    if isinstance(value, int):
+        return int(value) if -SAFE_MAX <= value <= SAFE_MAX else str(value)
+    return _other(value)
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return str(value)
+
+
+def shown(value: Any, *, values: bool = True, whole: bool = False) -> Any:
+    """A document for a reader: without recorded values, if the reader may not see them; large values cut."""
+    return _shown(plain(value), values, whole)
+
+
+def _shown(document: Any, values: bool, whole: bool) -> Any:
+    if isinstance(document, dict):
+        return {name: _field(name, each, values, whole) for name, each in document.items()}
+    if isinstance(document, list):
+        return [_shown(each, values, whole) for each in document]
+    return document
+
+
+def _field(name: str, value: Any, values: bool, whole: bool) -> Any:
+    if name in VALUES and value is not None:
+        return (value if whole else cut(value)) if values else WITHHELD
+    if name in MAPS_OF_VALUES and isinstance(value, dict):
+        return {key: (each if whole else cut(each)) if values else WITHHELD for key, each in value.items()}
+    if not values and name == "error" and isinstance(value, dict):
+        return {"type": value.get("type"), "message": "", "data": None, "traceback": ""}
+    return _shown(value, values, whole)
+
+
+def cut(value: Any) -> Any:
+    """A value that is too large for a list, as a preview and its size."""
+    if isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < CUT // 4):
+        return value
+    encoded = msgspec.json.encode(value)
+    if len(encoded) <= CUT:
+        return value
+    return {"$cut": encoded[:PREVIEW].decode(errors="ignore"), "bytes": len(encoded)}

@@ -1,0 +1,175 @@
+"""The table of verbs as HTTP: method, path, role, parameters and answer of each. Routes and OpenAPI are made from it.
+
+A path has `{id}` for an instance, whose name may have slashes: what is asked of it follows the last `/-/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from perdure.access.model import Who
+from perdure.runtime.tasks import TaskDetail
+from perdure.tasks.row import TaskInfo
+from perdure.verbs import act
+from perdure.verbs.read import DiffAnswer, DiffParams
+
+from .api import access, fleet, instances, tasks
+from .calling import Calling
+
+API: Final = "/api/v1"
+
+
+class Route(msgspec.Struct, frozen=True):
+    """`values`: the body holds an input or an answer, and may be large. `example` is a body, or a query."""
+
+    name: str
+    method: str
+    path: str
+    who: Who
+    help: str
+    params: type[Any]
+    answer: Any
+    call: Callable[[Calling, Any], Awaitable[Any]]
+    example: Any = None
+    values: bool = False
+
+    @property
+    def read(self) -> bool:
+        return self.method == "GET"
+
+    @property
+    def in_path(self) -> tuple[str, ...]:
+        return tuple(re.findall(r"{(\w+)}", self.path))
+
+
+ON: Final = "/instances/{id}"
+OF: Final = "/instances/{id}/-"
+TASK: Final = "/tasks/{task}"
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Route("start", "POST", "/instances", "operator", "Start an instance.", act.StartParams, act.StartAnswer,
+          instances.start, {"workflow": "order", "key": "o-17", "input": {"order_id": "o-17"}}, values=True),
+    Route("ls", "GET", "/instances", "viewer", "List instances, newest first.", instances.ListQuery,
+          instances.InstanceList, instances.ls, "q=status:stuck"),
+    Route("count", "GET", "/instances/count", "viewer", "Count instances.", instances.ListQuery,
+          instances.CountAnswer, instances.count_instances, "status=stuck"),
+    Route("facets", "GET", "/instances/facets", "viewer", "Count instances by workflow, version and status.",
+          instances.Nothing, instances.FacetsAnswer, instances.count_by),
+    Route("diff", "GET", "/instances/diff", "viewer", "Compare the histories of two instances.", DiffParams,
+          DiffAnswer, instances.compare, "a=order/o-17&b=order/o-18"),
+    Route("show", "GET", ON, "viewer", "Show one instance.", instances.Id, instances.InstanceDetail, instances.show),
+    Route("why", "GET", f"{OF}/why", "viewer", "Say what an instance waits for, in words.", instances.Id,
+          instances.WhyAnswer, instances.why),
+    Route("waiting", "GET", f"{OF}/waiting", "viewer", "List what an instance has open.", instances.Id,
+          instances.WaitingAnswer, instances.waiting),
+    Route("children", "GET", f"{OF}/children", "viewer", "List the children of an instance.", instances.Id,
+          instances.ChildrenAnswer, instances.children),
+    Route("history", "GET", f"{OF}/history", "viewer", "Tell what happened to an instance.", instances.HistoryQuery,
+          instances.HistoryPage, instances.history, "after=10"),
+    Route("operations", "GET", f"{OF}/operations", "viewer", "List the operations of an instance.", instances.Id,
+          instances.OperationsAnswer, instances.operations_of),
+    Route("result", "GET", f"{OF}/result", "viewer", "Wait for the result of an instance.", instances.ResultQuery,
+          instances.ResultAnswer, instances.result, "wait=30"),
+    Route("read", "GET", f"{OF}/published/{{name}}", "viewer", "Read a value that an instance published.",
+          instances.NameQuery, instances.PublishedAnswer, instances.published),
+    Route("send", "POST", f"{OF}/messages", "operator", "Send a message to an instance.", instances.MessageParams,
+          act.SendAnswer, instances.send, {"name": "decision", "body": {"approved": True}}, values=True),
+    Route("ask", "POST", f"{OF}/ask", "operator", "Send a message and wait for its answer.", instances.AskParams,
+          instances.AskAnswer, instances.ask, {"name": "price", "body": None}, values=True),
+    Route("cancel", "POST", f"{OF}/cancel", "operator", "Ask an instance to stop.", act.CancelParams,
+          act.CancelAnswer, instances.acting(act.cancel), {"reason": "ordered twice"}),
+    Route("wake", "POST", f"{OF}/wake", "operator", "End the sleep of an instance.", act.WakeParams, act.WakeAnswer,
+          instances.acting(act.wake), {}),
+    Route("retry", "POST", f"{OF}/retry", "operator", "Let a stuck or failed instance try again.", act.RetryParams,
+          act.RetryAnswer, instances.acting(act.retry), {}),
+    Route("settle", "POST", f"{OF}/settle", "operator", "Answer for a step whose outcome is unknown.",
+          act.SettleParams, act.SettleAnswer, instances.acting(act.settle),
+          {"location": "charge", "as": "ok", "value": "c-123"}, values=True),
+    Route("rewind", "POST", f"{OF}/rewind", "operator", "Let an instance go back.", act.RewindParams,
+          act.RewindAnswer, instances.acting(act.rewind), {"location": "charge"}),
+    Route("fork", "POST", f"{OF}/fork", "operator", "Go on from an instance's past in another one.", act.ForkParams,
+          act.ForkAnswer, instances.acting(act.fork), {"location": "ship", "edit": {"price": 4200}}, values=True),
+    Route("tag", "PATCH", f"{OF}/tags", "operator", "Change tags of an instance.", instances.TagsParams,
+          instances.TagsAnswer, instances.tag, {"tags": {"customer": "c-7"}}),
+    Route("workflow ls", "GET", "/workflows", "viewer", "List workflows with their counts.", instances.Nothing,
+          fleet.WorkflowList, fleet.workflows),
+    Route("workflow show", "GET", "/workflows/{name}", "viewer", "Show one workflow.", fleet.WorkflowName,
+          fleet.WorkflowDetail, fleet.workflow),
+    Route("tasks ls", "GET", "/tasks", "task", "List tasks.", tasks.TaskQuery, tasks.TaskList, tasks.ls,
+          "candidate=true"),
+    Route("tasks count", "GET", "/tasks/count", "task", "Count tasks.", tasks.TaskQuery, tasks.TaskCount,
+          tasks.count),
+    Route("tasks show", "GET", TASK, "task", "Show a task with its form and history.", tasks.TaskId, TaskDetail,
+          tasks.show),
+    Route("tasks claim", "POST", f"{TASK}/-/claim", "task", "Take a task.", tasks.TaskId, TaskInfo, tasks.claim, {}),
+    Route("tasks release", "POST", f"{TASK}/-/release", "task", "Give a task back.", tasks.TaskId, TaskInfo,
+          tasks.release, {}),
+    Route("tasks assign", "POST", f"{TASK}/-/assign", "task", "Give a task to a person.", tasks.AssignParams,
+          TaskInfo, tasks.assign, {"to": "ann"}),
+    Route("tasks complete", "POST", f"{TASK}/-/complete", "task", "Answer a task, or vote.", tasks.CompleteParams,
+          TaskInfo, tasks.complete, {"answer": {"outcome": "approve"}}, values=True),
+    Route("tasks change", "POST", f"{TASK}/-/change", "task", "Change priority, due date or expiry.",
+          tasks.ChangeParams, TaskInfo, tasks.change, {"priority": 80}),
+    Route("tasks comment", "POST", f"{TASK}/-/comment", "task", "Comment a task.", tasks.CommentParams, TaskInfo,
+          tasks.comment, {"text": "asked the supplier"}),
+    Route("tasks escalate", "POST", f"{TASK}/-/escalate", "task", "Add candidates to a task.", tasks.EscalateParams,
+          TaskInfo, tasks.escalate, {"roles": ["manager"]}),
+    Route("tasks cancel", "POST", f"{TASK}/-/cancel", "task", "End a task without an answer.", tasks.CancelParams,
+          TaskInfo, tasks.cancel, {"reason": "not needed"}),
+    Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
+    Route("whoami", "GET", "/whoami", "anyone", "Tell who asks, and with which rights.", instances.Nothing,
+          access.WhoAmI, access.whoami),
+    Route("verbs", "GET", "/verbs", "anyone", "List the verbs, and which are allowed.", instances.Nothing,
+          fleet.VerbList, fleet.verbs),
+    Route("key ls", "GET", "/access/keys", "admin", "List API keys.", instances.Nothing, access.KeyList,
+          access.keys),
+    Route("key add", "POST", "/access/keys", "admin", "Make an API key.", access.KeyParams, access.MadeKey,
+          access.add_key, {"actor": "crm", "grants": [{"role": "operator", "workflows": ["order"]}]}),
+    Route("key revoke", "DELETE", "/access/keys/{id}", "admin", "Revoke an API key.", access.KeyId, access.Done,
+          access.revoke_key),
+    Route("grants", "GET", "/access/grants", "admin", "List grants.", instances.Nothing, access.GrantList,
+          access.grants),
+    Route("grant", "PUT", "/access/grants/{actor}", "admin", "Say what an actor may do.", access.GrantParams,
+          access.GrantList, access.put_grants, {"grants": [{"role": "viewer", "workflows": ["*"]}]}),
+    Route("access link", "POST", "/access/link", "admin", "Make a login link that works once.", access.LinkParams,
+          access.MadeLink, access.link, {}),
+    Route("audit", "GET", "/audit", "admin", "List who changed access, and who was refused.", instances.Nothing,
+          access.Audit, access.audit),
+)  # fmt: skip
+
+
+@cache
+def _compiled() -> dict[str, list[tuple[re.Pattern[str], Route]]]:
+    """Routes by the first part of their path; paths with fewer parameters first."""
+    found: dict[str, list[tuple[re.Pattern[str], Route]]] = {}
+    for route in sorted(ROUTES, key=lambda route: (len(route.in_path), "/-/" not in route.path)):
+        found.setdefault(route.path.split("/")[1], []).append((_pattern(route.path), route))
+    return found
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    wide = "(.+)" if "/-/" in path else "((?:(?!/-/).)+)"
+    parts = re.split(r"{(\w+)}", path)
+    text = "".join(
+        re.escape(part) if n % 2 == 0 else (wide if part in ("id", "name") and n == 1 else "([^/]+)")
+        for n, part in enumerate(parts)
+    )
+    return re.compile(text + r"\Z", re.S)
+
+
+def match(method: str, path: str) -> tuple[Route | None, dict[str, str], list[str]]:
+    """The route of a request and what its path names; else the methods that the path has."""
+    methods: list[str] = []
+    for pattern, route in _compiled().get(path.split("/")[1] if "/" in path else "", []):
+        found = pattern.match(path)
+        if found is None:
+            continue
+        if route.method == method or (method == "HEAD" and route.method == "GET"):
+            return route, dict(zip(route.in_path, found.groups(), strict=True)), []
+        methods.append(route.method)
+    return None, {}, methods

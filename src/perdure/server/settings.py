@@ -1,0 +1,58 @@
+"""Settings of a server, and the secret that signs its sessions and cursors."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from perdure.errors import CallerError
+
+SECRET: Final = "PERDURE_SERVER_SECRET"
+SECRET_MIN: Final = 16
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """`hosts`: names that a Host header may have; None: any, where a host framework has checked it.
+
+    `secure`: the browser speaks TLS to us, or to a proxy in front of us. `database`: what people call the database.
+    """
+
+    hosts: tuple[str, ...] | None = None
+    secret: str | None = None
+    secure: bool = False
+    read_only: bool = False
+    ui: bool = True
+    database: str = "this database"
+    cookie: str = "perdure"
+    connect: bool = False
+
+    @property
+    def cookie_name(self) -> str:
+        return f"__Host-{self.cookie}" if self.secure else self.cookie
+
+
+def secret_of(settings: Settings) -> bytes:
+    """From the settings, the environment, or a file of this user that is made with the first use."""
+    given = settings.secret if settings.secret is not None else os.environ.get(SECRET)
+    if given is not None:
+        if len(given) < SECRET_MIN:
+            raise CallerError(f"{SECRET} has {len(given)} characters; it needs at least {SECRET_MIN}")
+        return given.encode()
+    base = os.environ.get("XDG_STATE_HOME")
+    path = (Path(base) if base else Path.home() / ".local" / "state") / "perdure" / "server.secret"
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        pass
+    made = secrets.token_hex(32).encode()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(made)
+    except FileExistsError:
+        return path.read_bytes()
+    return made

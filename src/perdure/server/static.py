@@ -1,0 +1,71 @@
+"""The files of the web UI: compressed once, served below the hash of all of them, cached for ever."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+from .http import Answer, Request
+
+MEDIA: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "json": "application/json",
+    "txt": "text/plain; charset=utf-8",
+}
+IMMUTABLE: Final = ("cache-control", "public, max-age=31536000, immutable")
+PUBLIC: Final = ("app.css", "more.css", "tokens.css", "login.js", "theme.js")
+"""What the login page needs: strangers get these below /login/."""
+
+
+class Static:
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        return dict(_walk(files("perdure") / "ui"))
+
+    @cached_property
+    def hash(self) -> str:
+        whole = hashlib.sha256()
+        for name in sorted(self.files):
+            whole.update(name.encode() + b"\x00" + self.files[name])
+        return whole.hexdigest()[:12]
+
+    @cached_property
+    def _zipped(self) -> dict[str, bytes]:
+        return {}
+
+    def file(self, request: Request, name: str) -> Answer | None:
+        body = self.files.get(name)
+        return None if body is None else self._answer(request, name, body, [IMMUTABLE])
+
+    def page(self, request: Request, name: str, status: int = 200) -> Answer:
+        """An HTML page. Its files are named below the root of the app, wherever that is mounted."""
+        text = self.files[name].decode()
+        base = f"{request.root}/ui/{self.hash}"
+        body = text.replace("{base}", base).replace("{root}", request.root).encode()
+        return Answer(status, body, MEDIA["html"], [("cache-control", "no-cache")])
+
+    def _answer(self, request: Request, name: str, body: bytes, headers: list[tuple[str, str]]) -> Answer:
+        media = MEDIA.get(name.rpartition(".")[2], "application/octet-stream")
+        if "gzip" in request.headers.get("accept-encoding", "") and len(body) > 500:
+            if name not in self._zipped:
+                self._zipped[name] = gzip.compress(body, 9, mtime=0)
+            zipped = [*headers, ("content-encoding", "gzip"), ("vary", "accept-encoding")]
+            return Answer(200, self._zipped[name], media, zipped)
+        return Answer(200, body, media, headers)
+
+
+def _walk(folder: Traversable, prefix: str = "") -> list[tuple[str, bytes]]:
+    found: list[tuple[str, bytes]] = []
+    for each in folder.iterdir():
+        if each.is_dir() and not each.name.startswith("__"):
+            found += _walk(each, f"{prefix}{each.name}/")
+        elif each.is_file() and not each.name.endswith((".py", ".pyc")):
+            found.append((f"{prefix}{each.name}", each.read_bytes()))
+    return found

@@ -1,0 +1,190 @@
+"""Server-sent events: what moved, for the channels that a login watches.
+
+An event's id is the position after it. A stream that was cut resumes there; one that is too far behind gets `gap`, and
+its reader reads its pages again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from perdure.access.model import Login, sees
+from perdure.kernel.batch import HeadRow
+from perdure.kernel.placement import NUMBERS
+from perdure.runtime.client import Client
+from perdure.tasks.model import WORKFLOW as TASK
+from perdure.tasks.rights import may_see
+from perdure.tasks.row import info_of
+from perdure.views.where import Where, fits, parse
+
+from .feed import Feed, Moved, Position, pack, unpack
+from .problems import HttpProblem
+from .rendering import to_bytes
+
+BEAT_SECONDS: Final = 15.0
+RECHECK_SECONDS: Final = 5.0
+WAITING_MAX: Final = 256
+KINDS: Final = ("instance", "list", "tasks", "fleet")
+MOVING: Final = frozenset({"status", "waits_for", "error_type", "queue", "changed", "ended"})
+"""Fields by which an instance enters or leaves a list while it lives."""
+
+
+class Channel(NamedTuple):
+    kind: str
+    argument: str
+    instance: int = 0
+    where: Where = ()
+
+
+def read_channels(texts: Iterable[str]) -> list[tuple[str, str]]:
+    found = []
+    for text in texts:
+        kind, _, argument = text.partition(":")
+        if kind not in KINDS or (kind == "instance" and not argument) or (kind == "tasks" and argument != "mine"):
+            channels = "instance:ID, list:FILTER, tasks:mine, fleet"
+            raise HttpProblem(422, "bad-request", f"there is no channel {text[:80]!r} (there are: {channels})")
+        found.append((kind, argument))
+    if not found:
+        raise HttpProblem(422, "bad-request", "a stream needs a channel: ?channels=fleet")
+    return found
+
+
+class Stream:
+    """One reader. `again` tells whether the login still holds: None ends the stream."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        feed: Feed,
+        client: Client,
+        login: Login,
+        channels: list[Channel],
+        again: Callable[[], Awaitable[Login | None]],
+        stopping: asyncio.Event,
+    ) -> None:
+        self._feed, self._client, self._login, self._channels = feed, client, login, channels
+        self._again, self._stopping = again, stopping
+
+    async def events(self, last: str | None) -> AsyncIterator[bytes]:
+        woken = await self._feed.join()
+        try:
+            position, n = dict(self._feed.position), self._feed.n
+            yield f"retry: {random.randint(500, 2500)}\n\n".encode()
+            if last is not None:
+                known = unpack(last)
+                missed = None if known is None else await self._feed.missed(known)
+                if missed is None or known is None:
+                    yield event("gap", {}, pack(position))
+                else:
+                    moved, now, n = missed
+                    position = {shard: known.get(shard, shard * NUMBERS) for shard in now}
+                    async for each in self._told(moved, position):
+                        yield each
+                    position = now
+            yield event("live", {}, pack(position))
+            async for each in self._live(woken, position, n):
+                yield each
+        finally:
+            self._feed.leave(woken)
+
+    async def _live(self, woken: asyncio.Event, position: Position, n: int) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        beat, check = loop.time() + BEAT_SECONDS, loop.time() + RECHECK_SECONDS
+        while not self._stopping.is_set() and not self._feed.failed:
+            try:
+                async with asyncio.timeout_at(min(beat, check)):
+                    await woken.wait()
+            except TimeoutError:
+                pass
+            woken.clear()
+            now = loop.time()
+            if now >= check:
+                check = now + RECHECK_SECONDS
+                again = await self._again()
+                if again is None:
+                    break
+                self._login = again
+            if now >= beat:
+                beat = now + BEAT_SECONDS
+                yield b": still here\n\n"
+            moved = self._feed.since(n)
+            n = self._feed.n
+            if moved is None or len(moved) > WAITING_MAX:
+                position = dict(self._feed.position)
+                yield event("gap", {}, pack(position))
+                continue
+            async for each in self._told(moved, position):
+                yield each
+        yield event("bye", {"retry": random.randint(500, 5000)})
+
+    async def _told(self, moved: list[Moved], position: Position) -> AsyncIterator[bytes]:
+        """The events of what moved. A head is told once, with the last of its entries."""
+        last = {each.instance: each.seq for each in moved}
+        for each in moved:
+            position[each.seq // NUMBERS] = each.seq
+            told: list[tuple[str, Any]] = []
+            if each.head is not None:
+                newest = last[each.instance] == each.seq
+                for channel in self._channels:
+                    told += await self._of(channel, each, each.head, newest)
+            for name, data in told:
+                yield event(name, data, pack(position))
+
+    async def _of(self, channel: Channel, moved: Moved, head: HeadRow, newest: bool) -> list[tuple[str, Any]]:
+        if channel.kind == "tasks":
+            return await self._task(head) if newest and head.workflow == TASK else []
+        if not sees(self._login, head.workflow):
+            return []
+        match channel.kind:
+            case "instance" if channel.instance == head.id:
+                entry = ("entry", {"id": f"{head.workflow}/{head.key}", "seq": str(moved.seq), "at": moved.at})
+                return [entry, ("head", document(head))] if newest else [entry]
+            case "list" if newest:
+                fixed = tuple(term for term in channel.where if term.field not in MOVING)
+                if fits(fixed, head):
+                    fit = fits(channel.where, head)
+                    return [("head", {**document(head), "filter": channel.argument, "fits": fit})]
+            case "fleet" if newest:
+                return [("count", {"workflow": head.workflow, "status": head.status})]
+        return []
+
+    async def _task(self, head: HeadRow) -> list[tuple[str, Any]]:
+        row = await self._client.queries.task(head.id)
+        if row is None:
+            return []
+        info = info_of(row)
+        if not may_see(info.standing, self._login.actor):
+            return []
+        return [("task", {"id": info.id, "status": info.status, "title": info.title, "assignee": info.assignee})]
+
+
+def document(head: HeadRow) -> dict[str, Any]:
+    """A head as the events of streams have it."""
+    return {
+        "id": f"{head.workflow}/{head.key}",
+        "instance": str(head.id),
+        "workflow": head.workflow,
+        "status": head.status,
+        "changed_at": head.changed_at // 1_000_000,
+        "reason": head.reason,
+    }
+
+
+def event(name: str, data: Any, id: str = "") -> bytes:
+    head = f"id: {id}\n" if id else ""
+    return f"{head}event: {name}\ndata: ".encode() + to_bytes(data) + b"\n\n"
+
+
+async def resolved(client: Client, login: Login, wanted: list[tuple[str, str]], find: Any) -> list[Channel]:
+    """Channels whose subjects the login may see."""
+    found = []
+    for kind, argument in wanted:
+        if kind == "instance":
+            found.append(Channel(kind, argument, instance=(await find(argument)).id))
+        elif kind == "list":
+            found.append(Channel(kind, argument, where=parse(argument)))
+        else:
+            found.append(Channel(kind, argument))
+    return found

@@ -1,0 +1,93 @@
+// Small parts that every page uses.
+import { html, useState, useEffect } from "./html.js";
+import { href } from "./router.js";
+import { visible, json } from "./format.js";
+import { Problem } from "./api.js";
+
+export const Icon = ({ name }) => html`<svg class="ico" aria-hidden="true"><use href=${`#i-${name}`} /></svg>`;
+export const Shape = ({ name }) => html`<svg class="sh" aria-hidden="true"><use href=${`#s-${name}`} /></svg>`;
+
+const MARKS = {
+  ok: ["completed", "completed"], error: ["failed", "failed"], timeout: ["failed", "expired"],
+  unknown: ["stuck", "unknown"], cancelled: ["cancelled", "cancelled"], dropped: ["cancelled", "dropped"],
+  held: ["running", "queued"], queued: ["running", "queued"], running: ["running", "running"],
+  waiting: ["waiting", "waiting"], open: ["waiting", "open"], assigned: ["running", "assigned"],
+  expired: ["failed", "expired"], overdue: ["stuck", "expired"], recorded: ["waiting", "open"],
+};
+
+export function Status({ of, stamp = false }) {
+  const [ink, shape] = MARKS[of] ?? [of, of];
+  return html`<span class=${`st st-${ink}${stamp ? " stamp" : ""}`}><${Shape} name=${shape} />${of}</span>`;
+}
+
+// The workflow and the head of a key may shrink, its last part never.
+export function Id({ id, plain = false, link = true }) {
+  const cut = id.indexOf("/");
+  const workflow = cut < 0 ? "" : id.slice(0, cut + 1);
+  const key = visible(id.slice(cut + 1));
+  const at = key.length > 12 ? key.length - 6 : 0;
+  const inner = html`<span class="wf">${visible(workflow)}</span>${at ? html`<span class="key">${key.slice(0, at)}</span>` : null}<span class="tail">${key.slice(at)}</span>`;
+  if (plain || !link) return html`<span class="id" title=${id}>${inner}</span>`;
+  return html`<a class="id" href=${href(`/instances/${id.split("/").map(encodeURIComponent).join("/")}`)} title=${id}>${inner}</a>`;
+}
+
+export function Cmd({ text }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard?.writeText(text);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  };
+  return html`<div class="cmd"><code>${visible(text)}</code><button class="copy" type="button" onClick=${copy}
+    aria-label=${copied ? "Copied" : "Copy the command"}>${copied ? html`<span class="muted">copied</span>` : html`<${Icon} name="copy" />`}</button></div>`;
+}
+
+export function Json({ value }) {
+  if (value && typeof value === "object" && value.$withheld) return html`<p class="muted">Withheld: your grant does not show values.</p>`;
+  return html`<pre class="json">${value === undefined ? "" : visible(json(value, 2))}</pre>`;
+}
+
+export function Trouble({ error, again }) {
+  const problem = error instanceof Problem ? error.problem : { code: "page-failed", detail: String(error) };
+  return html`<section class="sheet" role="alert"><div class="empty"><span class="st st-failed"><${Shape} name="failed" />${problem.code}</span>
+    <h3>${visible(problem.detail ?? problem.title ?? "")}</h3>
+    ${again && html`<div class="row-btns"><button class="btn first" type="button" onClick=${again}>Try again</button></div>`}
+    ${problem.request && html`<p class="muted mono">request ${problem.request}</p>`}</div></section>`;
+}
+
+export function Bones({ rows = 8 }) {
+  const [late, setLate] = useState(false);
+  useEffect(() => {
+    const waiting = setTimeout(() => setLate(true), 150);
+    return () => clearTimeout(waiting);
+  }, []);
+  if (!late) return null;
+  return html`<section class="sheet loading" aria-busy="true" aria-label="Loading"><table class="ledger"><tbody>
+    ${Array.from({ length: rows }, (_, n) => html`<tr><td><span class=${`bone w${(n % 4) + 1}`}></span></td><td><span class=${`bone w${((n + 2) % 4) + 1}`}></span></td></tr>`)}
+  </tbody></table></section>`;
+}
+
+export const Empty = ({ title, children }) => html`<div class="empty"><h3>${title}</h3>${children}</div>`;
+
+// Loads a value, again whenever one of its keys changes. Keeps the old value while the new one comes.
+export function useLoaded(load, keys) {
+  const [state, setState] = useState({ value: undefined, error: undefined });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let gone = false;
+    load().then(
+      (value) => gone || setState({ value, error: undefined }),
+      (error) => gone || setState((old) => ({ value: old.value, error })),
+    );
+    return () => { gone = true; };
+  }, [...keys, turn]);
+  return { ...state, again: () => setTurn((n) => n + 1) };
+}
+
+export function useTick(milliseconds) {
+  const [, set] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => set((n) => n + 1), milliseconds);
+    return () => clearInterval(timer);
+  }, []);
+}

@@ -1,0 +1,49 @@
+// One stream of server-sent events a page. The browser resumes it by itself, from the id of the last event.
+import { root } from "./api.js";
+
+const NAMES = ["entry", "head", "task", "count", "gap", "live"];
+
+export function watch(channels, heard, told = () => {}) {
+  let source = null;
+  let later = null;
+  let ended = false;
+  const open = () => {
+    const query = channels.map((each) => `channels=${encodeURIComponent(each)}`).join("&");
+    source = new EventSource(`${root}/api/v1/stream?${query}`);
+    for (const name of NAMES)
+      source.addEventListener(name, (event) => {
+        if (name === "live") told(true);
+        else heard(name, JSON.parse(event.data));
+      });
+    source.addEventListener("bye", (event) => {
+      source.close();
+      told(false);
+      if (!ended) later = setTimeout(open, JSON.parse(event.data).retry);
+    });
+    source.onerror = () => {
+      told(false);
+      if (source.readyState === EventSource.CLOSED && !ended) later = setTimeout(open, 3000);
+    };
+  };
+  open();
+  return () => {
+    ended = true;
+    clearTimeout(later);
+    source.close();
+  };
+}
+
+// Calls at most once in so many milliseconds, and once more at the end.
+export function calm(call, milliseconds) {
+  let waiting = null;
+  let last = 0;
+  return () => {
+    if (waiting) return;
+    const rest = Math.max(0, last + milliseconds - Date.now());
+    waiting = setTimeout(() => {
+      waiting = null;
+      last = Date.now();
+      call();
+    }, rest);
+  };
+}

@@ -1,0 +1,19 @@
+// The login page: the token of the link is in the fragment, so that it is in no log.
+const root = document.body.dataset.root;
+const say = document.querySelector("#say");
+const token = location.hash.slice(1);
+
+async function login() {
+  history.replaceState(null, "", location.pathname);
+  say.textContent = "Logging in…";
+  const answer = await fetch(`${root}/login`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-perdure": "1" },
+    body: JSON.stringify({ token }),
+  });
+  if (answer.ok) location.replace(location.pathname.endsWith("/login") ? `${root}/` : location.pathname);
+  else if (answer.status === 429) say.textContent = "Too many logins failed from here. Wait a minute and try again.";
+  else say.textContent = "This link was used, or is too old. Make another one:";
+}
+
+if (token) login().catch(() => { say.textContent = "The server does not answer. Try again."; });

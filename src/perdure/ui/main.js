@@ -1,0 +1,113 @@
+// The frame of all pages: bar, page, foot, keys. Pages load when they are first opened.
+import { html, render, useState, useEffect } from "./lib/html.js";
+import { get, logout } from "./lib/api.js";
+import { go, href, listen, place } from "./lib/router.js";
+import { Icon, Bones, Trouble } from "./lib/parts.js";
+import { next, theme } from "./lib/theme.js";
+
+const PAGES = [
+  { name: "Dashboard", path: "/", file: "dashboard", key: "d" },
+  { name: "Instances", path: "/instances", file: "instances", key: "i" },
+  { name: "Tasks", path: "/tasks", file: "tasks", key: "t" },
+  { name: "Workflows", path: "/workflows", file: "workflows", key: "w" },
+  { name: "Settings", path: "/settings", file: "settings", key: "s" },
+];
+const loaded = new Map();
+
+function route(path) {
+  if (path.startsWith("/instances/")) return { page: PAGES[1], file: "instance", rest: decodeURIComponent(path.slice(11)) };
+  const page = PAGES.find((each) => each.path !== "/" && (path === each.path || path.startsWith(`${each.path}/`))) ?? PAGES[0];
+  return { page, file: page.file, rest: decodeURIComponent(path.slice(page.path.length + 1)) };
+}
+
+function useModule(file) {
+  const [found, setFound] = useState(() => loaded.get(file));
+  useEffect(() => {
+    if (loaded.has(file)) return setFound(() => loaded.get(file));
+    import(`./pages/${file}.js`).then((module) => {
+      loaded.set(file, module.default);
+      setFound(() => module.default);
+    });
+  }, [file]);
+  return loaded.get(file) === found ? found : loaded.get(file);
+}
+
+function App() {
+  const [, turn] = useState(0);
+  const [me, setMe] = useState(null);
+  const [error, setError] = useState(null);
+  const [live, setLive] = useState(null);
+  const [late, setLate] = useState(0);
+  const [help, setHelp] = useState(false);
+  const [shade, setShade] = useState(theme());
+  useEffect(() => listen(() => turn((n) => n + 1)), []);
+  useEffect(() => { get("/whoami").then(setMe, setError); }, []);
+  useEffect(() => {
+    const look = () => get("/tasks/count", { candidate: true, due_before: new Date().toISOString() }).then((found) => setLate(found.count), () => {});
+    look();
+    const timer = setInterval(look, 60000);
+    return () => clearInterval(timer);
+  }, []);
+  useEffect(() => keys(setHelp), []);
+  const { path, query } = place();
+  const { page, file, rest } = route(path);
+  const Page = useModule(file);
+  useEffect(() => { document.title = `${rest || page.name} · perdure`; setLive(null); }, [file, rest]);
+  return html`<a class="skip" href="#main">Skip to the page</a>
+<header class="bar">
+  <a class="brand" href=${href("/")}><svg viewBox="0 0 20 20" aria-hidden="true"><path d="M2 3h2.500v14H2zM6.500 3H9v14H6.500zM11 3h2.500v14H11z" /><path class="open" d="M16.100 3.600h1.800v12.800h-1.800z" /></svg>perdure</a>
+  ${me && html`<span class="book" title="The database this page reads">${me.database}</span>`}
+  <nav class="nav" aria-label="Pages">${PAGES.map((each) => html`<a href=${href(each.path)} aria-current=${each === page ? "page" : null}>${each.name}${each.file === "tasks" && late ? html`<span class="n late">${late} late</span>` : null}</a>`)}</nav>
+  <div class="bar-end">
+    <form class="find-form" role="search" onSubmit=${find}><${Icon} name="search" /><input class="field" id="find" name="q" type="search" aria-label="Find instances" placeholder="Find instances" /><kbd>/</kbd></form>
+    <button class="btn quiet only" type="button" onClick=${() => setShade(next())} aria-label=${`Theme: ${shade}. Change it`} title=${`Theme: ${shade}`}><${Icon} name="theme" /></button>
+    ${me && html`<button class="btn quiet who" type="button" onClick=${logout} title=${`${me.id}, ${me.grants[0]?.role ?? "no role"}. Log out`}><${Icon} name="person" /><span>${me.id}</span></button>`}
+  </div>
+</header>
+<main id="main" tabindex="-1">
+  ${live === false && html`<div class="stale" role="status"><span class="live off">not live</span><span>The stream broke off. It is tried again by itself; what you see may be old.</span></div>`}
+  ${error ? html`<${Trouble} error=${error} />` : Page && me ? html`<${Page} key=${file + rest} rest=${rest} query=${query} me=${me} setLive=${setLive} />` : html`<${Bones} />`}
+</main>
+<footer class="foot"><span class=${`live${live ? "" : " off"}`}>${live ? "live" : live === false ? "not live" : "as of now"}</span>
+  ${me?.read_only && html`<span>read-only</span>`}
+  <span class="end"><span>times in ${Intl.DateTimeFormat().resolvedOptions().timeZone}</span><span><kbd>?</kbd> keys</span></span></footer>
+${help && html`<${Keys} close=${() => setHelp(false)} />`}`;
+}
+
+function find(event) {
+  event.preventDefault();
+  go(href("/instances", { q: new FormData(event.target).get("q") }));
+}
+
+function Keys({ close }) {
+  const rows = [["/", "search"], ...PAGES.map((each) => [`g ${each.key}`, each.name.toLowerCase()]), ["j, k", "next row, row before"], ["Enter", "open the row"], ["Esc", "close, or leave a field"], ["?", "this list"]];
+  useEffect(() => { document.querySelector("#keys").showModal(); }, []);
+  return html`<dialog class="dialog" id="keys" aria-labelledby="h-keys" onClose=${close}><header><h2 id="h-keys">Keys</h2></header>
+    <div class="part"><dl class="facts">${rows.map(([key, text]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl></div>
+    <footer><button class="btn first" type="button" onClick=${close}>Close</button></footer></dialog>`;
+}
+
+function keys(setHelp) {
+  let before = "";
+  const pressed = (event) => {
+    const field = event.target.closest?.("input, textarea, select, dialog");
+    if (event.key === "Escape" && field?.matches("input, textarea")) field.blur();
+    if (field || event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = before === "g" && PAGES.find((each) => each.key === event.key);
+    if (page) go(href(page.path));
+    else if (event.key === "/") { event.preventDefault(); (document.querySelector("[data-filter]") ?? document.querySelector("#find"))?.focus(); }
+    else if (event.key === "?") setHelp(true);
+    else if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
+    before = event.key;
+  };
+  addEventListener("keydown", pressed);
+  return () => removeEventListener("keydown", pressed);
+}
+
+function step(by) {
+  const links = [...document.querySelectorAll("[data-row]")];
+  const at = links.indexOf(document.activeElement);
+  links[Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
+}
+
+render(html`<${App} />`, document.querySelector("#app"));

@@ -1,0 +1,259 @@
+// One instance: why it waits, what was done, and the record of it.
+import { html, useEffect, useMemo, useState } from "../lib/html.js";
+import { get, instancePath, send } from "../lib/api.js";
+import { ago, clock, command, day, json, moment, span, visible } from "../lib/format.js";
+import { go, href, set } from "../lib/router.js";
+import { Bones, Cmd, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
+import { Dialog } from "../lib/dialog.js";
+import { calm, watch } from "../lib/stream.js";
+
+const SHAPES = { stuck: ["stuck", "stuck"], failed: ["failed", "failed"], completed: ["completed", "completed"], cancelled: ["cancelled", "cancelled"],
+  step: ["running", "running"], queued: ["running", "queued"], held: ["running", "queued"], "no-engine": ["stuck", "stuck"], "unknown-workflow": ["stuck", "unknown"] };
+const KINDS = { step: "step", timer: "sleep", wait: "message", child: "child", task: "task" };
+
+export default function Instance({ rest: id, query, setLive }) {
+  const { value, error, again } = useLoaded(async () => {
+    const [show, why, operations, history] = await Promise.all(
+      ["", "why", "operations", "history?limit=5000"].map((what) => get(...split(instancePath(id, what)))));
+    return { show, why, operations: operations.operations, history };
+  }, [id]);
+  const [verb, setVerb] = useState(null);
+  useEffect(() => watch([`instance:${id}`], calm(again, 300), setLive), [id]);
+  useTick(5000);
+  if (!value) return error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Bones} />`;
+  const { show, why, operations, history } = value;
+  const act = (name, given) => setVerb({ name, given: given ?? {} });
+  return html`<div class="stack">
+  <${Head} show=${show} act=${act} history=${history} />
+  <${Why} show=${show} why=${why} act=${act} />
+  <${Operations} id=${id} list=${operations} show=${show} query=${query} act=${act} />
+  <${Records} show=${show} history=${history} operations=${operations} query=${query} />
+</div>${verb && html`<${Act} ...${verb} id=${show.id} entries=${show.entries} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
+}
+
+const split = (path) => {
+  const [name, query] = path.split("?");
+  return [name, query ? Object.fromEntries(new URLSearchParams(query)) : undefined];
+};
+
+const BUTTONS = [["send", "Send…", "send"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
+
+function Head({ show, act, history }) {
+  const possible = (verb) => show.may[verb] === "";
+  const asked = history.asked["1"];
+  const cut = show.id.indexOf("/") + 1;
+  return html`<header class="inst-head">
+  <nav class="path" aria-label="Parents"><a href=${href("/instances")}>Instances</a>${show.parent && html`<span>›</span><${Id} id=${show.parent} />`}<span>›</span><a href=${href("/instances", { q: `workflow:${show.workflow}` })}>${show.workflow}</a></nav>
+  <div class="head"><div class="title"><h1><span class="wf">${visible(show.id.slice(0, cut))}</span>${visible(show.id.slice(cut))}</h1><${Status} of=${show.status} stamp=${true} /></div>
+    <div class="end acts"><span class="btns">${BUTTONS.filter(([verb]) => possible(verb)).map(([verb, label, icon]) => html`<button class="btn" type="button" onClick=${() => act(verb)}><${Icon} name=${icon} />${label}</button>`)}</span>
+    ${possible("cancel") && html`<span class="btns"><button class="btn risk" type="button" onClick=${() => act("cancel")}><${Icon} name="cancel" />Cancel…</button></span>`}</div></div>
+  <dl class="meta"><div><dt>version</dt><dd><a class="mono" href=${href(`/workflows/${show.workflow}`)}>${show.version}</a></dd></div>
+    ${show.generation > 1 && html`<div><dt>generation</dt><dd>${show.generation}</dd></div>`}
+    <div><dt>started</dt><dd>${moment(show.started_at)}${asked && html` by <code>${visible(asked.by)}</code>`}</dd></div>
+    <div><dt>changed</dt><dd>${ago(show.changed_at)}${ago(show.changed_at) === "now" ? "" : " ago"}</dd></div>
+    ${show.ended_at && html`<div><dt>took</dt><dd>${span(Date.parse(show.ended_at) - Date.parse(show.started_at))}</dd></div>`}
+    <div><dt>entries</dt><dd>${show.entries}</dd></div><div><dt>number</dt><dd class="mono">@${show.instance}</dd></div>
+    ${Object.entries(show.tags).map(([name, value]) => html`<div><dt>${visible(name)}</dt><dd><code>${visible(value)}</code></dd></div>`)}</dl></header>`;
+}
+
+const TITLES = { running: "It runs.", waiting: "It waits.", stuck: "It is stuck, and needs a person.", completed: "It has completed.", failed: "It has failed.", cancelled: "It was cancelled." };
+const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Settle…", rewind: "Rewind…" };
+
+function Why({ show, why, act }) {
+  const button = (advice, reason) => {
+    const [verb, , ...words] = advice.command;
+    if (!LABELS[verb] || show.may[verb] !== "") return null;
+    const location = reason.waiting?.location ?? words[0];
+    const given = verb === "send" ? { name: words[0] === "NAME" ? "" : words[0] } : verb === "settle" ? { location, as: words[1] } : { location };
+    return html`<button class=${`btn${verb === "settle" || verb === "retry" ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${LABELS[verb]}</button>`;
+  };
+  return html`<section class=${`why-panel is-${show.status}`} aria-labelledby="h-why"><header><h2 id="h-why">${TITLES[show.status] ?? `It is ${show.status}.`}</h2>
+    ${show.status === "stuck" && html`<span class="end"><a href=${href("/instances", { q: `status:stuck error_type:${show.error?.type}` })}>All with the same error</a></span>`}</header>
+  <ol class="why-list">${why.reasons.map((reason) => {
+    const [ink, shape] = SHAPES[reason.kind] ?? ["waiting", "waiting"];
+    const seen = new Set();
+    return html`<li><span class=${`no st st-${ink}`}><${Shape} name=${shape} /></span><div class="say"><p>${visible(reason.text)}</p>
+      ${reason.todo.map((advice) => html`${advice.text && html`<p class="second">${visible(advice.text)}</p>`}${advice.command.length > 0 && html`<${Cmd} text=${command(...advice.command)} />`}`)}</div>
+      <div class="do">${reason.todo.map((advice) => { const verb = advice.command[0]; if (seen.has(verb)) return null; seen.add(verb); return button(advice, reason); })}</div></li>`;
+  })}</ol></section>`;
+}
+
+// ---- operations: a tree by location, each row with its bar of time
+
+function rows(list) {
+  const places = new Map();
+  for (const each of list) {
+    if (!places.has(each.location)) places.set(each.location, []);
+    places.get(each.location).push(each);
+  }
+  const found = [];
+  const scopes = new Set();
+  for (const [location, attempts] of places) {
+    const parts = location.split("/");
+    for (let n = 1; n < parts.length; n++) {
+      const scope = parts.slice(0, n).join("/");
+      if (!scopes.has(scope) && !places.has(scope)) {
+        scopes.add(scope);
+        const inside = list.filter((each) => each.location.startsWith(`${scope}/`));
+        found.push({ location: scope, name: parts[n - 1], depth: n - 1, scope: true, attempts: inside });
+      }
+    }
+    found.push({ location, name: parts.at(-1), depth: parts.length - 1, attempts });
+  }
+  return found;
+}
+
+const begin = (row) => Math.min(...row.attempts.map((each) => Date.parse(each.opened_at)));
+const end = (row, now) => Math.max(...row.attempts.map((each) => (each.closed_at ? Date.parse(each.closed_at) : now)));
+const BARS = { ok: "p-ok", error: "p-bad", timeout: "p-bad", unknown: "p-unknown", running: "p-run", held: "p-held", waiting: "p-wait", dropped: "p-held", cancelled: "p-held" };
+
+function Operations({ list, show, query, act }) {
+  const all = useMemo(() => rows(list), [list]);
+  const [limit, setLimit] = useState(200);
+  const now = Date.now();
+  const from = Date.parse(show.started_at);
+  const to = Math.max(from + 1, show.ended_at ? Date.parse(show.ended_at) : now);
+  const x = (time) => `${Math.min(100, Math.max(0, ((time - from) / (to - from)) * 98)).toFixed(2)}%`;
+  const width = (a, b) => `${Math.max(0.4, Math.min(98, ((b - a) / (to - from)) * 98)).toFixed(2)}%`;
+  const selected = query.get("at") ?? "";
+  const chosen = all.find((each) => each.location === selected && !each.scope);
+  const open = list.filter((each) => !each.closed).length;
+  return html`<div class=${chosen ? "work" : "stack"}>
+  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${list.length} in ${all.length} rows${open ? `, ${open} open` : ""}</span></div>
+  ${all.length === 0 ? html`<p class="ops-none muted">It has asked for nothing yet: no step, timer, message or child.</p>` : html`
+  <div role="treegrid" aria-label="Operations" aria-rowcount=${all.length}><div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div>
+    <svg class="tl" role="columnheader" aria-label="time"><text class="q" x="0.8%" y="14">${moment(show.started_at)}</text><text class=${show.ended_at ? "q" : "now"} x="98%" y="14" text-anchor="end">${show.ended_at ? span(to - from) : "now"}</text></svg></div>
+  ${all.slice(0, limit).map((row) => {
+    const last = row.attempts.at(-1);
+    const bad = row.scope ? row.attempts.filter((each) => each.status === "error").length : 0;
+    const choose = () => !row.scope && set({ at: row.location === selected ? "" : row.location });
+    return html`<div class=${`ops-row d${Math.min(row.depth, 6)}`} role="row" aria-level=${row.depth + 1} aria-selected=${row.location === selected} tabindex="0" data-row key=${row.location} onClick=${choose}
+        onKeyDown=${(event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } }}>
+      <div class="op" role="gridcell"><span class="name"><span class="tw"></span><${Icon} name=${row.scope ? "scope" : KINDS[last.kind] ?? "step"} /><span class="loc" title=${row.location}>${visible(row.name)}${last.child && !row.scope && html` <span class="kind">→ ${visible(last.child)}</span>`}</span>${!row.scope && row.attempts.length > 1 && html`<span class="x">×${row.attempts.length}</span>`}${bad > 0 && html`<span class="x">${bad} failed</span>`}</span>
+      ${row.scope ? html`<span></span>` : html`<${Status} of=${last.status} />`}<span class="dur">${span(end(row, now) - begin(row))}</span></div>
+      <svg class="tl" role="gridcell" aria-label=${`from ${clock(row.attempts[0].opened_at)}, ${span(end(row, now) - begin(row))}`}>${row.scope
+        ? html`<line class="p-scope" x1=${x(begin(row))} x2=${x(end(row, now))} y1="14" y2="14" />`
+        : row.attempts.flatMap((each, n) => {
+            const parts = each.parts.map((part, place) => {
+              const a = Date.parse(part.begin);
+              const b = part.end ? Date.parse(part.end) : now;
+              const kind = place === each.parts.length - 1 && each.kind === "step" && part.kind === "running" ? BARS[each.status] ?? "p-run" : BARS[part.kind] ?? "p-run";
+              const thin = kind === "p-wait" || kind === "p-held";
+              return html`<rect class=${kind} x=${x(a)} width=${width(a, b)} y=${thin ? 9.5 : 8} height=${thin ? 9 : 12} rx="1" />`;
+            });
+            const before = row.attempts[n - 1];
+            if (before?.closed_at) parts.unshift(html`<line class="p-back" x1=${x(Date.parse(before.closed_at))} x2=${x(Date.parse(each.opened_at))} y1="14" y2="14" />`);
+            return parts;
+          })}</svg></div>`;
+  })}</div>
+  ${all.length > limit && html`<div class="more"><button class="btn small" type="button" onClick=${() => setLimit(limit + 200)}>${all.length - limit} more rows</button></div>`}`}
+  <ul class="key-list" aria-label="Key to the timeline">${[["p-held", "held"], ["p-ok", "done"], ["p-run", "running"], ["p-wait", "waiting"], ["p-bad", "failed attempt"], ["p-unknown", "outcome unknown"]].map(([kind, text]) => html`<li><svg aria-hidden="true"><rect class=${kind} x="0.5" y="1.5" width="23" height="9" rx="1" /></svg>${text}</li>`)}</ul></section>
+  ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} />`}</div>`;
+}
+
+function Chosen({ row, show, act }) {
+  const last = row.attempts.at(-1);
+  const can = (verb) => show.may[verb] === "";
+  return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(row.location)}</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
+  <div class="part"><${Status} of=${last.status} /><dl class="facts"><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
+    ${last.due && html`<dt>due</dt><dd>${moment(last.due)}</dd>`}<dt>entries</dt><dd class="mono">${row.attempts.flatMap((each) => each.entries).join(", ")}</dd>
+    ${last.child && html`<dt>child</dt><dd>${last.kind === "task" ? html`<a href=${href("/tasks")}>task</a>` : html`<${Id} id=${last.child} />`}</dd>`}</dl></div>
+  ${row.attempts.length > 1 && html`<div class="part"><h4>attempts</h4><table class="tries"><thead><tr><th>no</th><th>receipt</th><th class="num">took</th></tr></thead><tbody>${row.attempts.map((each) => html`<tr><td>${each.attempt}</td><td><${Status} of=${each.status} /></td><td class="num">${each.closed_at ? span(Date.parse(each.closed_at) - Date.parse(each.opened_at)) : ""}</td></tr>`)}</tbody></table></div>`}
+  ${last.error && html`<div class="part"><h4>error</h4><p><b class="strong">${last.error.type}</b> ${visible(last.error.message)}</p>${last.error.traceback && html`<details><summary>traceback</summary><pre class="json">${visible(last.error.traceback)}</pre></details>`}</div>`}
+  ${last.status === "ok" && html`<div class="part"><h4>output</h4><${Json} value=${last.value} /></div>`}
+  <div class="part row-btns">${can("settle") && html`<button class="btn first" type="button" onClick=${() => act("settle", { location: row.location })}><${Icon} name="settle" />Settle…</button>`}
+    ${can("rewind") && html`<button class="btn" type="button" onClick=${() => act("rewind", { location: row.location })}><${Icon} name="rewind" />Rewind…</button>`}
+    ${can("fork") && html`<button class="btn" type="button" onClick=${() => act("fork", { location: row.location })}><${Icon} name="fork" />Fork…</button>`}</div></aside>`;
+}
+
+// ---- the record: journal, data, errors
+
+function Records({ show, history, operations, query }) {
+  const errors = operations.filter((each) => each.error);
+  const tab = query.get("tab") ?? "journal";
+  const data = 1 + Object.keys(show.published).length + (show.status === "completed" ? 1 : 0);
+  const tabs = [["journal", "Journal", history.entries], ["data", "Data", data], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
+  return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${n}</span></a>`)}</div>
+  ${tab === "journal" ? html`<${Journal} history=${history} show=${show} />` : tab === "data" ? html`<${Data} show=${show} />` : html`<${Errors} show=${show} errors=${errors} />`}</section>`;
+}
+
+function Journal({ history, show }) {
+  const [text, setText] = useState("");
+  const [limit, setLimit] = useState(200);
+  const all = history.history.filter((each) => !text || `${each.event} ${each.location} ${each.status} ${each.error?.type ?? ""} ${each.opened.join(" ")}`.includes(text));
+  const shown = all.slice(-limit);
+  let before = null;
+  let last = "";
+  return html`<div class="journal-bar"><input class="field" type="search" aria-label="Filter the journal" placeholder="kind, place or error" value=${text} onInput=${(e) => setText(e.target.value)} /></div>
+  <div class="sheet">${all.length > limit && html`<div class="more"><button class="btn small" type="button" onClick=${() => setLimit(limit + 400)}>${all.length - limit} earlier entries</button></div>`}
+  <table class="ledger journal"><thead><tr><th class="marg">entry</th><th class="c-when">when</th><th class="c-gap num">after</th><th class="came">event: what came</th><th class="led">decision: what it led to</th><th class="c-who">from</th></tr></thead><tbody>
+  ${shown.map((each) => {
+    const gap = before === null ? "" : span(Date.parse(each.at) - before);
+    before = Date.parse(each.at);
+    const today = day(each.at);
+    const head = today === last ? null : html`<tr class="day"><td colspan="6">${new Date(each.at).toDateString().slice(0, 10)}</td></tr>`;
+    last = today;
+    const asked = history.asked[each.number];
+    const value = each.value === undefined || each.value === null || each.value?.$withheld ? "" : json(each.value);
+    return html`${head}<tr class=${each.error ? "bad" : null} key=${each.number}><td class="marg">${each.number}</td><td class="c-when">${clock(each.at, true)}</td><td class="c-gap num muted">${gap}</td>
+      <td class="came">${each.event} ${each.location && html`<code>${visible(each.location)}</code>`} ${each.status} ${value && html`<span class="ev">${visible(value.length > 160 ? `${value.slice(0, 160)}…` : value)}</span>`}</td>
+      <td class="led">${led(each)}</td><td class="c-who mono" title=${asked?.via}>${asked && visible(asked.by)}${asked?.reason && html`<span class="muted"> ${visible(asked.reason)}</span>`}</td></tr>`;
+  })}</tbody></table>
+  <div class="more"><${Cmd} text=${command("history", show.id)} /></div></div>`;
+}
+
+function led(each) {
+  const parts = each.opened.map((text) => {
+    const [kind, ...place] = text.split(" ");
+    return html`${kind} <code>${visible(place.join(" "))}</code>`;
+  });
+  for (const name of each.announced) parts.push(html`event <code>${visible(name)}</code>`);
+  if (each.outcome) parts.push(html`<${Status} of=${each.outcome} />${each.error && html` ${visible(each.error.type)}: ${visible(each.error.message.split("\n")[0].slice(0, 140))}`}`);
+  if (!parts.length) return html`<span class="muted">nothing</span>`;
+  return parts.map((part, n) => html`${n > 0 && ", "}${part}`);
+}
+
+function Data({ show }) {
+  return html`<div class="data-grid"><section class="sheet card"><header><h3>input</h3></header><div class="part"><${Json} value=${show.input} /></div></section>
+    ${show.status === "completed" && html`<section class="sheet card"><header><h3>result</h3></header><div class="part"><${Json} value=${show.result} /></div></section>`}
+    ${Object.entries(show.published).map(([name, value]) => html`<section class="sheet card"><header><h3>${visible(name)}</h3><span class="end muted">published</span></header><div class="part"><${Json} value=${value} /></div></section>`)}</div>`;
+}
+
+function Errors({ show, errors }) {
+  if (!show.error && !errors.length) return html`<div class="sheet"><div class="empty"><h3>No error so far</h3><p class="second">Failed attempts and what made the instance stuck stand here.</p></div></div>`;
+  return html`<div class="stack">${show.error && html`<${Failure} title=${`the instance${show.stuck_at ? ` at ${show.stuck_at}` : ""}`} error=${show.error} />`}
+    ${errors.map((each) => html`<${Failure} title=${`${each.location}, attempt ${each.attempt}`} error=${each.error} />`)}</div>`;
+}
+
+const Failure = ({ title, error }) => html`<section class="sheet card"><header><h3>${visible(title)}</h3></header><div class="part"><p><b class="strong">${error.type}</b> ${visible(error.message)}</p></div>
+  ${error.traceback && html`<div class="part"><details open><summary>traceback</summary><pre class="json">${visible(error.traceback)}</pre></details></div>`}</section>`;
+
+// ---- what can be done, each with its command
+
+function Act({ name, given, id, entries, close }) {
+  const path = (what) => instancePath(id, what);
+  const headers = { "if-match": `"${entries}"` };
+  const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal." };
+  const place = { name: "location", label: "Location", value: given.location };
+  const why = (given_) => ({ ...headers, ...(given_.reason ? { "x-reason": given_.reason } : {}) });
+  const parsed = (text) => (text.trim() ? JSON.parse(text) : null);
+  const spec = {
+    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", long: true, optional: true, value: "{}" }],
+      cmd: (g) => command("send", id, g.name || "NAME", g.body || "null"), run: (g) => send("POST", path("messages"), { name: g.name, body: parsed(g.body) }) },
+    tag: { title: `Tag ${id}`, label: "Tag", fields: [{ name: "name", label: "Name" }, { name: "value", label: "Value", optional: true, help: "Empty removes the tag." }],
+      cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), run: (g) => send("PATCH", path("tags"), { tags: { [g.name]: g.value || null } }) },
+    wake: { title: `Wake ${id}`, says: `Its ${given.location ? `sleep at ${given.location}` : "sleeps"} ends now.`, label: "Wake", fields: [reason], cmd: () => command("wake", id, ...(given.location ? [given.location] : [])),
+      run: (g) => send("POST", path("wake"), { location: given.location ?? "" }, why(g)) },
+    retry: { title: `Retry ${id}`, says: "It goes on where it stopped; what failed is done again, what is done stays done.", label: "Retry", fields: [reason], cmd: () => command("retry", id), run: (g) => send("POST", path("retry"), {}, why(g)) },
+    settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok" }, { name: "value", label: "Result as JSON, or the error's text", long: true, optional: true }, reason],
+      cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), run: (g) => send("POST", path("settle"), { location: g.location, as: g.as, value: g.as === "ok" ? parsed(g.value) : g.value || null }, why(g)) },
+    rewind: { title: `Rewind ${id}`, says: "The operation at this location and all that came after it are dropped and done again. What came before stays.", label: "Rewind", risk: true, fields: [place, reason],
+      cmd: (g) => command("rewind", id, g.location || "LOCATION"), run: (g) => send("POST", path("rewind"), { location: g.location }, why(g)) },
+    fork: { title: `Fork ${id}`, says: "Another instance starts with the same past up to this location, and goes on from there. This one stays as it is.", label: "Fork", fields: [place, { name: "key", label: "Key of the new one", optional: true }, { name: "edit", label: "Other values for earlier steps, as JSON by location", long: true, optional: true, value: "{}" }],
+      cmd: (g) => command("fork", id, g.location || "LOCATION", ...(g.key ? ["--key", g.key] : [])),
+      run: async (g) => { const made = await send("POST", path("fork"), { location: g.location, key: g.key || null, edit: parsed(g.edit) ?? {} }); go(href(`/instances/${made.id}`)); } },
+    cancel: { title: `Cancel ${id}`, says: "It is asked to stop: it may clean up, and can only end cancelled. This cannot be taken back.", label: "Cancel it", risk: true, fields: [reason],
+      cmd: (g) => command("cancel", id, ...(g.reason ? ["--reason", g.reason] : [])), run: (g) => send("POST", path("cancel"), { reason: g.reason ?? "" }, why(g)) },
+  }[name];
+  return html`<${Dialog} ...${spec} close=${close} />`;
+}

@@ -1,0 +1,220 @@
+"""Verbs that change something: what each takes, what it answers, and the function. Durable when it answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from perdure.errors import InstanceEnded
+from perdure.kernel.status import TERMINAL, Status
+from perdure.runtime.client import Client, Reuse
+from perdure.runtime.handle import Handle
+from perdure.views.find import find, find_started
+
+
+class StartParams(msgspec.Struct, frozen=True):
+    """`workflow` is a name that the last engine on the database knew; `input` the arguments by name."""
+
+    workflow: str
+    input: Any = {}
+    key: str | None = None
+    reuse: Reuse | None = None
+    tags: dict[str, str] = {}
+    at: datetime | None = None
+    delay: float | None = None
+
+
+class StartAnswer(msgspec.Struct, frozen=True):
+    id: str
+    workflow: str
+    key: str
+
+
+async def start(client: Client, given: StartParams) -> StartAnswer:
+    handle: Handle[Any] = await client.start_plain(
+        given.workflow,
+        given.input,
+        key=given.key,
+        tags=given.tags,
+        reuse=given.reuse,
+        at=given.at,
+        delay=given.delay,
+    )
+    return StartAnswer(handle.id, handle.workflow, handle.key)
+
+
+class SendParams(msgspec.Struct, frozen=True):
+    """`message` is the message's own id: the same one twice is delivered once."""
+
+    id: str
+    name: str
+    body: Any = None
+    message: str | None = None
+
+
+class SendAnswer(msgspec.Struct, frozen=True):
+    id: str
+    sent: str
+
+
+async def send(client: Client, given: SendParams) -> SendAnswer:
+    handle = await _handle(client, given.id)
+    await handle.send(given.name, given.body, id=given.message)
+    return SendAnswer(handle.id, given.name)
+
+
+class CancelParams(msgspec.Struct, frozen=True):
+    id: str
+    reason: str = ""
+    undo: bool = False
+
+
+class CancelAnswer(msgspec.Struct, frozen=True):
+    id: str
+    cancel: Literal["asked"] = "asked"
+    note: str | UnsetType = UNSET
+
+
+async def cancel(client: Client, given: CancelParams) -> CancelAnswer:
+    """Cancelling twice is harmless."""
+    address, head = await find(client, given.id)
+    if head is not None and head.status in TERMINAL:
+        if head.status == Status.CANCELLED:
+            return CancelAnswer(str(address), note=f"{address} was cancelled before")
+        raise InstanceEnded(f"{address} has {head.status} and cannot be cancelled any more")
+    await client.handle(address.workflow, address.key).cancel(given.reason, given.undo)
+    return CancelAnswer(str(address))
+
+
+class WakeParams(msgspec.Struct, frozen=True):
+    """`location` is that of one sleep; empty: all of them end."""
+
+    id: str
+    location: str = ""
+
+
+class WakeAnswer(msgspec.Struct, frozen=True):
+    id: str
+    woken: str | None
+
+
+async def wake(client: Client, given: WakeParams) -> WakeAnswer:
+    handle = await _handle(client, given.id)
+    await handle.wake(given.location)
+    return WakeAnswer(handle.id, given.location or None)
+
+
+class RetryParams(msgspec.Struct, frozen=True):
+    id: str
+
+
+class RetryAnswer(msgspec.Struct, frozen=True):
+    id: str
+    retry: Literal["asked"] = "asked"
+
+
+async def retry(client: Client, given: RetryParams) -> RetryAnswer:
+    handle = await _handle_of_started(client, given.id)
+    await handle.retry()
+    return RetryAnswer(handle.id)
+
+
+class RewindParams(msgspec.Struct, frozen=True):
+    """`force`: also while a step runs that is dropped; it is cancelled."""
+
+    id: str
+    location: str
+    force: bool = False
+
+
+class RewindAnswer(msgspec.Struct, frozen=True):
+    id: str
+    rewind: str
+
+
+async def rewind(client: Client, given: RewindParams) -> RewindAnswer:
+    handle = await _handle_of_started(client, given.id)
+    await handle.rewind(given.location, force=given.force)
+    return RewindAnswer(handle.id, given.location)
+
+
+class ForkParams(msgspec.Struct, frozen=True):
+    """`edit` has other values for earlier steps, by location; `key` names the new instance."""
+
+    id: str
+    location: str
+    edit: dict[str, Any] = {}
+    key: str | None = None
+
+
+class ForkAnswer(msgspec.Struct, frozen=True):
+    """The new instance, and the one that it was `forked` from, as that was named."""
+
+    id: str
+    workflow: str
+    key: str
+    forked: str
+
+
+async def fork(client: Client, given: ForkParams) -> ForkAnswer:
+    handle = await _handle_of_started(client, given.id)
+    forked = await handle.fork(given.location, given.edit, key=given.key)
+    return ForkAnswer(forked.id, forked.workflow, forked.key, given.id)
+
+
+class SettleParams(msgspec.Struct, frozen=True, rename={"answer": "as"}):
+    """`value` is the result of the step after ok, and a text after error."""
+
+    id: str
+    location: str
+    answer: Literal["ok", "error"]
+    value: Any = None
+
+
+class SettleAnswer(msgspec.Struct, frozen=True, rename={"answer": "as"}):
+    id: str
+    settled: str
+    answer: Literal["ok", "error"]
+
+
+async def settle(client: Client, given: SettleParams) -> SettleAnswer:
+    handle = await _handle_of_started(client, given.id)
+    if given.answer == "ok":
+        await handle.settle(given.location, given.value)
+    else:
+        await handle.settle(given.location, error=given.value or "a person says that it failed")
+    return SettleAnswer(handle.id, given.location, given.answer)
+
+
+class TagParams(msgspec.Struct, frozen=True):
+    """Without a `value` the tag is removed."""
+
+    id: str
+    name: str
+    value: str | None = None
+
+
+class TagAnswer(msgspec.Struct, frozen=True):
+    id: str
+    tag: str
+    value: str | None
+
+
+async def tag(client: Client, given: TagParams) -> TagAnswer:
+    handle = await _handle_of_started(client, given.id)
+    await handle.tag(given.name, given.value)
+    return TagAnswer(handle.id, given.name, given.value)
+
+
+async def _handle(client: Client, id: str) -> Handle[Any]:
+    """Also of an instance that is on its way to an engine."""
+    address = (await find(client, id)).address
+    return client.handle(address.workflow, address.key)
+
+
+async def _handle_of_started(client: Client, id: str) -> Handle[Any]:
+    address, _ = await find_started(client, id)
+    return client.handle(address.workflow, address.key)

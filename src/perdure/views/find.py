@@ -1,0 +1,74 @@
+"""Which instance an ID means: `workflow/key`, or the key alone where that is clear."""
+
+from __future__ import annotations
+
+import difflib
+from typing import NamedTuple
+
+from perdure.errors import UnclearRequest, UnknownInstance
+from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import Address
+from perdure.ports.store import Filter, Queries
+from perdure.runtime.client import Client
+
+
+class Found(NamedTuple):
+    address: Address
+    head: HeadRow | None  # None: its start was posted, and no engine has taken it up yet
+
+
+async def find(client: Client, text: str) -> Found:
+    """Also what is on its way. Raises `UnknownInstance` with what was perhaps meant."""
+    if not _usable(text):
+        raise UnclearRequest(f"an ID is workflow/key, or the key alone; found {text!a:.80}")
+    queries = client.queries
+    named = [head for address in _names(text) if (head := await queries.head(address)) is not None]
+    heads = named or await queries.heads(Filter(key=text, limit=1000))
+    addresses = list(dict.fromkeys(Address(head.workflow, head.key) for head in heads))
+    if len(addresses) > 1:
+        choice = ", ".join(sorted(map(str, addresses)))
+        raise UnclearRequest(f"{text!r} is the key of {len(addresses)} instances: {choice}; write one of these")
+    if addresses:
+        return Found(addresses[0], heads[0])  # the last generation comes first
+    keys = dict.fromkeys(Address(workflow, text) for workflow, *_ in await queries.workflows())
+    for address in [*_names(text), *keys]:
+        if await queries.undelivered(address):
+            return Found(address, None)
+    raise UnknownInstance(await _unknown(queries, text))
+
+
+async def find_started(client: Client, text: str) -> tuple[Address, HeadRow]:
+    """Only what an engine has taken up: the rest has nothing to show yet."""
+    found = await find(client, text)
+    if found.head is None:
+        raise UnknownInstance(f"{found.address} is recorded, but no engine has taken it up yet")
+    return found.address, found.head
+
+
+def _usable(text: str) -> bool:
+    """Empty, it would mean any instance; bytes that are no text cannot even be asked for."""
+    try:
+        return bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _names(text: str) -> list[Address]:
+    """Every reading as workflow/key: both may contain slashes. An instance with an empty key may be named alone."""
+    cuts = [n for n, letter in enumerate(text) if letter == "/" and n > 0]
+    return [*(Address(text[:n], text[n + 1 :]) for n in cuts), Address(text, "")]
+
+
+async def _unknown(queries: Queries, text: str) -> str:
+    recent = await queries.heads(Filter(limit=500))
+    text = text if len(text) <= 80 else f"{text[:80]}…"
+    by_text = {head.key: f"{head.workflow}/{head.key}" for head in recent}
+    by_text |= {name: name for name in by_text.values()}
+    near = difflib.get_close_matches(text, by_text, n=1)
+    if near:
+        return f"there is no instance {text}; did you mean {by_text[near[0]]}?"
+    return (
+        f"there is no instance {text}; `perdure ls` lists what exists"
+        if recent
+        else f"there is no instance {text}, nor any other"
+    )

@@ -1,0 +1,115 @@
+"""Lists and counts of instances, newest first: of a filter, and of what the reader may see.
+
+A list asks the narrowest indexes and judges each head. It reads within a budget: a list that no index narrows is
+answered in part, with the place to go on from.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from perdure.kernel.batch import HeadRow
+from perdure.ports.store import ListPlace, Queries, place_of
+
+from .where import Where, filters, fits
+
+SECONDS_MAX: Final = 0.25
+LOOKED_MAX: Final = 100_000
+COUNT_MAX: Final = 10_000
+PAGE_MAX: Final = 500
+
+Visible = Callable[[str], bool]
+"""Whether a reader may see the instances of a workflow."""
+
+
+class InstancePage(msgspec.Struct, frozen=True):
+    """`next`: the place to go on from. `partial`: the budget was spent before the page was full."""
+
+    heads: list[HeadRow]
+    next: ListPlace | None
+    looked: int
+    partial: bool
+
+
+async def page(
+    queries: Queries, where: Where, visible: Visible, limit: int, before: ListPlace | None = None
+) -> InstancePage:
+    found: list[HeadRow] = []
+    began, looked = time.monotonic(), 0
+    while True:
+        heads, place, cut = await _merged(queries, where, limit + 1, before)
+        looked += len(heads)
+        for head in heads:
+            if visible(head.workflow) and fits(where, head):
+                if len(found) == limit:
+                    return InstancePage(found, place_of(found[-1]), looked, False)
+                found.append(head)
+        if place is None:
+            return InstancePage(found, None, looked, False)
+        if cut or looked >= LOOKED_MAX or time.monotonic() - began > SECONDS_MAX:
+            return InstancePage(found, place, looked, True)
+        before = place
+
+
+async def _merged(
+    queries: Queries, where: Where, limit: int, before: ListPlace | None
+) -> tuple[list[HeadRow], ListPlace | None, bool]:
+    """The next heads of all filters in one order. Beyond the place where one list was cut, nothing is known yet."""
+    heads: dict[int, HeadRow] = {}
+    places: list[ListPlace] = []
+    partial = False
+    for filter in filters(where, limit):
+        found = await queries.page(msgspec.structs.replace(filter, before=before))
+        heads |= {head.id: head for head in found.heads}
+        partial = partial or found.partial
+        if found.next is not None:
+            places.append(found.next)
+    cut = max(places, default=None)
+    ordered = sorted(heads.values(), key=place_of, reverse=True)
+    return [head for head in ordered if cut is None or place_of(head) >= cut], cut, partial
+
+
+class Count(msgspec.Struct, frozen=True):
+    """`count` is exact, unless `more`: then there are at least so many."""
+
+    count: int
+    more: bool = False
+
+
+async def count(queries: Queries, where: Where, visible: Visible) -> Count:
+    """From the counters where they know enough; else by reading, up to `COUNT_MAX`."""
+    if all(term.field in ("workflow", "version", "status") for term in where):
+        total = 0
+        for (workflow, version, status), number in (await queries.counts()).items():
+            if visible(workflow) and fits(where, _standing(workflow, version, status)):
+                total += number
+        return Count(total)
+    found, before = 0, None
+    while found < COUNT_MAX:
+        part = await page(queries, where, visible, PAGE_MAX, before)
+        found += len(part.heads)
+        before = part.next
+        if before is None:
+            return Count(found)
+    return Count(COUNT_MAX, more=True)
+
+
+class Facet(msgspec.Struct, frozen=True):
+    workflow: str
+    version: str
+    status: str
+    count: int
+
+
+async def facets(queries: Queries, visible: Visible) -> list[Facet]:
+    """How many instances there are by workflow, version and status."""
+    counts = await queries.counts()
+    return [Facet(*standing, number) for standing, number in sorted(counts.items()) if number and visible(standing[0])]
+
+
+def _standing(workflow: str, version: str, status: str) -> HeadRow:
+    return HeadRow(0, workflow, "", 0, version, status, 0, 0, 0, b"", "{}", None, 0, 0, "")

@@ -1,0 +1,161 @@
+"""One instance as it is now, and lists of instances. Field names are a promise to scripts: they stay."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from perdure.app.definitions import stored_one
+from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import Address
+from perdure.kernel.receipt import Failure
+from perdure.kernel.workflows import Workflows
+from perdure.ports.seen import Line, Summary, Waiting, error_of, result_of
+from perdure.ports.store import Queries
+from perdure.runtime.history import read_history, summary, value_of
+from perdure.runtime.state import read_state
+
+from .reasons import words_for
+
+
+class ShownError(msgspec.Struct, frozen=True):
+    type: str
+    message: str
+    data: Any = None
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class ShownWait(msgspec.Struct, frozen=True):
+    """Something that is open."""
+
+    kind: str
+    location: str
+    since: datetime
+    due: datetime | None
+    attempt: int
+    delivery: int
+    held: bool
+    what: str
+
+
+class ListedInstance(msgspec.Struct, frozen=True):
+    id: str
+    workflow: str
+    key: str
+    generation: int
+    version: str
+    status: str
+    started_at: datetime
+    changed_at: datetime
+    parent: str | None
+    tags: dict[str, str]
+
+
+class ShownInstance(ListedInstance, frozen=True):
+    entries: int
+    waiting: list[ShownWait]
+    published: dict[str, Any]
+    result: Any
+    error: ShownError | None
+    stuck_at: str | None
+    parts: list[dict[str, Any]] | UnsetType = UNSET  # of an instance that has such: the nodes of a graph
+    state: Any | UnsetType = UNSET  # of an instance whose definition the database has
+
+
+class ShownEntry(msgspec.Struct, frozen=True):
+    """`value` is left out where it is not wanted."""
+
+    number: int
+    at: datetime
+    event: str
+    location: str
+    status: str
+    value: Any | UnsetType
+    error: ShownError | None
+    opened: tuple[str, ...]
+    announced: tuple[str, ...]
+    outcome: str
+
+
+async def look(queries: Queries, head: HeadRow) -> ShownInstance:
+    reader, lines = await read_history(queries, head.id)
+    state = reader.state
+    _, words = await words_for(queries, head.workflow, state.made)
+    parts = words.table(lines)
+    listed = msgspec.structs.asdict(listed_instance(summary(head), await parent_of(queries, head)))
+    return ShownInstance(
+        **{**listed, "status": state.status.value},
+        entries=state.version,
+        waiting=[shown_wait(each) for each in reader.waiting()],
+        published={name: value_of(value) for name, value in state.published.items()},
+        result=result_of(state),
+        error=shown_error(error_of(state)),
+        stuck_at=state.stuck.location if state.stuck is not None else None,
+        parts=UNSET if parts is None else parts,
+        state=await _state(queries, head),
+    )
+
+
+async def _state(queries: Queries, head: HeadRow) -> Any:
+    workflow = await stored_one(queries, head.workflow, head.version)
+    if workflow is None or not getattr(workflow, "keeps_state", False):
+        return UNSET
+    return read_state(cast(Any, Workflows([workflow])), await queries.record(head.id))
+
+
+async def parent_of(queries: Queries, head: HeadRow) -> Address | None:
+    parent = await queries.head(head.parent) if head.parent else None
+    return Address(parent.workflow, parent.key) if parent is not None else None
+
+
+def listed_instance(head: Summary, parent: Address | None = None) -> ListedInstance:
+    return ListedInstance(
+        id=f"{head.workflow}/{head.key}",
+        workflow=head.workflow,
+        key=head.key,
+        generation=head.generation,
+        version=head.version,
+        status=head.status,
+        started_at=head.started_at,
+        changed_at=head.changed_at,
+        parent=None if parent is None else str(parent),
+        tags=head.tags,
+    )
+
+
+def shown_wait(open: Waiting) -> ShownWait:
+    return ShownWait(
+        kind="step" if open.kind == "call" else open.kind,
+        location=open.location,
+        since=open.since,
+        due=open.due,
+        attempt=open.attempt,
+        delivery=open.delivery,
+        held=open.held,
+        what=open.what,
+    )
+
+
+def shown_error(error: Failure | None) -> ShownError | None:
+    return None if error is None else ShownError(error.type, error.message, error.data, error.traceback)
+
+
+def shown_entry(line: Line, values: bool = True) -> ShownEntry:
+    return ShownEntry(
+        number=line.number,
+        at=line.at,
+        event=line.event,
+        location=line.location,
+        status=line.status,
+        value=line.value if values else UNSET,
+        error=shown_error(line.error),
+        opened=line.opened,
+        announced=line.announced,
+        outcome=line.outcome,
+    )

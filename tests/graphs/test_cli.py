@@ -1,0 +1,178 @@
+"""What the command line says of graphs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.errors import InstanceStuck
+from perdure.graphs import Graph, Permit, tool
+
+MODULE = """
+from perdure.graphs import Graph, Node, Permit, tool
+
+@tool(writes=True)
+async def publish(text: str) -> str:
+    return text
+
+async def runner(node: Node) -> object:
+    if node.name == "ship":
+        return await node.use("publish", text="x")
+    return [node.name, node.input]
+
+plain = Graph("plain", runner=runner)
+plain.node("a")
+plain.node("b", after=["a"], goal="do ${inputs.a}")
+
+asking = Graph("asking", runner=runner, tools=[publish], permits=[Permit("publish", "ask", roles=["editor"])])
+asking.node("first")
+asking.node("ship", after=["first"])
+"""
+
+WRONG = """
+from perdure.graphs import Graph
+
+wrong = Graph("wrong", runner=print)
+wrong.node("a", aftr=["b"])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "desk.py").write_text(MODULE)
+    (tmp_path / "broken.py").write_text(WRONG)
+    return tmp_path
+
+
+def perdure_says(folder: Path, *words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "perdure", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_check_tells_every_problem_and_warning_with_its_place(folder):
+    code, said = perdure_says(folder, "check", "desk", "broken")
+    assert code == 1
+    assert "wrong: a: unknown field 'aftr'; did you mean 'after'?" in said
+    assert "warning" in said
+    code, said = perdure_says(folder, "check", "desk:asking", "--json")
+    assert code == 0
+    assert json.loads(said)["workflows"] == ["asking"]
+
+
+def test_run_runs_a_graph_and_prints_its_result(folder):
+    code, said = perdure_says(folder, "run", "desk:plain", "--input", '{"input": 7}')
+    assert code == 0, said
+    assert '["b",7]' in "".join(said.split())
+
+
+async def asked(folder: Path) -> None:
+    """An engine runs the graph until it waits for a person, and stops."""
+    sys.path.insert(0, str(folder))
+    try:
+        import desk  # type: ignore[import-not-found]
+
+        async with perdure.open(folder / "a.db", workflows=[desk.asking]) as engine:
+            await engine.start(desk.asking, key="k")
+            while not await engine.tasks.list():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop("desk", None)
+
+
+def test_show_has_a_row_for_each_node_and_why_says_what_it_waits_for(folder):
+    asyncio.run(asked(folder))
+    code, said = perdure_says(folder, "show", "asking/k", "--db", "a.db")
+    assert code == 0, said
+    assert [line.split()[:2] for line in said.splitlines()[-2:]] == [["first", "completed"], ["ship", "open"]]
+    code, said = perdure_says(folder, "why", "asking/k", "--db", "a.db")
+    assert code == 0, said
+    assert "The node ship asks a person whether it may use publish" in said
+    code, said = perdure_says(folder, "history", "asking/k", "--db", "a.db")
+    assert "request ship/use" in said
+
+
+# ---- changed code ----------------------------------------------------------------------------------------------------
+
+
+@tool
+async def wait() -> str:
+    return "waited"
+
+
+def ordered(*names: str) -> Graph:
+    async def runner(node):
+        return await node.use("wait")
+
+    graph = Graph(
+        "ordered", runner=runner, tools=[wait], permits=[Permit("wait", "ask", roles=("r",))], rest_after=None
+    )
+    for name in names:
+        graph.node(name)
+    return graph
+
+
+async def test_a_changed_order_is_a_divergence_that_names_the_node(tmp_path):
+    graph = ordered("a", "b")
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        await engine.start(graph, key="k")
+        while len(await engine.tasks.list()) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    changed = ordered("b", "a")
+    async with perdure.open(tmp_path / "a.db", workflows=[changed]) as engine:
+        handle = engine.handle(changed, "k")
+        with pytest.raises(InstanceStuck, match="opened a then and opens b now"):
+            await handle.result(timeout=20)
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handle = engine.handle(graph, "k")
+        await handle.retry()
+        assert await handle.status() in ("running", "waiting")
+
+
+async def test_replay_calls_no_runner(tmp_path):
+    ran = []
+
+    async def runner(node):
+        ran.append(node.name)
+        return node.name
+
+    graph = Graph("counted", runner=runner)
+    graph.node("a")
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handle = await engine.start(graph, key="k")
+        await handle.result()
+        assert "a" in await handle.draw("mermaid"), "the machine is rebuilt from the journal"
+    assert ran == ["a"]
+
+
+async def test_a_run_at_rest_is_rows_only_when_an_engine_opens(tmp_path):
+    def resting() -> Graph:
+        async def runner(node):
+            return await node.use("wait")
+
+        graph = Graph(
+            "resting", runner=runner, tools=[wait], permits=[Permit("wait", "ask", roles=("r",))], rest_after=0.01
+        )
+        graph.node("a")
+        return graph
+
+    graph = resting()
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handles = [await engine.start(graph, key=str(number)) for number in range(20)]
+        for handle in handles:
+            await handle.until("waiting")
+    made = []
+    again = resting()
+    machine = again.machine
+    again.machine = lambda *args: made.append(1) or machine(*args)  # type: ignore[method-assign,func-returns-value,redundant-expr]
+    async with perdure.open(tmp_path / "a.db", workflows=[again]) as engine:
+        assert len(await engine.tasks.list()) == 20
+        assert made == []

@@ -1,0 +1,310 @@
+"""Graphs in a real engine, on a real file: results, questions, retries, and a process that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.errors import BadGraph, InstanceEnded, InstanceFailed
+from perdure.graphs import Graph, Node, Permit, report, tool
+
+AGENT = """
+import asyncio, sys
+import perdure
+from perdure.graphs import Graph, Node, tool
+
+@tool(writes=True)
+async def record(text: str) -> str:
+    with open("told.txt", "a") as file:
+        file.write(text + " " + perdure.step_info().idempotency_key + "\\n")
+    return text
+
+@tool
+async def slow() -> str:
+    with open("reached.txt", "w") as file:
+        file.write("here")
+    await asyncio.sleep(0 if sys.argv[1] == "again" else 60)
+    return "slow"
+
+async def think(turn: int) -> str:
+    with open("model.txt", "a") as file:
+        file.write(f"{turn}\\n")
+    return f"thought {turn}"
+
+async def runner(node: Node) -> object:
+    first = await node.step("model", think, 1)
+    await node.use("record", text="one")
+    second = await node.step("model", think, 2)
+    await node.use("slow")
+    await node.use("record", text="two")
+    return [first, second]
+
+graph = Graph("agent", runner=runner, tools=[record, slow])
+graph.node("talk")
+
+async def main() -> None:
+    async with perdure.open("agent.db", workflows=[graph]) as engine:
+        handle = await engine.start(graph, key="k")
+        print(await handle.result())
+
+asyncio.run(main())
+"""
+
+
+def run_agent(folder: Path, word: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "agent.py", word]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env={**os.environ})
+
+
+async def test_a_killed_agent_goes_on_in_the_middle_of_its_conversation(tmp_path):
+    (tmp_path / "agent.py").write_text(AGENT)
+    process = run_agent(tmp_path, "first")
+    while not (tmp_path / "reached.txt").exists():
+        await asyncio.sleep(0.01)
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    again = run_agent(tmp_path, "again")
+    said, _ = await asyncio.to_thread(again.communicate)
+
+    assert said.strip() == "['thought 1', 'thought 2']"
+    assert (tmp_path / "model.txt").read_text().split() == ["1", "2"], "no model call was bought twice"
+    told = [line.split()[0] for line in (tmp_path / "told.txt").read_text().splitlines()]
+    assert told == ["one", "two"]
+
+
+@tool(writes=True)
+async def publish(text: str) -> str:
+    return f"published {text}"
+
+
+def asking(**options) -> Graph:
+    async def runner(node: Node) -> object:
+        return await node.use("publish", text=str(node.input))
+
+    permits = [Permit("publish", "ask", roles=("editor",))]
+    graph = Graph("asking", runner=runner, tools=[publish], permits=permits, **options)
+    graph.node("ship")
+    return graph
+
+
+async def question(engine, ann):
+    while not (asked := await engine.tasks.list(by=ann, candidate=True)):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return asked[0]
+
+
+async def test_edited_arguments_are_the_ones_used_and_a_wrong_answer_decides_nothing(tmp_path):
+    ann = perdure.Actor("ann", roles=["editor"])
+    graph = asking()
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handle = await engine.start(graph, "x", key="k")
+        task = await question(engine, ann)
+        for wrong in ({"outcome": "maybe"}, {"outcome": "approve", "arguments": {"txt": "y"}}):
+            with pytest.raises(perdure.errors.BadAnswer):
+                await engine.tasks.complete(task.id, wrong, by=ann)
+        edited = {"outcome": "approve", "arguments": {"text": "better"}}
+        await engine.tasks.complete(task.id, edited, by=ann)
+        assert await handle.result() == "published better"
+        with pytest.raises(perdure.errors.TaskRefused):
+            await engine.tasks.complete(task.id, {"outcome": "deny"}, by=ann)
+
+
+async def test_an_agent_cannot_approve_itself(tmp_path):
+    graph = asking()
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        await engine.start(graph, "x", key="k")
+        ann = perdure.Actor("ann", roles=["editor"])
+        task = await question(engine, ann)
+        agent = perdure.Actor("agent:asking/k", roles=["editor"])
+        with pytest.raises(perdure.errors.TaskRefused, match="excluded"):
+            await engine.tasks.complete(task.id, {"outcome": "approve"}, by=agent)
+
+
+async def test_a_denial_is_an_error_in_the_runner_and_the_failure_has_the_report(tmp_path):
+    graph = asking()
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handle = await engine.start(graph, "x", key="k")
+        ann = perdure.Actor("ann", roles=["editor"])
+        task = await question(engine, ann)
+        await engine.tasks.complete(task.id, {"outcome": "deny", "reason": "not today"}, by=ann)
+        with pytest.raises(InstanceFailed) as failed:
+            await handle.result()
+        error: Any = failed.value.error
+        assert error.type == "GraphFailed"
+        [row] = error.data["nodes"]
+        assert (row["outcome"], row["reason"]) == ("failed", "denied")
+        assert "not today" in error.data["denials"][0]["reason"]
+        assert (await report(handle))["nodes"] == error.data["nodes"]
+
+
+async def test_a_bad_graph_is_refused_at_open_and_at_start(tmp_path):
+    bad = Graph("bad", runner=lambda node: 1)
+    bad.node("a", after=["b"])
+    with pytest.raises(BadGraph):
+        async with perdure.open(tmp_path / "a.db", workflows=[bad]):
+            pass
+    good = asking()
+    async with perdure.open(tmp_path / "a.db", workflows=[good]) as engine:
+        with pytest.raises(BadGraph):
+            await engine.start(good, nodes=[{"name": "ship"}], key="k")
+        assert await engine.instances() == []
+
+
+async def test_a_bad_start_by_name_from_elsewhere_fails_at_once(tmp_path):
+    good = asking()
+    async with perdure.open(tmp_path / "a.db", workflows=[good]), perdure.connect(tmp_path / "a.db") as client:
+        handle = await client.start("asking", input="x", nodes=[{"name": "b", "after": ["nobody"]}], key="k")
+        with pytest.raises(InstanceFailed, match="nobody"):
+            await handle.result()
+
+
+async def test_people_add_cancel_and_tell(tmp_path):
+    async def runner(node: Node) -> object:
+        return [node.name, *node.notes]
+
+    graph = Graph("live", runner=runner, roles=["editor"], rest_after=None)
+    graph.node("gate", approve="before")
+    graph.node("end", after={"g": "gate"}, needs="all_terminal")
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handle = await engine.start(graph, key="k")
+        assert await handle.ask("submit", [{"name": "late"}]) == {"names": ["late"]}
+        assert "denied" in await handle.ask("submit", [{"name": "late"}])
+        await handle.send("note", {"node": "end", "text": "be brief"})
+        with pytest.raises(perdure.errors.CallerError, match="did you mean 'gate'"):
+            await handle.send("note", {"node": "gatte", "text": "x"})
+        with pytest.raises(perdure.errors.CallerError, match="submit, cancel and note"):
+            await handle.send("hello")
+        await handle.ask("cancel", {"node": "gate"})
+        assert await handle.result() == ["end", "be brief"]
+        with pytest.raises(InstanceEnded):
+            await handle.ask("submit", [{"name": "more"}])
+
+
+async def test_a_known_key_with_another_input_is_refused(tmp_path):
+    graph = asking()
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        await engine.start(graph, "x", key="k")
+        again = await engine.start(graph, "x", key="k")
+        assert again.key == "k"
+        with pytest.raises(perdure.errors.KeyInUse):
+            await engine.start(graph, "y", key="k")
+
+
+async def test_a_graph_is_a_child_of_a_flow_and_a_flow_a_child_of_a_graph(tmp_path):
+    @perdure.flow
+    async def double(ctx: perdure.Context, number: int) -> int:
+        return 2 * number
+
+    async def runner(node: Node) -> object:
+        return node.inputs["d"].value + 1
+
+    inner = Graph("inner", runner=runner)
+    inner.child("twice", double, input={"number": "${input}"})
+    inner.node("plus", after={"d": "twice"}, output=int)
+
+    @perdure.flow
+    async def outer(ctx: perdure.Context) -> int:
+        found: int = await ctx.child(inner, 20)
+        return found
+
+    async with perdure.open(tmp_path / "a.db", workflows=[inner, outer, double]) as engine:
+        assert await (await engine.start(outer, key="k")).result() == 41
+
+
+async def test_a_childs_failure_is_the_nodes(tmp_path):
+    @perdure.flow
+    async def broken(ctx: perdure.Context) -> None:
+        raise ValueError("no")
+
+    graph = Graph("g", runner=lambda node: 1)
+    graph.child("kid", broken)
+    async with perdure.open(tmp_path / "a.db", workflows=[graph, broken]) as engine:
+        handle = await engine.start(graph, key="k")
+        with pytest.raises(InstanceFailed, match="kid failed"):
+            await handle.result()
+
+
+async def test_handles_of_a_running_graph_give_its_report(tmp_path):
+    graph = asking()
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handle = await engine.start(graph, "x", key="k")
+        await question(engine, perdure.Actor("ann", roles=["editor"]))
+        [row] = (await report(handle))["nodes"]
+        assert (row["node"], row["status"]) == ("ship", "open")
+
+
+async def test_a_retry_runs_what_failed_and_nothing_else(tmp_path):
+    broken = {"b", "judge"}
+    ran: list[str] = []
+
+    @tool(writes=True)
+    async def pay(what: str) -> str:
+        ran.append(f"paid {what}")
+        return what
+
+    async def runner(node: Node) -> object:
+        ran.append(node.name)
+        if node.match is not None:
+            return "nobody" if "judge" in broken else "right"
+        if node.name == "b":
+            await node.submit([{"name": "sub"}])
+            await node.use("pay", what="rent")
+        if node.name in broken:
+            raise ValueError(f"{node.name} does not work")
+        return node.name
+
+    graph = Graph("again", runner=runner, tools=[pay])
+    graph.node("a")
+    graph.node("b", after=["a"])
+    graph.node("c", after=["b"])
+    graph.tournament("best", entrants={"x": "", "y": ""}, repairs=0)
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handle = await engine.start(graph, key="k")
+        for _ in range(2):
+            with pytest.raises(InstanceFailed):
+                await handle.result()
+            ran.clear()
+            await handle.retry()
+        with pytest.raises(InstanceFailed):
+            await handle.result()
+        assert ran == ["b", "best/judge/~0/~0"]
+        broken.clear()
+        ran.clear()
+        await handle.retry()
+        assert await handle.result() == {"c": "c", "best": "best/entrant/y"}
+        assert ran == ["b", "best/judge/~0/~0", "c"]
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        lines = await engine.handle(graph, "k").history()
+        assert len(lines) > 10
+
+
+async def queued_runner(node: Node) -> object:
+    if node.name == "far":
+        with pytest.raises(perdure.NotInRun):
+            await node.submit([])
+        return [node.goal, node.input, node.inputs["near"].value, node.iteration]
+    return await node.use("stamp", text="x") if node.name == "near" else node.goal
+
+
+@tool(executor="heavy")
+async def stamp(text: str) -> str:
+    return f"{text} stamped"
+
+
+async def test_a_node_and_a_tool_may_run_on_a_queue(tmp_path):
+    graph = Graph("queued", runner=queued_runner, tools=[stamp])
+    graph.node("near")
+    graph.node("far", goal="go ${inputs.near}", after=["near"], queue="heavy", isolation="remote")
+    async with perdure.open(tmp_path / "a.db", workflows=[graph], queues={"heavy": 2}) as engine:
+        handle = await engine.start(graph, {"n": 1}, key="k")
+        assert await handle.result() == ["go x stamped", {"n": 1}, "x stamped", 0]

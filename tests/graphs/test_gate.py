@@ -1,0 +1,301 @@
+"""The gate: vetoes, permits, conditions, budgets, questions to people. Every denial is a fact and a note."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.graphs import Denied, Graph, Limits, Permit, Used, tool
+from perdure.graphs.model import fits
+
+from .rig import Rig, run
+
+
+@tool(writes=True)
+async def pay(cents: int, to: str = "ann") -> str:
+    return f"paid {cents} to {to}"
+
+
+@tool
+async def cheap() -> Used:
+    return Used("ok", {"tokens": 4})
+
+
+@tool(name="git.push")
+async def push() -> str:
+    return "pushed"
+
+
+TOOLS = [pay, cheap, push]
+
+
+def one(runner, **options) -> Graph:
+    graph = Graph("g", runner=runner, tools=TOOLS, **options)
+    graph.node("a")
+    return graph
+
+
+async def pays(node):
+    found = []
+    for cents in (100, 9000):
+        try:
+            found.append(await node.use("pay", cents=cents))
+        except Denied as denied:
+            found.append(denied.stage)
+    return found
+
+
+def test_a_condition_on_an_argument_decides():
+    graph = one(pays, permits=[Permit("pay", "deny", where={"cents": {"min": 5000}}), Permit("pay", "allow")])
+    assert run(graph).result == ["paid 100 to ann", "permit"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "allowed"),
+    [
+        ({"equals": 100}, [True, False]),
+        ({"one_of": [9000, 1]}, [False, True]),
+        ({"max": 100}, [True, False]),
+        ({"min": 101, "max": 9000}, [False, True]),
+        ({"matches": "1.*"}, [False, False]),
+    ],
+)
+def test_each_condition(conditions, allowed):
+    graph = one(pays, permits=[Permit("pay", "allow", where={"cents": conditions}), Permit("**", "deny")])
+    assert [each != "permit" for each in run(graph).result] == allowed
+
+
+def test_a_veto_survives_every_permit():
+    graph = one(pays, permits=[Permit("**", "allow")], veto=["p*"])
+    assert run(graph).result == ["veto", "veto"]
+
+
+def test_globs_know_the_parts_of_names():
+    assert fits("git.*", "git.push")
+    assert not fits("*", "git.push")
+    assert fits("**", "git.push")
+    assert fits("g*.push", "git.push")
+    assert not fits("git.*", "git.remote.add")
+
+
+def test_a_denied_call_leaves_its_siblings_and_every_denial_is_a_fact_and_a_note():
+    async def runner(node):
+        with pytest.raises(Denied) as denied:
+            await node.use("git.push")
+        assert denied.value.note == "git.push was denied (permit): this node may use: pay"
+        return [await node.use("pay", cents=1), *node.notes]
+
+    graph = Graph("g", runner=runner, tools=TOOLS)
+    graph.node("a", tools=["pay"])
+    rig = run(graph)
+    assert rig.result == ["paid 1 to ann", "git.push was denied (permit): this node may use: pay"]
+    [fact] = rig.facts("denied")
+    assert (fact["node"], fact["subject"], fact["stage"]) == ("a", "git.push", "permit")
+
+
+def test_a_denied_node_does_not_stop_the_queue():
+    async def runner(node):
+        return node.name
+
+    graph = Graph("g", runner=runner, limits=Limits(depth=0))
+    graph.node("a", limits=Limits(calls=0))
+    graph.node("b", after=["a"], needs="all_terminal")
+    graph.node("c", after=["a"])
+    rig = run(graph)
+    assert rig.outcomes() == {"a": "failed(denied)", "b": "completed", "c": "skipped(upstream)"}
+
+
+# ---- budgets ---------------------------------------------------------------------------------------------------------
+
+
+def test_usage_is_counted_once_on_success_and_failure():
+    def broken():
+        raise ValueError
+
+    async def runner(node):
+        await node.use("cheap")
+        await node.step("model", lambda: 1, usage={"tokens": 6, "cost": 0.5})
+        with pytest.raises(Exception, match="ValueError"):
+            await node.step("model", broken, reserve={"tokens": 50})
+        return Used("done", {"cost": 0.25})
+
+    rig = run(one(runner))
+    assert {axis: rig.state.used[axis] for axis in ("tokens", "cost", "calls")} == {
+        "tokens": 10,
+        "cost": 0.75,
+        "calls": 3,
+    }
+    assert rig.state.reserved == {}
+
+
+def test_what_is_reserved_counts_until_the_answer_is_there():
+    async def runner(node):
+        if node.name == "b":
+            with pytest.raises(Denied) as denied:
+                await node.step("model", lambda: 1, reserve={"tokens": 60})
+            return denied.value.reason
+        await node.step("model", lambda: 1, reserve={"tokens": 60}, usage={"tokens": 20})
+        return await node.step("more", lambda: 2, reserve={"tokens": 60})
+
+    graph = one(runner, limits=Limits(tokens=100))
+    graph.node("b")
+    rig = Rig(graph)
+    rig.run(steps=2)  # both have asked for their first step, and none has performed it
+    rig.run()
+    assert rig.outcomes() == {"a": "completed", "b": "partial(budget)"}
+    assert "40 tokens left" in str(rig.facts("denied"))
+
+
+def test_a_return_after_a_denial_for_budget_is_partial():
+    async def runner(node):
+        await node.use("cheap")
+        try:
+            await node.use("cheap")
+        except Denied:
+            return "half"
+
+    rig = run(one(runner, limits=Limits(calls=1)))
+    assert rig.outcomes() == {"a": "partial(budget)"}
+    assert rig.result == "half"
+
+
+def test_usage_that_makes_no_sense_counts_as_what_was_reserved_and_is_a_fact():
+    async def runner(node):
+        return await node.step("model", lambda: 1, reserve={"tokens": 30}, usage={"tokens": -5})
+
+    rig = run(one(runner))
+    assert rig.state.used["tokens"] == 30
+    assert rig.facts("denied")[0]["stage"] == "usage"
+
+
+def test_the_snapshot_counts_its_own_batch_and_without_limits_there_is_none():
+    seen = []
+
+    async def runner(node):
+        seen.append(node.budget)
+
+    graph = one(runner, limits=Limits(running=5, tokens=10))
+    graph.node("b")
+    run(graph)
+    assert seen[0]["running"] == {"used": 2, "limit": 5, "left": 3}
+    assert seen[0]["tokens"] == {"used": 0, "limit": 10.0, "left": 10.0}
+    seen.clear()
+    run(one(runner))
+    assert seen == [None]
+
+
+def test_wall_cuts_a_run_and_rest_does_not_use_it_up():
+    async def runner(node):
+        return await node.use("pay", cents=1)
+
+    rig = run(one(runner, limits=Limits(wall=60), permits=[Permit("pay", "ask", roles=("r",))], rest_after=5))
+    rig.fire(100_000)
+    assert rig.state.nodes["a"].status == "open", "it rests"
+    assert rig.state.used["wall"] == pytest.approx(5)
+
+    awake = run(one(runner, limits=Limits(wall=60), permits=[Permit("pay", "ask", roles=("r",))], rest_after=None))
+    awake.fire(100)
+    assert awake.outcomes() == {"a": "failed(wall)"}
+    assert awake.open == {}
+
+
+def test_wall_of_one_node_leaves_the_others():
+    async def runner(node):
+        return await node.use("pay", cents=1)
+
+    graph = Graph("g", runner=runner, tools=TOOLS, permits=[Permit("pay", "ask", roles=("r",))], rest_after=None)
+    graph.node("a", limits=Limits(wall=3))
+    graph.node("b")
+    rig = run(graph)
+    rig.fire(10)
+    assert rig.outcomes() == {"a": "failed(wall)", "b": "open"}
+
+
+# ---- people ----------------------------------------------------------------------------------------------------------
+
+
+def asking(**options) -> Rig:
+    async def runner(node):
+        try:
+            return await node.use("pay", cents=5)
+        except Denied as denied:
+            return [denied.stage, denied.reason]
+
+    return run(one(runner, permits=[Permit("pay", "ask", roles=("boss",), users=("ann",), within=60)], **options))
+
+
+def test_a_question_has_its_data_and_those_who_may_answer():
+    rig = asking()
+    [(_, question)] = rig.tasks()
+    assert question["data"] == {"node": "a", "goal": "", "tool": "pay", "arguments": {"cents": 5}}
+    assert (question["roles"], question["users"]) == (["boss"], ["ann"])
+    assert question["exclude"] == ["agent:g/k"]
+    assert rig.facts("asked")[0]["location"] == "a/ask/pay#1"
+
+
+def test_edited_arguments_are_judged_again_and_used():
+    rig = asking()
+    rig.say(rig.tasks()[0][0], "approve", arguments={"cents": 3, "to": "bob"})
+    assert rig.result == "paid 3 to bob"
+    denied = asking(veto=[])
+    denied.say(denied.tasks()[0][0], "approve", arguments={"cents": "many"})
+    assert denied.result[0] == "arguments"
+
+
+def test_a_no_and_an_expired_question_are_denials():
+    rig = asking()
+    rig.say(rig.tasks()[0][0], "deny", reason="too much")
+    assert rig.result == ["person", "ann said no: too much"]
+    late = asking()
+    late.expire(late.tasks()[0][0])
+    assert late.result == ["expired", "no person answered in time"]
+
+
+def test_a_node_that_needs_approval_begins_when_a_person_says_so():
+    async def runner(node):
+        return "ran"
+
+    for outcome, end in (("approve", "completed"), ("deny", "failed(denied)")):
+        graph = Graph("g", runner=runner, roles=["boss"])
+        graph.node("a", approve="before")
+        rig = run(graph)
+        assert rig.ran == []
+        rig.say(rig.tasks()[0][0], outcome)
+        assert rig.outcomes() == {"a": end}
+
+
+def test_cancelling_a_node_ends_what_it_submitted_and_its_questions():
+    async def runner(node):
+        if node.name == "a":
+            await node.submit([{"name": "x"}, {"name": "y", "after": ["x"]}])
+        return await node.use("pay", cents=5)
+
+    graph = one(runner, permits=[Permit("pay", "ask", roles=("boss",))])
+    graph.node("after", after=["a"])
+    rig = run(graph)
+    assert len(rig.tasks()) == 2
+    rig.send("cancel", {"node": "a"})
+    assert rig.outcomes() == {
+        "a": "cancelled(asked)",
+        "after": "skipped(upstream)",
+        "a/x": "cancelled(asked)",
+        "a/y": "cancelled(asked)",
+    }
+    assert rig.outcome is not None
+
+
+def test_cancelling_the_instance_ends_everything():
+    rig = asking()
+    rig.cancel()
+    assert rig.outcomes() == {"a": "cancelled(instance)"}
+    assert rig.outcome.status == "cancelled"
+
+
+def test_a_note_comes_with_the_next_answer():
+    async def runner(node):
+        await node.use("pay", cents=5)
+        return node.notes
+
+    rig = run(one(runner, permits=[Permit("pay", "ask", roles=("boss",))]))
+    rig.send("note", {"node": "a", "text": "hurry"})
+    rig.say(rig.tasks()[0][0], "approve")
+    assert rig.result == ["hurry"]

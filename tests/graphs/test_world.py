@@ -1,0 +1,103 @@
+"""Graphs in the test kit: a world, scripts, and crashes at every point."""
+
+from __future__ import annotations
+
+import asyncio
+
+import perdure
+from perdure.graphs import Graph, Limits, Node, Permit, tool
+from perdure.testing import World, crash_test
+from perdure.testing.disks import at_once
+
+SENT: list[str] = []
+
+
+@tool(writes=True)
+async def publish(text: str) -> str:
+    """Put the page online."""
+    key = perdure.step_info().idempotency_key
+    if key not in SENT:
+        SENT.append(key)
+    return f"published {len(text)} characters"
+
+
+@tool
+async def look(what: str) -> str:
+    return f"saw {what}"
+
+
+async def runner(node: Node) -> object:
+    match node.name:
+        case "plan":
+            names = await node.submit(
+                [{"name": each, "goal": f"{each} on {node.input}"} for each in ("facts", "doubts")]
+            )
+            found = await node.results(names)
+            return " | ".join(each.value for each in found.values())
+        case "write":
+            seen = await asyncio.gather(node.use("look", what="a"), node.use("look", what="b"))
+            draft = f"draft {node.iteration}: {node.inputs['plan'].value}; {seen}"
+            return perdure.Break(draft) if node.iteration == 1 else draft
+        case "ship":
+            return await node.use("publish", text=node.inputs["write"].value)
+        case _:
+            return node.goal
+
+
+def report(**options) -> Graph:
+    graph = Graph("report", runner=runner, tools=[publish, look], limits=Limits(running=2, nodes=50), **options)
+    graph.node("plan", role="plan", goal="What is known of ${input}?")
+    graph.loop("write", goal="Write the page", after=["plan"], max_iters=3)
+    graph.node("ship", goal="Publish it", after=["write"])
+    return graph
+
+
+def approve(world, handle):
+    ann = perdure.Actor("ann", roles=["editor"])
+    for _ in range(100):
+        world.advance(10)
+        asked = at_once(world._client.tasks.list(by=ann, candidate=True))
+        if asked:
+            task = world._client.handle("perdure.task", f"{handle.key}/@report/ship/ask/publish#1")
+            at_once(task.send("complete", {"answer": {"outcome": "approve"}}, by=ann, id="once"))
+            return
+
+
+def test_a_graph_runs_in_a_world():
+    with World() as world:
+        handle = world.start(report(), "heat pumps")
+        world.run()
+        assert handle.result().startswith("published")
+
+
+def test_scripts_stand_in_for_runners_iterations_and_tools():
+    with World() as world:
+        world.script("plan", returns="the plan")
+        world.script("publish", returns="nothing was published")
+        graph = report()
+        assert world.start(graph, "heat pumps").result() == "nothing was published"
+
+        world.script("write", ["first", perdure.Break("mine")])
+        world.start(graph, "x").result()
+        assert [run.args[1].goal for run in world.runs("write/~1")] == ["Write the page"] * 2
+
+
+def test_a_resting_run_lets_its_instance_wait_and_goes_on_with_the_answer():
+    with World(cache=0) as world:
+        handle = world.start(report(permits=[Permit("publish", "ask", roles=("editor",))]), "heat pumps")
+        world.advance(60)
+        assert handle.status == "waiting"
+        approve(world, handle)
+        world.run()
+        assert handle.result().startswith("published")
+
+
+def test_a_graph_survives_a_crash_at_every_point():
+    crash_test(report(), "heat pumps", reset=SENT.clear, observe=lambda: len(SENT), pairs=30, random=15)
+
+
+def test_a_graph_with_a_question_survives_a_crash_at_every_point():
+    graph = report(permits=[Permit("publish", "ask", roles=("editor",))])
+    crash_test(
+        graph, "heat pumps", reset=SENT.clear, observe=lambda: len(SENT), story=approve, pairs=20, random=10, cache=0
+    )

@@ -1,0 +1,250 @@
+"""The API end to end: httpx over a real socket."""
+
+import pytest
+
+from perdure.access.model import Grant
+from tests.server.site import OPERATOR, VIEWER, run
+
+API = "/api/v1"
+
+
+def test_an_instance_is_started_told_a_message_and_gives_its_result():
+    async def story(site):
+        client = await site.key(OPERATOR)
+        started = await client.post(
+            f"{API}/instances", json={"workflow": "order", "key": "o-17", "input": {"order_id": "o-17", "cents": 42}}
+        )
+        await site.engine.handle("order/o-17").until("waiting")
+        why = (await client.get(f"{API}/instances/order/o-17/-/why")).json()
+        sent = await client.post(f"{API}/instances/order/o-17/-/messages", json={"name": "decision", "body": "yes"})
+        result = await client.get(f"{API}/instances/order/o-17/-/result?wait=10")
+        shown = await client.get(f"{API}/instances/order/o-17")
+        return started, why, sent, result.json(), shown
+
+    started, why, sent, result, shown = run(story)
+
+    assert (started.status_code, started.json()) == (201, {"id": "order/o-17", "workflow": "order", "key": "o-17"})
+    assert "message decision" in why["reasons"][0]["text"]
+    assert sent.json() == {"id": "order/o-17", "sent": "decision"}
+    assert result["status"] == "completed"
+    assert result["result"] == {"paid": "c-42", "decision": "yes"}
+    assert shown.json()["input"] == {"order_id": "o-17", "cents": 42}
+    assert shown.headers["etag"] == f'"{shown.json()["entries"]}"'
+    assert shown.json()["may"]["send"] == "the instance has completed"
+
+
+def test_each_view_of_an_instance_is_there():
+    async def story(site):
+        client = await site.key(VIEWER)
+        await (await site.engine.start("order", key="a/b", cents=1)).until("waiting")
+        names = ["", "/-/why", "/-/waiting", "/-/children", "/-/history", "/-/operations"]
+        found = [await client.get(f"{API}/instances/order/a/b{name}") for name in names]
+        number = found[0].json()["instance"]
+        return found, await client.get(f"{API}/instances/@{number}")
+
+    found, by_number = run(story)
+
+    assert [each.status_code for each in found] == [200] * 6
+    assert by_number.json() == found[0].json()
+    operations = found[5].json()["operations"]
+    assert [(each["kind"], each["status"]) for each in operations] == [("step", "ok"), ("wait", "waiting")]
+    assert operations[0]["value"] == "c-1"
+
+
+def test_pages_neither_repeat_nor_lose_while_others_are_written():
+    async def story(site):
+        client = await site.key(VIEWER)
+        for n in range(25):
+            await site.engine.start("broken", key=f"k-{n}")
+        found, cursor = [], ""
+        while cursor is not None:
+            answer = (await client.get(f"{API}/instances", params={"limit": 4, "cursor": cursor})).json()
+            found += [each["key"] for each in answer["items"]]
+            cursor = answer["next"]
+            await site.engine.start("secret_plan", key=f"later-{len(found)}")
+        other = await client.get(f"{API}/instances", params={"limit": 4})
+        wrong = await client.get(f"{API}/instances", params={"status": "failed", "cursor": other.json()["next"]})
+        return found, wrong
+
+    found, wrong = run(story)
+
+    assert found == [f"k-{n}" for n in reversed(range(25))]
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "bad-cursor")
+
+
+def test_counts_and_facets():
+    async def story(site):
+        client = await site.key(VIEWER)
+        for n in range(3):
+            await (await site.engine.start("order", key=f"o-{n}", tags={"n": str(n)})).until("waiting")
+        counts = [
+            (await client.get(f"{API}/instances/count", params=params)).json()["count"]
+            for params in ({}, {"status": "waiting"}, {"q": "tag.n>0"}, {"workflow": "order", "not.status": "waiting"})
+        ]
+        return counts, (await client.get(f"{API}/instances/facets")).json()["items"]
+
+    counts, facets = run(story)
+
+    assert counts == [3, 3, 2, 0]
+    assert [(each["workflow"], each["status"], each["count"]) for each in facets] == [("order", "waiting", 3)]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("POST", "/instances", b"{", 400, "malformed"),
+        ("POST", "/instances", b'{"workflow": NaN}', 400, "malformed"),
+        ("POST", "/instances", b'{"key": "a", "key": "b"}', 400, "malformed"),
+        ("POST", "/instances", b"\xff", 400, "malformed"),
+        ("POST", "/instances", b'{"input": ' + b"[" * 70 + b"]" * 70 + b"}", 400, "malformed"),
+        ("POST", "/instances", b"[]", 422, "bad-request"),
+        ("POST", "/instances", b'{"workflw": "order"}', 422, "bad-request"),
+        ("POST", "/instances", b'{"workflow": 3}', 422, "bad-request"),
+        ("POST", "/instances", b'{"workflow": "ordr"}', 404, "unknown-workflow"),
+        ("POST", "/instances", b'{"workflow": "order", "input": {"cnts": 1}}', 422, "invalid-input"),
+        ("GET", "/instances?status=stuk", b"", 422, "bad-filter"),
+        ("GET", "/instances?statu=stuck", b"", 422, "bad-filter"),
+        ("GET", "/instances?limit=0", b"", 422, "bad-request"),
+        ("GET", "/instances?limit=501", b"", 422, "bad-request"),
+        ("GET", "/instances?cursor=abc", b"", 422, "bad-cursor"),
+        ("GET", "/instances/order/none", b"", 404, "not-found"),
+        ("GET", "/instances/@99", b"", 404, "not-found"),
+        ("GET", "/instances/order/o-1/-/dance", b"", 404, "not-found"),
+        ("PUT", "/instances", b"", 405, "wrong-method"),
+        ("GET", "/nothing", b"", 404, "not-found"),
+        ("GET", "/tasks/12", b"", 404, "not-found"),
+        ("POST", "/instances/order/o-1/-/retry", b"", 409, "not-stuck"),
+        ("POST", "/instances/order/o-1/-/wake", b"", 404, "unknown-location"),
+    ],
+)
+def test_bad_requests_are_problems(method, path, body, status, code):
+    async def story(site):
+        client = await site.key(OPERATOR)
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        return await client.request(method, API + path, content=body, headers={"content-type": "application/json"})
+
+    answer = run(story)
+
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["request"]
+
+
+def test_a_wrong_media_type_and_large_bodies_are_refused():
+    async def story(site):
+        client = await site.key(OPERATOR)
+        form = await client.post(f"{API}/instances", content=b"a=b", headers={"content-type": "text/plain"})
+        large = await client.post(f"{API}/instances/order/o/-/cancel", content=b" " * (1024 * 1024 + 1))
+        long = await client.get(f"{API}/instances?q={'a' * 9000}")
+        return form.status_code, large.status_code, long.status_code
+
+    assert run(story) == (415, 413, 414)
+
+
+def test_a_field_that_there_is_not_comes_with_a_proposal():
+    async def story(site):
+        return (await (await site.key(OPERATOR)).post(f"{API}/instances", json={"workflw": "order"})).json()
+
+    assert "did you mean 'workflow'?" in run(story)["detail"]
+
+
+def test_one_idempotency_key_is_one_event():
+    async def story(site):
+        client = await site.key(OPERATOR)
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        url, headers = f"{API}/instances/order/o-1/-/messages", {"idempotency-key": "k-1"}
+        first = await client.post(url, json={"name": "note", "body": 1}, headers=headers)
+        again = await client.post(url, json={"name": "note", "body": 1}, headers=headers)
+        other = await client.post(url, json={"name": "note", "body": 2}, headers=headers)
+        site.server._repeats._kept.clear()  # as after a restart: now the kernel knows it
+        later = await client.post(url, json={"name": "note", "body": 1}, headers=headers)
+        history = (await client.get(f"{API}/instances/order/o-1/-/history")).json()["history"]
+        starts = [
+            await client.post(f"{API}/instances", json={"workflow": "order"}, headers={"idempotency-key": "s-1"})
+            for _ in range(2)
+        ]
+        return first, again, other, later, history, starts
+
+    first, again, other, later, history, starts = run(story)
+
+    assert first.json() == again.json() == later.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert (other.status_code, other.json()["code"]) == (422, "key-reused")
+    assert [each["event"] for each in history].count("message") == 1
+    assert starts[0].json() == starts[1].json()
+
+
+def test_if_match_decides_with_the_entry():
+    async def story(site):
+        client = await site.key(OPERATOR)
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        url = f"{API}/instances/order/o-1"
+        tag = (await client.get(url)).headers["etag"]
+        wrong = await client.post(f"{url}/-/messages", json={"name": "n"}, headers={"if-match": '"1"'})
+        right = await client.post(f"{url}/-/messages", json={"name": "n"}, headers={"if-match": tag})
+        stale = await client.post(f"{url}/-/cancel", json={}, headers={"if-match": tag})
+        return wrong, right, stale
+
+    wrong, right, stale = run(story)
+
+    assert (wrong.status_code, wrong.json()["code"]) == (412, "version-conflict")
+    assert right.status_code == 200
+    assert stale.status_code == 412
+
+
+def test_every_write_names_its_actor():
+    async def story(site):
+        client = await site.key(OPERATOR, actor="crm")
+        await client.post(f"{API}/instances", json={"workflow": "order", "key": "o-1"})
+        await site.engine.handle("order/o-1").until("waiting")
+        url = f"{API}/instances/order/o-1"
+        await client.patch(f"{url}/-/tags", json={"tags": {"a": "b"}})
+        await client.post(f"{url}/-/cancel", json={}, headers={"x-reason": "ordered twice"})
+        return (await client.get(f"{url}/-/history")).json()
+
+    found = run(story)
+    events = {entry["event"]: found["asked"].get(str(entry["number"])) for entry in found["history"]}
+
+    assert {name: asked["by"] for name, asked in events.items() if asked} == dict.fromkeys(
+        ("started", "tagged", "cancel"), "crm"
+    )
+    assert events["cancel"]["reason"] == "ordered twice"
+    assert "key:" in events["started"]["via"]
+
+
+def test_tasks_are_listed_claimed_and_completed():
+    async def story(site):
+        manager = await site.key(actor="mia", roles=["manager"])
+        other = await site.key(actor="otto", roles=["clerk"])
+        handle = await site.engine.start("approval", key="a-1", amount=9)
+        await handle.until("waiting")
+        listed = (await manager.get(f"{API}/tasks?candidate=true")).json()["items"]
+        task = listed[0]["id"]
+        hidden = await other.get(f"{API}/tasks/{task}")
+        claimed = await manager.post(f"{API}/tasks/{task}/-/claim")
+        bad = await manager.post(f"{API}/tasks/{task}/-/complete", json={"answer": {"outcome": "maybe"}})
+        detail = (await manager.get(f"{API}/tasks/{task}")).json()
+        done = await manager.post(f"{API}/tasks/{task}/-/complete", json={"answer": {"outcome": "yes"}})
+        return listed, hidden, claimed, bad, detail, done, await handle.result(10)
+
+    listed, hidden, claimed, bad, detail, done, result = run(story)
+
+    assert listed[0]["title"] == "Approve 9"
+    assert hidden.status_code == 404
+    assert claimed.json()["assignee"] == "mia"
+    assert (bad.status_code, bad.json()["code"]) == (422, "bad-answer")
+    assert "complete" in detail["may"] and detail["form"]
+    assert done.json()["status"] == "completed"
+    assert result == "yes"
+
+
+def test_workflows_and_the_fleet_are_told():
+    async def story(site):
+        client = await site.key(Grant("viewer", ("order",)))
+        return (await client.get(f"{API}/workflows")).json(), (await client.get(f"{API}/fleet")).json()
+
+    workflows, fleet = run(story)
+
+    assert [each["name"] for each in workflows["items"]] == ["order"]
+    assert workflows["items"][0]["can_start"] == "needs the role operator"
+    assert fleet["engine"]["name"]

@@ -1,0 +1,97 @@
+"""`perdure serve` as a real process."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+SHOP = """
+import perdure
+
+@perdure.flow
+async def order(ctx: perdure.Context, order_id: str) -> str:
+    message = await ctx.receive("decision")
+    return message.body
+"""
+
+
+@pytest.fixture
+def shop(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    return tmp_path
+
+
+@contextmanager
+def served(folder, *words):
+    command = [sys.executable, "-m", "perdure", "serve", *words, "--listen", "127.0.0.1:0", "--json"]
+    env = {**os.environ, "PERDURE_DB": str(folder / "shop.db"), "PERDURE_SERVER_SECRET": "a secret for this test"}
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.stderr.read() if process.stderr else ""
+        yield json.loads(line), process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def login(told):
+    client = httpx.Client(base_url=told["url"], headers={"x-perdure": "1", "origin": told["url"]}, trust_env=False)
+    token = re.split("#", told["login"])[1]
+    assert client.post("/login", json={"token": token}).status_code == 200
+    return client
+
+
+def test_two_commands_show_a_run_and_stopping_loses_no_acknowledged_write(shop):
+    with served(shop, "shop") as (told, process):
+        client = login(told)
+        made = {"workflow": "order", "key": "o-1", "input": {"order_id": "o-1"}}
+        assert client.post("/api/v1/instances", json=made).status_code == 201
+        assert client.get("/health/ready").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    with served(shop, "shop") as (told, process):
+        assert login(told).get("/api/v1/instances/order/o-1").json()["workflow"] == "order"
+
+
+def test_serve_without_modules_runs_no_code_and_asks_the_engine_elsewhere(shop):
+    with served(shop, "shop") as (engine, _), served(shop) as (told, _):
+        client, other = login(told), login(engine)
+        made = {"workflow": "order", "key": "o-1", "input": {"order_id": "o-1"}}
+        assert client.post("/api/v1/instances", json=made).status_code == 201
+        other.get("/api/v1/instances/order/o-1/-/result?wait=1")
+        sent = client.post("/api/v1/instances/order/o-1/-/messages", json={"name": "decision", "body": "yes"})
+        assert sent.status_code == 200
+        result = client.get("/api/v1/instances/order/o-1/-/result?wait=20").json()
+        assert (result["status"], result["result"]) == ("completed", "yes")
+
+
+def test_a_link_from_the_command_line_logs_in(shop):
+    with served(shop, "shop") as (told, _):
+        command = [sys.executable, "-m", "perdure", "access", "link", "--url", told["url"], "--actor", "bob", "--json"]
+        made = subprocess.run([*command, "--db", str(shop / "shop.db")], capture_output=True, text=True, check=True)
+        client = login({"url": told["url"], "login": json.loads(made.stdout)["login"]})
+        assert client.get("/api/v1/whoami").json()["id"] == "bob"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--listen", "0.0.0.0:0"), "--tls-cert"),
+        (("--listen", "nonsense"), "HOST:PORT"),
+        (("--queue", "images"), "NAME=N"),
+    ],
+)
+def test_what_would_be_unsafe_or_makes_no_sense_is_refused(shop, words, says):
+    command = [sys.executable, "-m", "perdure", "serve", "--db", str(shop / "shop.db"), *words]
+    ended = subprocess.run(command, cwd=shop, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.returncode == 2
+    assert says in ended.stderr

@@ -1,0 +1,174 @@
+"""Server-sent events: live, resumed, and ended."""
+
+import asyncio
+import json
+
+from perdure.access.model import Grant
+from tests.server.site import VIEWER, run
+
+API = "/api/v1"
+
+
+async def events(client, channels, last=None):
+    headers = {} if last is None else {"last-event-id": last}
+    async with client.stream("GET", f"{API}/stream", params={"channels": channels}, headers=headers) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        event = {}
+        async for line in answer.aiter_lines():
+            if not line:
+                if "event" in event:
+                    yield event["event"], json.loads(event["data"]), event.get("id", "")
+                event = {}
+            elif not line.startswith(":"):
+                name, _, value = line.partition(": ")
+                event[name] = value
+
+
+async def until(stream, wanted):
+    """Events up to the first of a name."""
+    found = []
+    async for event in stream:
+        found.append(event)
+        if event[0] == wanted:
+            return found
+    return found
+
+
+def test_a_watcher_hears_of_each_entry_of_an_instance():
+    async def story(site):
+        client = await site.key(VIEWER)
+        handle = await site.engine.start("order", key="o-1")
+        await handle.until("waiting")
+        stream = events(client, "instance:order/o-1")
+        await until(stream, "live")
+        await handle.send("decision", "yes")
+        found = []
+        async for name, data, _ in stream:
+            found.append((name, data.get("status")))
+            if data.get("status") == "completed":
+                return found
+
+    found = run(story)
+
+    assert ("entry", None) in found
+    assert found[-1] == ("head", "completed")
+
+
+def test_a_list_tells_of_new_instances_and_of_those_that_leave_it():
+    async def story(site):
+        client = await site.key(Grant("viewer", ("order",)))
+        stream = events(client, "list:status:waiting")
+        await until(stream, "live")
+        await site.engine.start("secret_plan", key="s-1")
+        handle = await site.engine.start("order", key="o-1")
+        await handle.until("waiting")
+        await handle.send("decision", "yes")
+        found = []
+        async for _, data, _ in stream:
+            found.append((data["id"], data["fits"], data["status"]))
+            if data["status"] == "completed":
+                return found
+
+    found = run(story)
+
+    assert {id for id, _, _ in found} == {"order/o-1"}
+    assert found[-1] == ("order/o-1", False, "completed")
+
+
+def test_a_cut_stream_resumes_at_every_position_without_gap_or_repetition():
+    async def story(site):
+        client = await site.key(VIEWER)
+        begun = events(client, "fleet")
+        (*_, (_, _, start)) = await until(begun, "live")
+        for n in range(5):
+            handle = await site.engine.start("order", key=f"o-{n}")
+            await handle.until("waiting")
+        whole = await until(events(client, "fleet", last=start), "live")
+        ids = [id for name, _, id in whole if name == "count"]
+        tails = []
+        for id in ids:
+            told = await until(events(client, "fleet", last=id), "live")
+            tails.append([each for name, _, each in told if name == "count"])
+        return ids, tails
+
+    ids, tails = run(story)
+
+    assert len(ids) >= 5 and len(set(ids)) == len(ids)
+    for place, tail in enumerate(tails):
+        assert tail == ids[place + 1 :]
+
+
+def test_a_position_of_the_future_or_of_elsewhere_is_a_gap():
+    async def story(site):
+        client = await site.key(VIEWER)
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        lasts = ["0-ffffff", "nonsense", "7-1"]
+        return [[name for name, *_ in await until(events(client, "fleet", last=each), "live")] for each in lasts]
+
+    assert run(story) == [["gap", "live"]] * 3
+
+
+def test_a_revoked_right_ends_the_stream(monkeypatch):
+    monkeypatch.setattr("perdure.server.stream.RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("perdure.server.accesses.FRESH_SECONDS", 0.0)
+
+    async def story(site):
+        admin, client = await site.login(), await site.key(VIEWER)
+        key = next(each["id"] for each in (await admin.get(f"{API}/access/keys")).json()["items"])
+        stream = events(client, "fleet")
+        await until(stream, "live")
+        await admin.delete(f"{API}/access/keys/{key}")
+        return (await until(stream, "bye"))[-1][0]
+
+    assert run(story) == "bye"
+
+
+def test_stopping_says_bye_and_loses_nothing():
+    async def story(site):
+        client = await site.key(VIEWER)
+        stream = events(client, "fleet")
+        await until(stream, "live")
+        asyncio.get_running_loop().call_later(0.05, site.server.stopping.set)
+        await site.engine.start("order", key="o-1")
+        return [name for name, *_ in await until(stream, "bye")]
+
+    assert run(story)[-1] == "bye"
+
+
+def test_a_watcher_of_tasks_hears_of_their_tasks():
+    async def story(site):
+        manager = await site.key(actor="mia", roles=["manager"])
+        stream = events(manager, "tasks:mine")
+        await until(stream, "live")
+        await site.engine.start("approval", key="a-1", amount=3)
+        return (await until(stream, "task"))[-1]
+
+    name, data, _ = run(story)
+
+    assert (name, data["title"], data["status"]) == ("task", "Approve 3", "open")
+
+
+def test_what_is_no_channel_or_not_visible_is_refused():
+    async def story(site):
+        client = await site.key(Grant("viewer", ("order",)))
+        await (await site.engine.start("secret_plan", key="s-1")).until("waiting")
+        asked = ["dance", "", "instance:secret_plan/s-1", "list:statu:stuck"]
+        return [(await client.get(f"{API}/stream", params={"channels": each})).status_code for each in asked]
+
+    assert run(story) == [422, 422, 404, 422]
+
+
+def test_watching_costs_nothing_when_nobody_watches():
+    async def story(site):
+        client = await site.key(VIEWER)
+        stream = events(client, "fleet")
+        await until(stream, "live")
+        running = site.server.feed._task is not None
+        await stream.aclose()
+        for _ in range(200):
+            if site.server.feed._task is None:
+                break
+            await asyncio.sleep(0.01)
+        return running, site.server.feed._task
+
+    assert run(story) == (True, None)

@@ -1,0 +1,117 @@
+"""Filters as text, and lists that are the same as a scan in Python."""
+
+import asyncio
+
+import pytest
+
+import perdure
+from perdure.errors import BadFilter
+from perdure.ports.store import Filter
+from perdure.views.lists import count, page
+from perdure.views.where import filters, fits, from_pairs, parse, to_text
+
+
+def seen(workflow):
+    return not workflow.startswith("perdure.")
+
+
+@perdure.flow
+async def order(ctx, n: int = 0):
+    if n % 3 == 0:
+        await ctx.receive("go")
+    if n % 7 == 0:
+        raise ValueError("seven")
+    return n
+
+
+@perdure.flow
+async def probe(ctx):
+    await ctx.sleep("nap", 1000)
+
+
+QUESTIONS = [
+    "",
+    "status:waiting",
+    "status:waiting status:failed",
+    "workflow:order",
+    "-workflow:probe*",
+    "workflow:pro*",
+    "tag.shop:a",
+    "tag.shop:a tag.shop:b",
+    "-tag.shop:a",
+    "tag.n>3 tag.n<8",
+    "o-1",
+    "key:o-7",
+    "waits_for:message*",
+    "error_type:ValueError",
+    "status:waiting workflow:order -tag.shop:b",
+    "started>2020-01-01",
+    "started<2020-01-01",
+    "workflow:order workflow:probe status:waiting status:completed status:failed",
+]
+
+
+def test_each_filter_equals_a_scan_in_python():
+    async def main():
+        async with perdure.open(":memory:", workflows=[order, probe]) as engine:
+            for n in range(20):
+                await engine.start(order, n=n, key=f"o-{n}", tags={"shop": "ab"[n % 2], "n": str(n)})
+                await engine.start(probe, key=f"p-{n}")
+            for n in range(20):
+                ends = "failed" if n % 7 == 0 else "completed"
+                await engine.handle(order, f"o-{n}").until("waiting" if n % 3 == 0 else ends)
+            everything = await engine.queries.heads(Filter(limit=10_000))
+            for text in QUESTIONS:
+                where = parse(text)
+                wanted = [head.id for head in everything if seen(head.workflow) and fits(where, head)]
+                assert await listed(engine, where) == wanted, text
+                assert (await count(engine.queries, where, seen)).count == len(wanted), text
+
+    async def listed(engine, where):
+        found, before = [], None
+        while True:
+            part = await page(engine.queries, where, seen, 3, before)
+            found += [head.id for head in part.heads]
+            before = part.next
+            if before is None:
+                return found
+
+    asyncio.run(main())
+
+
+def test_a_text_is_read_and_written():
+    text = "status:stuck tag.customer:c-7 started<2026-11-01 -workflow:probe*"
+
+    assert to_text(parse(text)) == text
+    assert parse("tag.name:'Ann Lee'") == from_pairs({"tag.name": ["Ann Lee"]})
+    assert parse(to_text(parse("tag.name:'Ann Lee'"))) == parse("tag.name:'Ann Lee'")
+    assert from_pairs({"not.status": ["failed"], "started.gt": ["2026-11-01"]}) == parse(
+        "-status:failed started>2026-11-01"
+    )
+
+
+def test_an_index_is_asked_for_each_choice_of_values():
+    found = filters(parse("status:stuck status:failed workflow:order tag.a:b"), 10)
+
+    assert [(each.workflow, each.status, each.tags) for each in found] == [
+        ("order", "stuck", {"a": "b"}),
+        ("order", "failed", {"a": "b"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("statu:stuck", "did you mean 'status'?"),
+        ("status:stuk", "no status is 'stuk'"),
+        ("started:2026-11-01", "takes a bound"),
+        ("started<soon", "found 'soon'"),
+        ("status<stuck", "compared with `:`"),
+        ("parent:order", "number of an instance"),
+        ("workflow:", "no value"),
+        ("tag.a:'b", "open quote"),
+    ],
+)
+def test_what_is_no_filter_is_refused_with_advice(text, says):
+    with pytest.raises(BadFilter, match=says.replace("?", r"\?")):
+        parse(text)
