@@ -6,6 +6,7 @@ from . import (
     c1_cells,
     c2_cells,
     c3_snapshots,
+    postgres_dask,
     postgres_fleet,
     postgres_model,
     postgres_queue,
@@ -55,6 +56,7 @@ POSTGRES: tuple[Workload, ...] = (
     postgres_w6.WORKLOAD,
     postgres_fleet.WORKLOAD,
     postgres_queue.WORKLOAD,
+    postgres_dask.WORKLOAD,
     postgres_model.WORKLOAD,
     w9_payload.POSTGRES,
 )

@@ -1,7 +1,7 @@
 """T1, tasks: 300 owners ask at once, a person answers each. How many a second, against flows that wait for a message?
 
-The bars are ratios in one run: at least 0.4 of the flow's round trips, 0.3 with a claim in between. The first page of 50
-among 100,000 open tasks takes at most 1.5 times what it takes among 1,000.
+The bars are ratios in one run: at least 0.4 of the flow's round trips, 0.3 with a claim in between. The first page
+of 50 among 100,000 open tasks takes at most 1.5 times what it takes among 1,000.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from perdure.errors import __all__ as _errors
 
 if TYPE_CHECKING:
     from perdure import tools
-    from perdure.app import Engine, connect, open, run
+    from perdure.app import Dispatch, Engine, connect, open, run
     from perdure.app.definitions import load_process
     from perdure.app.graphs import load_graph
     from perdure.app.playbooks import load_playbook
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from perdure.worlds.snapshots import Snapshots
 
 _HOME = {
-    "perdure.app": ("Engine", "connect", "open", "run"),
+    "perdure.app": ("Dispatch", "Engine", "connect", "open", "run"),
     "perdure.app.graphs": ("load_graph",),
     "perdure.app.playbooks": ("load_playbook",),
     "perdure.cells.author": (
@@ -103,6 +103,7 @@ __all__ = [  # noqa: PLE0604
     "Context",
     "Continue",
     "Datum",
+    "Dispatch",
     "Duration",
     "Effect",
     "Engine",

@@ -192,6 +192,7 @@ COMMANDS = [
     ("snapshot", "restore", "x" * 5000),
     ("copy", "shop.db", "shop.db"),
     ("worker", "hostile_code", "--queue", KEY),
+    ("dispatch", KEY, "--dask", KEY),
     ("db", "upgrade", "shop.db"),
     ("db", "recover", "shop.db"),
     ("db", "recover", KEY),

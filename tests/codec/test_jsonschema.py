@@ -10,10 +10,30 @@ from uuid import UUID
 import msgspec
 import pydantic
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.codec import from_plain
 from perdure.codec.jsonschema import Field, checked, read, schema_of, to_json
 from perdure.errors import BadSchema, Misfit
+
+KEYWORDS = [
+    "type",
+    "properties",
+    "items",
+    "prefixItems",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "$ref",
+    "$defs",
+    "enum",
+    "default",
+    "format",
+    "required",
+    "additionalProperties",
+    "a",
+]
 
 
 class Color(enum.Enum):
@@ -156,6 +176,40 @@ def test_every_problem_is_named_with_its_pointer():
 def test_a_mapping_that_is_no_schema_is_refused(bad: dict[Any, Any]):
     with pytest.raises(BadSchema):
         checked(bad)
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}}, "$ref": "#/$defs/a"},
+        {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {"allOf": [{"$ref": "#"}]},
+    ],
+)
+def test_a_schema_that_refers_to_itself_without_end_is_read_all_the_same(endless: dict[str, Any]):
+    assert read(endless, "x") == "x"
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.sampled_from(["string", "object", "#", "#/$defs/a", "x", "date"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYWORDS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYWORDS), JSON, max_size=5), JSON)
+def test_whatever_comes_is_read_or_refused(schema: dict[str, Any], data: Any):
+    try:
+        checked(schema)
+    except BadSchema:
+        return
+    try:
+        read(schema, data)
+    except Misfit as misfit:
+        assert misfit.problems
 
 
 def test_an_annotation_without_a_schema_is_refused():

@@ -12,6 +12,7 @@ from perdure.errors import Corrupt, DefinitionConflict
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Message, Ref, Started
 from perdure.kernel.moment import Moment
+from perdure.ports.dialect import Stored
 
 ONE, TWO = encode({"steps": ["a"]}), encode({"steps": ["b"]})
 
@@ -130,7 +131,7 @@ def test_a_stored_version_is_read_back_by_name():
     book.put("2.0.0", TWO)
 
     async def read() -> None:
-        assert (await load.stored(book, "shop", "1.0.0")) == load.Stored("shop", "1.0.0", "process", ONE, digest(ONE))
+        assert (await load.stored(book, "shop", "1.0.0")) == Stored("shop", "1.0.0", "process", ONE, digest(ONE))
         active = await load.stored(book, "shop")
         assert active is not None and active.version == "2.0.0"
         assert await load.stored(book, "shop", "9.0.0") is None
@@ -153,8 +154,8 @@ def test_a_conflict_names_the_first_difference_and_the_next_free_version():
     book.put("1.0.0", ONE)
     book.put("1.0.1", TWO)
     register = book.register()
-    before = load.Stored("shop", "1.0.0", "process", ONE, digest(ONE))
-    given = load.Stored("shop", "1.0.0", "process", TWO, digest(TWO))
+    before = Stored("shop", "1.0.0", "process", ONE, digest(ONE))
+    given = Stored("shop", "1.0.0", "process", TWO, digest(TWO))
 
     with pytest.raises(DefinitionConflict) as raised:
         load.is_new(register, before, given, decode)
@@ -166,7 +167,7 @@ def test_a_conflict_names_the_first_difference_and_the_next_free_version():
 
 
 def test_a_name_belongs_to_one_dialect():
-    given = load.Stored("shop", "1.0.0", "playbook", ONE, digest(ONE))
+    given = Stored("shop", "1.0.0", "playbook", ONE, digest(ONE))
 
     with pytest.raises(DefinitionConflict, match="belongs to a process, found a playbook"):
         load.is_new(Book().register(), None, given, decode)

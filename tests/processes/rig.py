@@ -124,6 +124,12 @@ class Rig:
         return "" if self.last.stuck is None else self.last.stuck.location
 
     @property
+    def stuck_with(self) -> Failure:
+        """Why it is stuck."""
+        assert self.last.stuck is not None, "it is not stuck"
+        return self.last.stuck.error
+
+    @property
     def status(self) -> str:
         return "" if self.last.outcome is None else str(self.last.outcome.status)
 

@@ -536,3 +536,27 @@ async def test_an_instance_is_drawn_with_what_its_journal_says_and_as_it_was(url
 
 async def _has_task(engine: perdure.Client) -> bool:
     return bool(await engine.tasks.list())
+
+
+# ---- fleets --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_definition_that_one_engine_puts_runs_in_every_engine(postgres: str):
+    first, second = small("1.0.0", Complete("one")), small("2.0.0", Complete("two"))
+
+    async with perdure.open(postgres, workflows=[first]) as one, perdure.open(postgres, workflows=[first]):
+        await one.processes.put(second)
+        handles = [await one.start("small", key=str(number)) for number in range(24)]
+        found = [await handle.result(timeout=30) for handle in handles]
+
+    assert found == ["two"] * 24
+
+
+async def test_an_engine_of_an_older_release_runs_the_instances_of_a_newer_one(postgres: str):
+    first, second = small("1.0.0", Complete("one")), small("2.0.0", Complete("two"))
+
+    async with perdure.open(postgres, workflows=[first]), perdure.open(postgres, workflows=[second]) as newer:
+        handles = [await newer.start(second, key=str(number)) for number in range(24)]
+        found = [await handle.result(timeout=30) for handle in handles]
+
+    assert found == ["two"] * 24

@@ -108,7 +108,7 @@ def test_a_condition_that_is_no_boolean_stops_at_its_step_and_is_settled_with_on
     rig = Rig(Decide("d", start.flag, [Set("x", 1)], [Set("x", 2)]), Complete(state.x)).start(flag=None)
 
     assert rig.stuck == "d"
-    assert rig.last.stuck.error.type == "condition"
+    assert rig.stuck_with.type == "condition"
     rig.settle("d", False)
 
     assert rig.output == 2
@@ -131,7 +131,7 @@ def test_an_expression_error_names_its_text_and_a_set_is_settled_with_its_value(
     rig = Rig(Set("x", start.a + 1), Complete(state.x)).start(a="text")
 
     assert rig.stuck == "x"
-    assert "start.a + 1" in rig.last.stuck.error.message
+    assert "start.a + 1" in rig.stuck_with.message
     rig.settle("x", 41)
 
     assert rig.output == 41
@@ -140,7 +140,7 @@ def test_an_expression_error_names_its_text_and_a_set_is_settled_with_its_value(
 def test_a_state_above_its_limit_is_an_error_at_its_step():
     rig = Rig(Set("x", start.big), Set("y", 1), limits={"state_bytes": 100}).start(big="a" * 200)
 
-    assert (rig.stuck, rig.last.stuck.error.type) == ("x", "state-limit")
+    assert (rig.stuck, rig.stuck_with.type) == ("x", "state-limit")
 
 
 def test_a_reference_can_change_and_is_not_null():
@@ -394,10 +394,10 @@ def test_an_inner_loop_sees_the_outer_one_by_its_name():
 
 def test_a_loop_above_its_limit_is_an_error():
     rig = Rig(Repeat("r", [Set("x", 1)], times=start.n, limit=3)).start(n=4)
-    assert (rig.stuck, rig.last.stuck.error.type) == ("r", "iteration-limit")
+    assert (rig.stuck, rig.stuck_with.type) == ("r", "iteration-limit")
 
     rig = Rig(Repeat("r", [Set("x", 1)], while_=True, limit=3)).start()
-    assert (rig.stuck, rig.last.stuck.error.type) == ("r", "iteration-limit")
+    assert (rig.stuck, rig.stuck_with.type) == ("r", "iteration-limit")
 
 
 def test_an_endless_pure_loop_stops_alone():
@@ -405,7 +405,7 @@ def test_an_endless_pure_loop_stops_alone():
         Parallel("p", {"loop": [Repeat("r", [Set("x", 1)], while_=True, limit=1_000_000)], "other": [call("a")]}),
     ).start()
 
-    assert rig.last.stuck.error.type == "slice-limit"
+    assert rig.stuck_with.type == "slice-limit"
     assert rig.locations == ["p/other/a"]
 
 
@@ -706,7 +706,7 @@ def test_a_task_has_the_roles_of_its_process_and_the_reference():
 def test_a_task_that_nobody_can_complete_when_it_is_asked_for_stops():
     rig = Rig(Activate("t"), tasks=[Task("t", roles=start.roles)]).start(roles=[])
 
-    assert (rig.stuck, rig.last.stuck.error.type) == ("t", "task")
+    assert (rig.stuck, rig.stuck_with.type) == ("t", "task")
 
 
 # ---- other instances -----------------------------------------------------------------------------------------------
@@ -758,13 +758,13 @@ def test_a_refused_continue_with_fails_its_step():
 
 
 def test_undo_runs_newest_first_through_loops_branches_and_dropped_ones():
-    undone = {"undo": [Call("u", service("erp", "undo"), [result.x, item])]}
+    undone = [Call("u", service("erp", "undo"), [result.x, item])]
     rig = Rig(
         call("a", result="x", undo=[call("u", result.x)]),
         Parallel(
             "p",
             {
-                "loop": [Repeat("r", [Call("b", service("erp", "b"), result="x", **undone)], over=[10, 20])],
+                "loop": [Repeat("r", [Call("b", service("erp", "b"), result="x", undo=undone)], over=[10, 20])],
                 "lost": [call("c", undo=[call("u", "c")]), call("d")],
                 "quick": [Receive("go", "go")],
             },
@@ -864,7 +864,7 @@ def test_a_function_that_raises_is_an_expression_error():
     rig = Rig(Set("x", fn.shop.bad(1)), functions={"shop.bad": lambda n: 1 // 0}).start()
 
     assert rig.stuck == "x"
-    assert "ZeroDivisionError" in rig.last.stuck.error.message
+    assert "ZeroDivisionError" in rig.stuck_with.message
 
 
 def test_dice_are_recorded():

@@ -94,6 +94,25 @@ async def test_a_message_for_a_wait_that_is_over_does_nothing(url: str):
         assert (await handle.result())[1] == "x"  # type: ignore[index]
 
 
+@perdure.flow
+async def two_waits(ctx: perdure.Context) -> dict[str, Any]:
+    async def hear() -> object:
+        return (await ctx.receive("answer")).body
+
+    return await ctx.join("both", {"left": hear, "right": hear})
+
+
+async def test_a_message_goes_to_the_wait_that_it_names():
+    async with perdure.open(":memory:", workflows=[two_waits]) as engine:
+        handle = await engine.start(two_waits)
+        left, right = sorted(await handle.waiting(), key=lambda wait: wait.location)
+        assert "right" in right.location
+        await handle.send("answer", "R", intent=right.intent)
+        await handle.send("answer", "L", intent=left.intent)
+
+        assert await handle.result() == {"left": "L", "right": "R"}
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [({"by": ""}, "an actor has an id"), ({"by": 7}, "by= takes"), ({"if_entry": "x"}, "number of an entry")],

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from perdure.cli.commands.serve import without_password
+
 SHOP = """
 import perdure
 
@@ -95,3 +97,9 @@ def test_what_would_be_unsafe_or_makes_no_sense_is_refused(shop, words, says):
 
     assert ended.returncode == 2
     assert says in ended.stderr
+
+
+def test_a_password_is_not_shown():
+    assert without_password("postgresql://shop:s3cret@db.example/shop") == "postgresql://shop@db.example/shop"
+    assert without_password("postgresql://db.example/shop") == "postgresql://db.example/shop"
+    assert without_password("/var/a@b.db") == "/var/a@b.db"

@@ -855,7 +855,7 @@ WORN_OUT = "worn out"
 
 def _worn_out(result: Any) -> bool:
     assert result.outcome == "completed" or result.reason == "unknown", result
-    return result.outcome != "completed"
+    return bool(result.outcome != "completed")
 
 
 async def agent(node: Node) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +13,7 @@ from perdure.codec import seal
 from perdure.kernel.batch import Batch, InboxRow, JobRow
 from perdure.ports.frame import Frame
 from perdure.ports.jobs import CLAIM, Claim, Jobs
-from perdure.ports.store import Store
+from perdure.ports.store import Queries, Store
 from perdure.stores.answers import asked
 from perdure.stores.memory import MemoryDatabase, MemoryJobs, MemoryStore
 from perdure.stores.postgres import PostgresDatabase
@@ -26,8 +26,15 @@ KNOWN = ["m:f", "m:g"]
 class Place:
     """A store that has the lease, workers, and a clock on which claims run out."""
 
-    def __init__(self, store: Store, workers: Callable[[], Jobs], expire: Callable[[], Coroutine[Any, Any, None]]):
+    def __init__(
+        self,
+        store: Store,
+        workers: Callable[[], Jobs],
+        expire: Callable[[], Coroutine[Any, Any, None]],
+        queries: Queries,
+    ):
         self.store = store
+        self.queries = queries
         self.workers = workers
         self.expire = expire
         self._seq = 0
@@ -62,7 +69,7 @@ async def in_memory() -> AsyncIterator[Place]:
         nonlocal passed
         passed += CLAIM
 
-    yield Place(store, lambda: MemoryJobs(database), expire)
+    yield Place(store, lambda: MemoryJobs(database), expire, cast(Queries, store))
 
 
 @asynccontextmanager
@@ -76,7 +83,7 @@ async def on_postgres(url: str) -> AsyncIterator[Place]:
             space = database.place.namespace
             await connection.execute(f"UPDATE {space}.jobs SET expires = now() WHERE expires > '-infinity'")
 
-    yield Place(store, lambda: database.jobs, expire)
+    yield Place(store, lambda: database.jobs, expire, database.queries)
     await database.close()
 
 
@@ -242,5 +249,93 @@ def test_frames_of_workers_reach_who_listens_if_they_are_small(tell: Callable[[T
         await jobs.tell([(claim, frame)])
 
         assert await asyncio.wait_for(heard.get(), 10) == (1, b"a", 1, frame)
+
+    tell(story)
+
+
+def test_a_job_is_taken_by_its_name_and_only_if_no_worker_has_it(tell: Callable[[Told], None]) -> None:
+    async def story(place: Place) -> None:
+        await place.commit(job("a"), job("b"))
+        jobs = place.workers()
+        [other] = await jobs.take("two", [b"b"])
+
+        claims = await jobs.take("one", [b"a", b"b", b"gone"])
+
+        assert [(claim.job.intent, claim.worker, claim.taken) for claim in claims] == [(b"a", "one", 1)]
+        assert await jobs.beat("two", [other]) == []
+        assert await jobs.answer([receipt(claims[0])]) == []
+        assert await jobs.take("one", [b"a"]) == [], "its answer waits in the inbox"
+
+    tell(story)
+
+
+def test_a_worker_that_did_not_hear_of_its_claim_takes_the_job_again(tell: Callable[[Told], None]) -> None:
+    async def story(place: Place) -> None:
+        await place.commit(job("a"))
+        jobs = place.workers()
+        [unheard] = await jobs.take("one", [b"a"])
+
+        [second] = await jobs.take("one", [b"a"])
+
+        assert second.taken == 2
+        assert await jobs.answer([receipt(unheard)]) == [unheard]
+        assert await jobs.answer([receipt(second)]) == []
+
+    tell(story)
+
+
+def test_a_claim_that_ran_out_cannot_be_taken_before_its_owner_has_decided(tell: Callable[[Told], None]) -> None:
+    async def story(place: Place) -> None:
+        await place.commit(job("a"))
+        jobs = place.workers()
+        await jobs.take("one", [b"a"])
+        await place.expire()
+        assert await place.lost() == [(1, b"a")]
+
+        assert await jobs.take("one", [b"a"]) == [] and await jobs.take("two", [b"a"]) == []
+        assert await jobs.waiting([b"a"]) == {b"a": None}
+
+        await place.commit(job("a", delivery=2))
+        [again] = await jobs.take("two", [b"a"])
+        assert (again.job.delivery, again.taken) == (2, 2)
+
+    tell(story)
+
+
+def test_open_jobs_are_seen_without_a_claim(tell: Callable[[Told], None]) -> None:
+    async def story(place: Place) -> None:
+        rows = [job("c", at=3), job("a", at=1), job("b", at=2), job("x", function="m:other"), job("y", queue="other")]
+        await place.commit(*rows)
+        jobs = place.workers()
+        await jobs.take("one", [b"a"])
+
+        async def seen(*without: bytes, resting: tuple[str, ...] = (), limit: int = 10) -> list[bytes]:
+            return [found.job.intent for found in await jobs.open_jobs("q", limit, without, resting)]
+
+        assert await seen() == [b"x", b"b", b"c"]
+        assert await seen(limit=2) == [b"x", b"b"]
+        assert await seen(b"b", resting=("m:other",)) == [b"c"]
+        assert await jobs.waiting([b"a", b"b", b"gone"]) == {b"a": None, b"b": 0}
+        [again] = await jobs.take("one", [b"b"])
+        await jobs.give_back([again])
+        assert [(found.job.intent, found.taken) for found in await jobs.open_jobs("q", 1, [b"x"], [])] == [(b"b", 1)]
+
+    tell(story)
+
+
+def test_people_see_since_when_a_worker_has_a_job_and_why_none_takes_it(tell: Callable[[Told], None]) -> None:
+    async def story(place: Place) -> None:
+        await place.commit(job("a"), job("b", function="m:g"))
+        jobs = place.workers()
+        await place.expire()  # the clock of the memory begins at 0
+        await jobs.note("q", "m:f", "no module m")
+
+        noted, other = await place.queries.job(b"a"), await place.queries.job(b"b")
+        await jobs.take("one", [b"a"])
+        taken = await place.queries.job(b"a")
+
+        assert noted is not None and (noted.worker, noted.claimed, noted.note) == ("", 0, "no module m")
+        assert other is not None and other.note == ""
+        assert taken is not None and (taken.worker, taken.note) == ("one", "") and taken.claimed > 0
 
     tell(story)

@@ -186,10 +186,10 @@ def test_a_task_outlives_a_stuck_owner_which_hears_it_when_it_goes_on():
 
     assert desk.complete(ANN) == ""
     assert desk.info.status == "completed"
-    assert "Received ok" not in desk.heard("o-17")
+    assert "ReceiptArrived ok" not in desk.heard("o-17")
     desk.restart()
     desk.retry("o-17")
-    assert desk.run().heard("o-17")[-1] == "Received ok"
+    assert desk.run().heard("o-17")[-1] == "ReceiptArrived ok"
 
 
 # ---- several people --------------------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from perdure.runtime.definitions import activate, registers
 from perdure.runtime.log import log
 
 from .dialects import dialect_of
+from .effects import Effects
 
 if TYPE_CHECKING:
     from perdure.processes import Process
@@ -63,6 +65,36 @@ def restored_one(stored: Stored, gathered: list[Gathered]) -> Workflow | None:
     except PerdureError as error:
         log.warning("%s %s cannot run here: %s", stored.name, stored.version, error)
         return None
+
+
+class Loading:
+    """Definitions that other engines put while this one runs: each is read when an instance needs it."""
+
+    def __init__(self, queries: Queries, known: Workflows[Any], gathered: list[Gathered], effects: Effects) -> None:
+        self._queries = queries
+        self._known = known
+        self._gathered = gathered
+        self._effects = effects
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def load(self, name: str, version: str, found: Callable[[Workflow | None], None]) -> None:
+        """Called inside a turn, where the loop of flows is the one that runs."""
+        self._loop.call_soon(self._begin, name, version, found)
+
+    def _begin(self, name: str, version: str, found: Callable[[Workflow | None], None]) -> None:
+        task = self._loop.create_task(self._load(name, version, found))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _load(self, name: str, version: str, found: Callable[[Workflow | None], None]) -> None:
+        stored = await load.stored(self._queries, name, version.partition("+")[0])
+        before = len(self._gathered)
+        workflow = None if stored is None else restored_one(stored, self._gathered)
+        self._effects.extend(self._gathered[before:])
+        if workflow is not None:
+            self._known.replace(workflow)
+        found(workflow)
 
 
 async def stored(queries: Queries) -> Workflows[Any]:

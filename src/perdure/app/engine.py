@@ -36,8 +36,9 @@ from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 from perdure.tools.handler import enter
 
-from .definitions import restored, restored_one, stored
+from .definitions import Loading, restored, restored_one, stored
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
+from .dispatch import Dispatch, Dispatching
 from .effects import Effects
 from .entrance import entrance
 from .urls import is_server, open_store
@@ -100,6 +101,7 @@ async def open(
     threads: int = 32,
     processes: int | None = None,
     queues: Mapping[str, int] | None = None,
+    dispatch: Iterable[Dispatch] = (),
     drain: float = 5.0,
     handlers: Iterable[Any] = (),
     lenient: bool = False,
@@ -123,7 +125,8 @@ async def open(
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
-    that this engine serves itself, and how many steps of each run at once. drain: seconds that running steps and hooks
+    that this engine serves itself, and how many steps of each run at once. dispatch: queues that a cluster serves, each
+    a `perdure.Dispatch`. drain: seconds that running steps and hooks
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, gathered = registered([*_listed(workflows), *functions])
@@ -136,6 +139,7 @@ async def open(
     clock = SystemClock(asyncio.get_running_loop())
     if keys is not None and not hasattr(keys, "judge"):
         raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
+    dispatchers = Dispatching(dispatch, url)
     effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets, connections=connections)
     enter(effects.around)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
@@ -146,7 +150,7 @@ async def open(
         workflows=known,
         clock=clock,
         executors=executors,
-        serving=ServedQueues(queues, known, keys, effects.tools),
+        serving=ServedQueues(queues, known, keys, dispatchers, effects.tools),
         effects=lambda store: effects.executor(store, clock, on_loop, in_threads),
         failed=hooks.tell,
         cache=cache,
@@ -160,6 +164,7 @@ async def open(
         before = len(gathered)
         await restored(queries, known, gathered)
         effects.extend(gathered[before:])
+        setup.loader = Loading(queries, known, gathered, effects).load
 
     try:
         async with _running(url, setup, prepare) as running:

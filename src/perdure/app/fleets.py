@@ -14,9 +14,8 @@ from perdure.executors.shared import Shared
 from perdure.ports.store import Queries
 from perdure.runtime.doors import FleetDoor, RemoteDoor
 from perdure.runtime.fleet import Fleet
-from perdure.runtime.setup import Setup
+from perdure.runtime.setup import Serves, Setup
 from perdure.runtime.shard import Shard
-from perdure.runtime.worker import Worker
 from perdure.stores.postgres import PostgresDatabase
 from perdure.stores.postgres.database import POLL_SECONDS
 
@@ -27,7 +26,7 @@ POLL: Final = int(POLL_SECONDS * 1e9)
 class Member:
     """This process, as one of those that run the shards of a database."""
 
-    def __init__(self, fleet: Fleet, door: FleetDoor, workers: list[Worker]) -> None:
+    def __init__(self, fleet: Fleet, door: FleetDoor, workers: list[Serves]) -> None:
         self._fleet = fleet
         self.door = door
         self._workers = workers

@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.errors import BadCall
 from perdure.executors.queue import TOOLS, Find, FoundFunction, QueueExecutor, Tools
-from perdure.flows.author import Flow, StepFunction
+from perdure.flows.author import STEPS, Flow, StepFunction
 from perdure.flows.returns import importable, is_async, returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.effects import OURS
@@ -25,6 +25,7 @@ from perdure.kernel.receipt import Answerer, Receipt
 from perdure.ports.executor import Executor
 from perdure.ports.jobs import Jobs
 from perdure.ports.store import Queries
+from perdure.runtime.setup import Serves
 from perdure.runtime.worker import Sign, Worker
 from perdure.tools import names as tool_names
 
@@ -40,25 +41,28 @@ class ServedQueues:
         queues: Mapping[str, int] | None,
         workflows: Iterable[Any],
         keys: Keyring | None,
+        dispatchers: Callable[[Jobs], list[Serves]],
         tools: Callable[[], Tools] | None = None,
     ) -> None:
         self._queues = dict([checked(name, slots) for name, slots in (queues or {}).items()])
         self._workflows = workflows
         self._keys = keys
         self._tools = tools
+        self._dispatchers = dispatchers
 
     def executors(self) -> list[Executor]:
         tools = None if self._tools is None else self._tools()
         return [QueueExecutor(name, slots, imported, tools) for name, slots in self._queues.items()]
 
-    def workers(self, jobs: Jobs) -> list[Worker]:
-        """They have the functions of the modules that the workflows are in."""
+    def workers(self, jobs: Jobs) -> list[Serves]:
+        """Workers have the functions of the modules that the workflows are in. Dispatchers ask a cluster."""
         names = {name for found in self._workflows for name in _modules(found)}
         modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
-        return [
+        workers = [
             worker(jobs, modules, [name], concurrency=slots, keys=self._keys, tools=self._tools and self._tools())
             for name, slots in self._queues.items()
         ]
+        return [*workers, *self._dispatchers(jobs)]
 
 
 def _modules(workflow: Any) -> Iterable[str]:
@@ -76,6 +80,20 @@ def checked(name: str, slots: int) -> tuple[str, int]:
 
 def imported(name: str) -> FoundFunction:
     """A function of this very process: what a flow names, its engine can import."""
+    return _found(_imported(name))
+
+
+def declared(name: str) -> FoundFunction:
+    """A function of a module that declares steps. The name comes from a job: it must not reach any other module."""
+    found = _imported(name)
+    module = name.partition(":")[0]
+    own = getattr(found, "__module__", "") in (module, "__main__")
+    if not own or not any(place == found.__module__ for place, _ in STEPS):
+        raise BadCall(f"{name} is no function of a module that declares steps: put @perdure.step before it")
+    return _found(found)
+
+
+def _imported(name: str) -> Any:
     module_name, _, path = name.partition(":")
     main = sys.modules.get("__main__")
     try:
@@ -89,7 +107,7 @@ def imported(name: str) -> FoundFunction:
         raise BadCall(
             f"there is no function {path} in the module {module_name}: a step of a queue is found by its name"
         )
-    return _found(found)
+    return found
 
 
 def known(modules: Iterable[ModuleType]) -> dict[str, FoundFunction]:
@@ -144,6 +162,17 @@ async def opened(url: str) -> AsyncIterator[tuple[Jobs, Queries]]:
         yield database.jobs, database.queries
     finally:
         await database.close()
+
+
+def keyring(text: str, queues: Iterable[str]) -> Keyring:
+    """The key that signs the receipts of queues, from `ID=env:NAME`."""
+    from perdure.executors.signatures import Key, Keyring
+
+    id, found, material = text.partition("=")
+    if not found or not id or not material.startswith("env:"):
+        raise BadCall(f"--key is ID=env:NAME, found {id!r}: a secret on a command line is seen by everybody")
+    made = Key.hmac(id, material)
+    return Keyring({queue: [made] for queue in queues})
 
 
 def signing(keys: Keyring | None) -> Sign:

@@ -19,7 +19,7 @@ import click
 
 from perdure.codec.visible import visible
 from perdure.ports.frame import Frame
-from perdure.ports.seen import Line, Waiting
+from perdure.ports.seen import Line, Waiting, holder
 from perdure.views.look import ShownWait, shown_wait
 
 from .text import shown as visibly
@@ -120,7 +120,8 @@ def open_line(open: ShownWait, at: datetime, progress: Frame | None = None) -> s
         case "step":
             attempt = f", attempt {open.attempt}" if open.attempt > 1 else ""
             far = f"  {how_far(progress)}" if progress is not None else ""
-            return f"step {open.location}  {'waits for a free place' if open.held else age}{attempt}{far}"
+            who = f"  {holder(open.worker, open.claimed_at, at)}" if open.worker else ""
+            return f"step {open.location}  {'waits for a free place' if open.held else age}{attempt}{far}{who}"
         case "timer":
             assert open.due is not None
             return f"timer {open.location}  {until(open.due, at)}"

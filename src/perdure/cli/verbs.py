@@ -25,7 +25,7 @@ MODULES: Final = {
     **dict.fromkeys(("ls", "show", "history", "why", "diff", "export"), "read"),
     **dict.fromkeys(("check", "replay"), "code"),
     **dict.fromkeys(("db", "copy", "doctor"), "database"),
-    **{name: name for name in ("run", "worker", "debug", "serve")},
+    **{name: name for name in ("run", "worker", "dispatch", "debug", "serve")},
 }
 """Of a command or a group, the module that has it; a group that is not here has a module of its name."""
 
@@ -59,6 +59,11 @@ VERBS: Final = {
             "worker",
             "Perform the steps of queues, for engines elsewhere.",
             "perdure worker shop --queue images --concurrency 8 --db postgresql://shop@db.example/shop",
+        ),
+        CommandRow(
+            "dispatch",
+            "Hand the steps of a queue to a Dask cluster.",
+            "perdure dispatch gpu --dask tcp://scheduler:8786 --db postgresql://shop@db.example/shop",
         ),
         CommandRow(
             "serve",

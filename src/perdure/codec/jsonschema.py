@@ -43,6 +43,9 @@ FORMATS: Final[dict[str, type]] = {
 }
 """Formats whose texts become typed values. `byte` is base64."""
 
+HOPS_MAX: Final = 32
+"""So many alternatives of alternatives are followed for one piece of data: a schema may refer to itself."""
+
 _FORMAT_OF: Final = {kind: name for name, kind in FORMATS.items()}
 _SCALARS: Final[dict[Any, dict[str, Any]]] = {
     bool: {"type": "boolean"},
@@ -296,7 +299,7 @@ def checked(schema: dict[str, Any]) -> dict[str, Any]:
     try:
         _validator(_text(schema))
     except ValueError as error:
-        raise BadSchema(f"it is not a JSON Schema: {error}") from None
+        raise BadSchema(f"it is not a JSON Schema: {str(error).partition(chr(10))[0]}") from None
     return schema
 
 
@@ -353,7 +356,7 @@ def _resolved(schema: Any, root: dict[str, Any]) -> Any:
     return schema
 
 
-def _with_defaults(schema: Any, plain: Any, root: dict[str, Any]) -> Any:
+def _with_defaults(schema: Any, plain: Any, root: dict[str, Any], hops: int = 0) -> Any:
     schema = _resolved(schema, root)
     if not isinstance(schema, dict):
         return plain
@@ -367,11 +370,11 @@ def _with_defaults(schema: Any, plain: Any, root: dict[str, Any]) -> Any:
         return filled
     if isinstance(plain, list) and isinstance(schema.get("items"), dict):
         return [_with_defaults(schema["items"], item, root) for item in plain]
-    arm = _arm(schema, plain, root)
-    return plain if arm is None else _with_defaults(arm, plain, root)
+    arm = _arm(schema, plain, root) if hops < HOPS_MAX else None
+    return plain if arm is None else _with_defaults(arm, plain, root, hops + 1)
 
 
-def _typed(schema: Any, plain: Any, root: dict[str, Any]) -> Any:
+def _typed(schema: Any, plain: Any, root: dict[str, Any], hops: int = 0) -> Any:
     schema = _resolved(schema, root)
     if not isinstance(schema, dict):
         return plain
@@ -386,8 +389,8 @@ def _typed(schema: Any, plain: Any, root: dict[str, Any]) -> Any:
         columns = schema.get("prefixItems", [])
         rest = schema.get("items", True)
         return [_typed(columns[at] if at < len(columns) else rest, item, root) for at, item in enumerate(plain)]
-    arm = _arm(schema, plain, root)
-    return plain if arm is None else _typed(arm, plain, root)
+    arm = _arm(schema, plain, root) if hops < HOPS_MAX else None
+    return plain if arm is None else _typed(arm, plain, root, hops + 1)
 
 
 def _arm(schema: dict[str, Any], plain: Any, root: dict[str, Any]) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from math import isnan, nan
+from math import inf, isnan, nan
 from types import CodeType
 from typing import (
     TYPE_CHECKING,
@@ -32,7 +32,7 @@ from perdure.errors import BadCall, FlowWarning, NotAFlow, TooLarge
 from perdure.kernel.backoff import Backoff as Backoff  # noqa: PLC0414  # this module gives it to authors
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
-from perdure.kernel.effects import Effect, attempt_of
+from perdure.kernel.effects import OURS, Effect, attempt_of
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.loops import Break as Break  # noqa: PLC0414
 from perdure.kernel.loops import Continue as Continue  # noqa: PLC0414
@@ -69,7 +69,7 @@ class StepOptions(msgspec.Struct, frozen=True):
     the instance then stops for a person to answer; with "raise" the flow itself gets `OutcomeUnknown`. `ephemeral`: for
     cheap, repeatable work; it begins without waiting for a commit, and its result is durable with the next one. `undo`
     is called with the step's result, as a step of its own, when what the flow has done is rolled back. `on_error` hears
-    of each failure of the step and of its undo.
+    of each failure of the step and of its undo. `resources` are what a step of a queue asks of a cluster, by name.
     """
 
     retries: int = 3
@@ -83,6 +83,7 @@ class StepOptions(msgspec.Struct, frozen=True):
     ephemeral: bool = False
     undo: Callable[..., Any] | None = None
     on_error: Hook | None = None
+    resources: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.retries, int) or self.retries < 0:  # type: ignore[redundant-expr]
@@ -96,10 +97,24 @@ class StepOptions(msgspec.Struct, frozen=True):
         for name in ("retry_if", "undo", "on_error"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise BadCall(f"{name}={getattr(self, name)!r} must be a function")
+        if self.resources is not None:
+            _check_resources(self.resources, self.executor)
         if self.once and self.ephemeral:
             raise BadCall("a step is once=True or ephemeral=True: what may be repeated at will cannot run once only")
         if self.unknown not in ("stuck", "raise"):
             raise BadCall(f'unknown={self.unknown!r}: a step whose outcome is unknown is "stuck" or does "raise"')
+
+
+def _check_resources(resources: Any, executor: str | None) -> None:
+    amounts = resources.items() if isinstance(resources, Mapping) else [(None, None)]
+    if not all(isinstance(name, str) and name and _is_amount(amount) for name, amount in amounts):
+        raise BadCall(f'resources={resources!r}: resources are amounts by name, 0 or more, like {{"GPU": 1}}')
+    if executor is None or executor in OURS:
+        raise BadCall(f"resources={resources!r} are asked of a cluster: give the step the queue too, executor=NAME")
+
+
+def _is_amount(amount: Any) -> bool:
+    return isinstance(amount, int | float) and not isinstance(amount, bool) and 0 <= amount < inf
 
 
 DEFAULT = StepOptions()
@@ -119,6 +134,7 @@ class Options(TypedDict, total=False):
     ephemeral: bool
     undo: Callable[..., Any] | None
     on_error: Hook | None
+    resources: Mapping[str, float] | None
 
 
 def with_options(base: StepOptions, options: Options) -> StepOptions:
@@ -395,7 +411,7 @@ def _check(function: Any) -> None:
         raise NotAFlow(f"`async def {function.__name__}()` without a parameter for the context", where)
 
 
-OPTIONS_OF_START = frozenset({"key", "tags", "reuse", "at", "delay", "parent"})
+OPTIONS_OF_START = frozenset({"key", "tags", "reuse", "at", "delay", "parent", "by"})
 
 
 def _warn_of_options(function: Any, name: str) -> None:

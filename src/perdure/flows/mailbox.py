@@ -102,6 +102,10 @@ class Mailbox:
             self._waits[name] = OrderedDict(list(renamed))
 
     def waiting_for(self, message: Message) -> Operation | None:
-        """The oldest receive that takes this message."""
+        """The receive that this message is meant for, or the oldest one that takes it."""
+        if message.intent:
+            for name in (message.name, *ANY):
+                if message.intent in self._waits.get(name, ()):
+                    return self._waits[name][message.intent][1]
         found = [next(iter(waits.values())) for name in (message.name, *ANY) if (waits := self._waits.get(name))]
         return min(found, key=lambda pair: pair[0])[1] if found else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, overload
 
 from perdure.codec import decode, encode, from_plain, to_plain
@@ -95,7 +95,7 @@ async def _step(  # noqa: PLR0917  # called at every step
     location = machine.claim(name)
     executor = options.executor or ("inline" if is_async(function) else "thread")
     returns = returns_of(function)
-    params = _parameters(function, args, kwargs, executor) if executor not in HERE else None
+    params = _parameters(function, args, kwargs, executor, options.resources) if executor not in HERE else None
     work = None
     timeout = None if options.timeout is None else nanoseconds(options.timeout)
     errors: tuple[Failure, ...] = ()
@@ -172,7 +172,13 @@ def _hooks(machine: FlowMachine, options: StepOptions, undoes: Done | None) -> t
     return tuple(hooks)
 
 
-def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], executor: str) -> bytes:
+def _parameters(
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    executor: str,
+    resources: Mapping[str, float] | None = None,
+) -> bytes:
     """What a call that leaves the process carries: the function's name, and its arguments as plain data."""
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     if not module or not name or "<" in name:
@@ -180,4 +186,6 @@ def _parameters(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ex
     if executor != "process":  # a worker has its own __main__
         module = importable(module)
     plain = {"call": f"{module}:{name}", "args": to_plain(list(args)), "kwargs": to_plain(kwargs)}
+    if resources:
+        plain["resources"] = dict(resources)
     return limited(encode(plain), f"the arguments of {name}")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .ready import Dependencies
 
 SECOND: Final = 1_000_000_000
+UNLIMITED: Final = Limits()
 
 
 class Turn:
@@ -167,6 +168,8 @@ class Turn:
     def budget(self) -> dict[str, Any] | None:
         """Used, limit and left of each axis that has a limit. None: there is no limit."""
         limits, state = self.model.limits, self.state
+        if limits == UNLIMITED:
+            return None
         amounts = {**self.instance_used(), "running": state.running, "nodes": state.weight}
         found: dict[str, Any] = {}
         for axis in ("running", "nodes", *AXES):
@@ -198,7 +201,8 @@ class Turn:
         for kind, items in self._facts.items():
             body: dict[str, Any] = {"nodes": items}
             if kind == "opened":
-                body["budget"] = self.budget()
+                if (budget := self.budget()) is not None:
+                    body["budget"] = budget
             elif kind in ("denied", "asked", "answered", "finished"):
                 body = {"items": items}
             said.append((kind, body))

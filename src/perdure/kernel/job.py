@@ -26,6 +26,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     params: bytes
     timeout: int | None = None
     once: bool = False  # it may be delivered once only
+    resources: dict[str, float] = {}  # what the step asks of a cluster
 
 
 _decoder = msgspec.msgpack.Decoder(Job)
@@ -34,20 +35,22 @@ _decoder = msgspec.msgpack.Decoder(Job)
 def job_row(instance: Instance, intent: Intent, call: Call, at: int) -> JobRow:
     params = call.params or b""
     key = instance.identity.idempotency_key(call.location, call.life)
-    job = Job(instance.address, call.location, call.attempt, key, params, call.timeout, call.deliveries_max == 1)
+    asked = decode(params) if params else {}
+    function, resources = asked.get("call", ""), asked.get("resources", {})
+    once = call.deliveries_max == 1
+    job = Job(instance.address, call.location, call.attempt, key, params, call.timeout, once, resources)
     body = seal(msgspec.msgpack.encode(job))
-    return JobRow(intent.id, instance.id, call.executor, function_of(params), intent.delivery, at, body)
+    named = function if isinstance(function, str) else ""
+    return JobRow(intent.id, instance.id, call.executor, named, intent.delivery, at, body)
 
 
-def function_of(params: bytes) -> str:
-    """The name of the function that a call is of: `module:name`."""
-    called: object = decode(params).get("call", "") if params else ""
-    return called if isinstance(called, str) else ""
+def job_of(row: JobRow) -> Job:
+    return _decoder.decode(unseal(row.body))
 
 
 def publication(row: JobRow) -> Publication:
     """A job as its executor takes it."""
-    job = _decoder.decode(unseal(row.body))
+    job = job_of(row)
     allowed = 1 if job.once else 2
     call = Call(job.location, job.attempt, row.queue, job.timeout, allowed, job.params)
     return Publication(row.intent, row.instance, job.address, call, row.delivery, None, _Known(job))

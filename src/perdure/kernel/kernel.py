@@ -124,6 +124,8 @@ class Kernel:
         self.router.enforce(rules)
         self.slots = Slots(gate)
         self.memory = Memory(self.slots, self.counts)
+        self.left: dict[bytes, tuple[str, str]] = {}
+        """Rows of the inbox that this engine has no workflow for, with its name and version."""
         self.closing = False
         """From now on what is caused here is left to the next life, as inbox rows: even instances that answer each
         other for ever come to rest."""
@@ -307,6 +309,9 @@ class Kernel:
                 unrecorded.shelve(self, instance, offer, batch)
                 return None
         elif type(answer) is Refused and answer.code in NOT_HERE and unrecorded.leave(self, offer, answer, batch):
+            if offer.inbox is not None:
+                version = event.version if type(event) is Started else instance.definition
+                self.left[offer.inbox] = (instance.address.workflow, version)
             return None
         offer.taken = True
         if offer.inbox is not None and batch.inbox_added.pop(offer.inbox, None) is None:

@@ -31,9 +31,20 @@ class Claim(msgspec.Struct, frozen=True):
         return self.job.intent + self.taken.to_bytes(8, "big")
 
 
+class OpenJob(msgspec.Struct, frozen=True):
+    """A job that no worker has. `taken` counts the claims that it has had."""
+
+    job: JobRow
+    taken: int
+
+
 class Jobs(Protocol):
     async def claim(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
         """Take up to so many jobs of these queues that nobody has, the oldest first: those of known functions only."""
+        ...
+
+    async def take(self, worker: str, intents: Sequence[bytes]) -> list[Claim]:
+        """Claim these very jobs, except those that a worker has or that are closed."""
         ...
 
     async def beat(self, worker: str, claims: Sequence[Claim]) -> list[Claim]:
@@ -53,6 +64,20 @@ class Jobs(Protocol):
 
     async def tell(self, frames: Sequence[tuple[Claim, Frame]]) -> None:
         """Send frames of running steps to whoever listens. Some may be lost."""
+        ...
+
+    async def open_jobs(
+        self, queue: str, limit: int, without: Sequence[bytes], without_functions: Sequence[str]
+    ) -> list[OpenJob]:
+        """Look at jobs of a queue that no worker has, the oldest first. This claims nothing."""
+        ...
+
+    async def waiting(self, intents: Sequence[bytes]) -> dict[bytes, int | None]:
+        """Which of these jobs are not closed: how many claims each has had, or None while a worker has it."""
+        ...
+
+    async def note(self, queue: str, function: str, text: str) -> None:
+        """Say why no worker takes the jobs of a function, for people. A claim of the job removes the note."""
         ...
 
     def listen(self, hint: Callable[[], None]) -> None:

@@ -85,6 +85,7 @@ class Waiting(msgspec.Struct, frozen=True):
     once: bool  # a step that a crash makes unknown
     progress: Frame | None = None  # live, where it is seen: no part of the history
     intent: str = ""  # its id: `handle.send(..., intent=)` answers this wait and no other
+    job: JobState | None = None  # of a step in a queue, where it is seen
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -114,7 +115,6 @@ class Seen(msgspec.Struct, frozen=True):
     policy: Policy = ANY
     definition: bytes | None = None  # of its version, where a definition is data that the database has
     undelivered: Sequence[Line] = ()  # on the way to it
-    jobs: Mapping[str, JobState] = {}  # by location: what lies in a queue
     children: Mapping[str, str] = {}  # by location: the status of a child that has started
     tasks: Mapping[str, TaskRow] = {}  # by location: of those children, the tasks
     engine: str | None = None  # the engine that runs; None: no engine does
@@ -203,6 +203,13 @@ class Words:
     def table(self, lines: Sequence[Line]) -> list[dict[str, Any]] | None:
         """The parts of an instance, a row for each, as its history tells them; None: it has no such parts."""
         return None
+
+
+def holder(worker: str, claimed: datetime | None, now: datetime) -> str:
+    """Who has a step of a queue, and since when. A worker's name on a cluster begins with the kind of the cluster."""
+    kind, _, name = worker.partition(" ")
+    since = "" if claimed is None else f" since {span((now - claimed).total_seconds())}"
+    return (f"on the cluster: {kind} worker {name}" if name else f"worker {worker}") + since
 
 
 def result_of(state: Instance) -> Any:

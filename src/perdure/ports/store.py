@@ -164,11 +164,16 @@ class WorldSnapshotRow(msgspec.Struct, frozen=True):
 
 
 class JobState(msgspec.Struct, frozen=True):
-    """A job that is open, for people. `worker` has it; empty: nobody has, or the engine itself."""
+    """A job that is open, for people. `worker` has it; empty: nobody has, or the engine itself.
+
+    `claimed`: when the worker took it, in nanoseconds; 0 if that is not known. `note`: why no worker takes it.
+    """
 
     queue: str
     function: str
     worker: str = ""
+    claimed: int = 0
+    note: str = ""
 
 
 class Store(Protocol):

@@ -48,6 +48,9 @@ class _Bad:
         return "(a problem)"
 
 
+UNREADABLE: Final = (msgspec.ValidationError, ValueError, OverflowError, TypeError)
+"""What a conversion raises: also for text that has no bytes, and for numbers of any size."""
+
 BAD: Final = _Bad()
 REQUIRED: Final = _Bad()
 
@@ -74,6 +77,7 @@ class Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.places: dict[Path, str] = {}
+        self.workflows: list[Any] = []  # that were given themselves, not by their names
         self.steps = 0
         self.depth = 0
 
@@ -155,6 +159,8 @@ def workflow_name(reader: Reader, value: Any, path: Path) -> Any:
     name = getattr(value, "name", value)
     if not isinstance(name, str) or not name or not is_text(name) or len(name) > 200:
         return reader.wrong(path, "the name of a workflow, or the workflow", value)
+    if not isinstance(value, str):
+        reader.workflows.append(value)
     return name
 
 
@@ -198,7 +204,7 @@ def duration(reader: Reader, value: Any, path: Path) -> Any:
     """A length of time as ISO 8601 text, in its one spelling."""
     try:
         span = value if isinstance(value, timedelta) else msgspec.convert(value, timedelta)
-    except msgspec.ValidationError:
+    except UNREADABLE:
         return reader.problem("PD023", path, f"{shown(value)} is no duration", "a timedelta, or text as PT30S, P2D")
     if span <= timedelta(0) or span > timedelta(days=36_500):
         return reader.problem("PD023", path, f"{shown(value)}: a duration is above 0 and at most 100 years")
@@ -315,7 +321,7 @@ def reference(reader: Reader, value: Any, path: Path) -> Any:
 def backoff(reader: Reader, value: Any, path: Path) -> Any:
     try:
         found = value if isinstance(value, Backoff) else msgspec.convert(value, Backoff)
-    except (msgspec.ValidationError, BadCall) as error:
+    except (*UNREADABLE, BadCall) as error:
         return reader.problem("PD024", path, f"{shown(value)} is no backoff: {error}", "base, factor, max, jitter")
     plain = {name: float(value) for name, value in msgspec.structs.asdict(found).items()}
     return {name: value for name, value in plain.items() if value != getattr(Backoff(), name)}
@@ -324,7 +330,7 @@ def backoff(reader: Reader, value: Any, path: Path) -> Any:
 def quorum(reader: Reader, value: Any, path: Path) -> Any:
     try:
         found = value if isinstance(value, Quorum) else msgspec.convert(value, Quorum)
-    except (msgspec.ValidationError, BadCall) as error:
+    except (*UNREADABLE, BadCall) as error:
         return reader.problem("PD040", path, str(error))
     plain: dict[str, Any] = {"need": found.need}
     if found.of is not None:
@@ -341,7 +347,7 @@ def escalations(reader: Reader, value: Any, path: Path) -> Any:
 def _escalation(reader: Reader, value: Any, path: Path) -> Any:
     try:
         found = value if isinstance(value, Escalation) else msgspec.convert(value, Escalation)
-    except (msgspec.ValidationError, BadCall) as error:
+    except (*UNREADABLE, BadCall) as error:
         return reader.problem("PD003", path, f"no escalation: {error}")
     plain: dict[str, Any] = {"after": msgspec.to_builtins(found.after)}
     plain |= {name: list(getattr(found, name)) for name in ("roles", "users") if getattr(found, name)}

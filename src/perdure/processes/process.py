@@ -72,6 +72,8 @@ class Process(Runnable):
         Runnable.__init__(self)
         self._data, reader = model.read(document)
         self._form = tuple(reader.problems)
+        self.children = tuple(reader.workflows)
+        """Workflows that its steps were given themselves: a test runs them too."""
         self._places = {model.spelled(path): place for path, place in reader.places.items()}
         self._where = where
         self._locate = locate

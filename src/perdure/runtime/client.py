@@ -243,7 +243,7 @@ class Client(Speaker):
         return (f"{name}/{rest}", last) if f"{name}/{rest}" in self._workflows else (name, key)
 
     async def state(
-        self, cell: Keyed | str, key: str = "", *, at: int | None = None, at_least: int | None = None
+        self, cell: Keyed | Stateful | str, key: str = "", *, at: int | None = None, at_least: int | None = None
     ) -> Any:
         """The state of an instance whose state is a value, such as a cell, as its code takes it; None: there is none.
 

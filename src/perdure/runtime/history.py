@@ -230,7 +230,7 @@ def _waiting(intent: Intent, opened_at: int, progress: Mapping[tuple[str, int], 
     effect = intent.effect
     due, name = due_of(effect), effect_of(effect)
     return Waiting(
-        kind="effect" if name else type(effect).__name__.lower(),
+        kind="effect" if name else "task" if word_of(effect) == "task" else type(effect).__name__.lower(),
         location=effect.location,
         since=when(opened_at),
         due=None if due is None else when(due),

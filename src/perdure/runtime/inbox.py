@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -153,6 +154,10 @@ class Inbox:
         self._told_ahead = ahead > AHEAD_MAX
 
     # ---- what a commit changes -----------------------------------------------------------------------------------
+
+    def read_again(self, ids: Iterable[bytes]) -> None:
+        """The next look offers these rows again."""
+        self._held.difference_update(ids)
 
     def hold(self, batch: Batch) -> None:
         """The kernel has these rows in memory: a look may find them in the table before we hear of the commit."""

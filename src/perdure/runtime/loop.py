@@ -15,6 +15,7 @@ in `frames.py`; `shard.py` opens all this, loads it again after a crash, and clo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -59,6 +60,8 @@ class Loop:
         self._cache = cache
         self._memory = memory
         self._hurry = False  # what waits has waited long enough
+        self.missing: Callable[[], None] | None = None
+        """Called when the inbox has events that this engine has no workflow for."""
         core.turn = self.turn
 
     def turn(self) -> None:
@@ -100,6 +103,8 @@ class Loop:
             if not kernel.ready or full(core.building):
                 return
             kernel.advance(core.building, core.clock.now())
+            if kernel.left and self.missing is not None:
+                self.missing()
 
     def _commit(self) -> None:
         core = self._core

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -19,8 +20,17 @@ from perdure.ports.store import Queries, Store
 
 from .inbox import POLL
 from .listener import Listener
-from .shard import Shard
-from .worker import Worker
+from .shard import Loader, Shard
+
+
+class Serves(Protocol):
+    """A worker, or a dispatcher."""
+
+    async def run(self) -> None:
+        """Until `drain` is called."""
+        ...
+
+    async def drain(self, seconds: float, hurry: asyncio.Event) -> None: ...
 
 
 class Serving(Protocol):
@@ -30,7 +40,7 @@ class Serving(Protocol):
         """Where nobody else can: each queue is an executor of the shard."""
         ...
 
-    def workers(self, jobs: Jobs) -> list[Worker]:
+    def workers(self, jobs: Jobs) -> list[Serves]:
         """Where workers serve queues: in this process too, one for each queue."""
         ...
 
@@ -49,6 +59,7 @@ class Setup(msgspec.Struct):
     memory: int
     enclosure: AbstractContextManager[None]
     verify: Verify
+    loader: Loader | None = None
 
     def add_effects(self, queries: Queries) -> None:
         if self.effects is not None:
@@ -78,4 +89,5 @@ class Setup(msgspec.Struct):
             number=number,
             shards=shards,
             poll=poll,
+            loader=self.loader,
         )

@@ -46,6 +46,10 @@ RESTARTS_DOUBLED: Final = 9  # so often the delay is doubled until it is the lon
 NO_ENCLOSURE: Final = nullcontext()
 
 
+Loader = Callable[[str, str, Callable[[Workflow | None], None]], None]
+"""Finds the workflow of a name and version that the database itself defines, and calls back with it."""
+
+
 class Shard:
     """`enclosure` is entered around all the deliveries of a turn: what machines of some dialect need around them.
 
@@ -68,7 +72,10 @@ class Shard:
         number: int = 0,
         shards: int = 1,
         poll: int = POLL,
+        loader: Loader | None = None,
     ) -> None:
+        self._loader = loader
+        self._asked_for: set[tuple[str, str]] = set()
         self.number = number
         self.epoch = 0
         self._shards = shards
@@ -95,6 +102,7 @@ class Shard:
             cache=cache,
             memory=memory,
         )
+        self._loop.missing = None if loader is None else self._load_missing
         for executor in self._executors.values():
             executor.listen(self._frames.framed)
             if isinstance(executor, Askable):
@@ -196,12 +204,23 @@ class Shard:
         """Run these workflows, once it is open."""
         self._workflows = Workflows(workflows)
 
+    def _load_missing(self) -> None:
+        """Ask once for each version that the inbox has events for, and this engine has not."""
+        assert self._loader is not None
+        for missing in set(self.kernel.left.values()) - self._asked_for:
+            self._asked_for.add(missing)
+            self._loader(*missing, lambda found: None if found is None or self.closed else self.add(found))
+
     def add(self, workflow: Workflow, active: str = "") -> None:
         """Run one more version from now on. Loaded instances stay. `active`: the version that new instances run on."""
         for workflows in (self._workflows, self.kernel.workflows):
             workflows.replace(workflow)
             if active:
                 workflows.activate(workflow.name, active)
+        left = [id for id, (name, _) in self.kernel.left.items() if name == workflow.name]
+        for id in left:
+            del self.kernel.left[id]
+        self._inbox.read_again(left)
         self._note_workflows(lambda error: self.look() if error is None else self._crash(error))
 
     # ---- opening and starting over -------------------------------------------------------------------------------

@@ -90,7 +90,6 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         for executor in self._executors.values():
             executor.listen(self._framed)
-        jobs.listen(self._woken.set)
 
     async def run(self) -> None:
         """Until `drain` is called, and what runs then has come to its end or was cut."""
@@ -107,7 +106,7 @@ class Worker:
     async def serve(self, interrupted: asyncio.Event, hurry: asyncio.Event, drain: float) -> dict[str, int]:
         """Run until somebody interrupts; the answer is what was done."""
         running = self._loop.create_task(self.run())
-        await _first(interrupted.wait(), _ended(running))
+        await first(interrupted.wait(), _ended(running))
         if not running.done():
             await self.drain(drain, hurry)
         await running
@@ -122,10 +121,10 @@ class Worker:
         self._draining = True
         self._woken.set()
         until = self._loop.time() + seconds
-        await _first(hurry.wait(), self._idle(), seconds=seconds)
+        await first(hurry.wait(), self._idle(), seconds=seconds)
         await self._cut()
         left = 0.0 if hurry.is_set() else until - self._loop.time()
-        await _first(self._all_answered(), seconds=max(left, ANSWER_SECONDS))
+        await first(self._all_answered(), seconds=max(left, ANSWER_SECONDS))
         self._done = True
         self._woken.set()
 
@@ -134,6 +133,7 @@ class Worker:
     async def _claim(self) -> None:
         pause = PAUSE_FIRST
         queues = list(self._executors)
+        self._jobs.listen(self._woken.set)
         while not self._done:
             self._woken.clear()
             free = 0 if self._draining else self._concurrency - len(self.running)
@@ -145,7 +145,7 @@ class Worker:
             if found:
                 pause = PAUSE_FIRST
             else:
-                heard = await _first(self._woken.wait(), seconds=pause if free > 0 else None)
+                heard = await first(self._woken.wait(), seconds=pause if free > 0 else None)
                 pause = PAUSE_FIRST if heard else min(2 * pause, PAUSE_MAX)
 
     async def _begin(self, claims: list[Claim]) -> None:
@@ -248,13 +248,16 @@ class Worker:
                 self.counts["fenced"] += len(fenced)
                 self._ended.set()
 
+    def held(self) -> list[Claim]:
+        """The claims of what runs here, and of what the database has not taken the answer of yet."""
+        return [*(running.claim for running in self.running.values()), *(claim for claim, _ in self._answers.values())]
+
     async def _beat(self) -> None:
         """A claim that could not be kept for so long is void: what it is for may run elsewhere, so it is cut here."""
         kept = self._loop.time()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            held = [running.claim for running in self.running.values()]
-            held += [claim for claim, _ in self._answers.values()]
+            held = self.held()
             try:
                 void = await self._jobs.beat(self._name, held) if held else []
                 kept = self._loop.time()
@@ -309,7 +312,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-async def _first(*waiting: Coroutine[Any, Any, Any], seconds: float | None = None) -> bool:
+async def first(*waiting: Coroutine[Any, Any, Any], seconds: float | None = None) -> bool:
     """Wait for whichever comes first; False: for none of them so long."""
     tasks = [asyncio.ensure_future(each) for each in waiting]
     try:

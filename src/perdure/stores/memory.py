@@ -14,7 +14,7 @@ import heapq
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 
@@ -41,7 +41,7 @@ from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL, TERMINAL, Status
 from perdure.kernel.task import TaskRow, TaskRows
 from perdure.ports.frame import Frame, FramedByWorker
-from perdure.ports.jobs import CLAIM, Claim
+from perdure.ports.jobs import CLAIM, Claim, OpenJob
 from perdure.ports.store import (
     BlobRow,
     Census,
@@ -91,6 +91,7 @@ class MemoryDatabase:
         self.jobs: dict[bytes, JobRow] = {}
         self.claims: dict[bytes, _Claimed] = {}  # of jobs that were claimed at least once
         self.unclaimed: dict[str, dict[bytes, None]] = {}  # by queue, oldest first
+        self.notes: dict[bytes, str] = {}  # why no worker takes a job
         self.hints: list[Callable[[], None]] = []  # of workers
         self.listeners: list[FramedByWorker] = []  # of engines, to the frames of workers
         self.inbox: dict[bytes, tuple[int, InboxRow]] = {}  # with its place in the order of arrival
@@ -118,6 +119,7 @@ class MemoryDatabase:
         if job is not None:
             self.unclaimed[job.queue].pop(intent, None)
             self.claims.pop(intent, None)
+            self.notes.pop(intent, None)
 
     @property
     def base(self) -> WorldSnapshotRow | None:
@@ -132,6 +134,7 @@ class _Claimed(msgspec.Struct):
     expires: int
     state: str
     answer: bytes = b""  # the event in the inbox
+    claimed: int = 0  # when
 
 
 class MemoryStore:
@@ -405,8 +408,9 @@ class MemoryStore:
         row, claimed = self.database.jobs.get(intent), self.database.claims.get(intent)
         if row is None:
             return None
-        has_it = claimed is not None and claimed.state in ("taken", "answered")
-        return JobState(row.queue, row.function, claimed.worker if claimed is not None and has_it else "")
+        if claimed is not None and claimed.state in ("taken", "answered"):
+            return JobState(row.queue, row.function, claimed.worker, claimed.claimed)
+        return JobState(row.queue, row.function, note=self.database.notes.get(intent, ""))
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         wanted = (
@@ -514,6 +518,41 @@ class MemoryJobs:
     async def claim(self, worker: str, queues: Sequence[str], functions: Sequence[str], limit: int) -> list[Claim]:
         return self.claim_now(worker, queues, functions, limit)
 
+    async def take(self, worker: str, intents: Sequence[bytes]) -> list[Claim]:
+        return self._taken(
+            worker, [self._database.jobs[intent] for intent in intents if self._may_take(worker, intent)]
+        )
+
+    def _may_take(self, worker: str, intent: bytes) -> bool:
+        had = self._database.claims.get(intent)
+        return self._is_open(intent) or (had is not None and (had.worker, had.state) == (worker, "taken"))
+
+    def _is_open(self, intent: bytes) -> bool:
+        job = self._database.jobs.get(intent)
+        return job is not None and intent in self._database.unclaimed[job.queue]
+
+    async def open_jobs(
+        self, queue: str, limit: int, without: Sequence[bytes], without_functions: Sequence[str]
+    ) -> list[OpenJob]:
+        database = self._database
+        open = [database.jobs[intent] for intent in database.unclaimed.get(queue, ()) if intent not in without]
+        wanted = [job for job in open if job.function not in without_functions]
+        oldest = heapq.nsmallest(limit, wanted, key=lambda job: (job.at, job.intent))
+        return [OpenJob(job, self._claims_of(job.intent)) for job in oldest]
+
+    async def waiting(self, intents: Sequence[bytes]) -> dict[bytes, int | None]:
+        known = [intent for intent in intents if intent in self._database.jobs]
+        return {intent: self._claims_of(intent) if self._is_open(intent) else None for intent in known}
+
+    def _claims_of(self, intent: bytes) -> int:
+        had = self._database.claims.get(intent)
+        return 0 if had is None else had.taken
+
+    async def note(self, queue: str, function: str, text: str) -> None:
+        for intent in self._database.unclaimed.get(queue, ()):
+            if self._database.jobs[intent].function == function:
+                self._database.notes[intent] = text
+
     async def beat(self, worker: str, claims: Sequence[Claim]) -> list[Claim]:
         return self.beat_now(claims)
 
@@ -535,13 +574,17 @@ class MemoryJobs:
         database = self._database
         open = (database.jobs[intent] for queue in queues for intent in database.unclaimed.get(queue, ()))
         known = (job for job in open if job.function in functions)
-        found = heapq.nsmallest(limit, known, key=lambda job: (job.at, job.intent))
-        claims = []
+        return self._taken(worker, heapq.nsmallest(limit, known, key=lambda job: (job.at, job.intent)))
+
+    def _taken(self, worker: str, found: Iterable[JobRow]) -> list[Claim]:
+        database, claims = self._database, []
         for job in found:
-            del database.unclaimed[job.queue][job.intent]
+            database.unclaimed[job.queue].pop(job.intent, None)
             before = database.claims.get(job.intent)
             taken = 1 if before is None else before.taken + 1
-            database.claims[job.intent] = _Claimed(worker, taken, database.now() + CLAIM, "taken")
+            now = database.now()
+            database.claims[job.intent] = _Claimed(worker, taken, now + CLAIM, "taken", claimed=now)
+            database.notes.pop(job.intent, None)
             claims.append(Claim(job, worker, taken))
         return claims
 

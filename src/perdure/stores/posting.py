@@ -13,6 +13,7 @@ import msgspec
 from perdure.kernel.apply import input_hash
 from perdure.kernel.batch import HeadRow, InboxRow, WorkflowRow
 from perdure.kernel.events import Address, CancelAsked, Event, ReceiptArrived, Retried, Rewound, Settled, Started
+from perdure.kernel.policy import decode_policy
 from perdure.kernel.rows import offer_of
 from perdure.kernel.status import FINAL, TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
@@ -93,7 +94,11 @@ def _forks(row: InboxRow) -> bool:
 def _judge_workflow(row: InboxRow, workflows: Iterable[WorkflowRow]) -> Posted | None:
     event = offer_of(row).event
     assert type(event) is Started, "only a start has the hash of an input"
-    refusal = Workflows(workflows).refusal(row.workflow, event.version if event.forked is None else "")
+    known = Workflows(workflows)
+    refusal = known.refusal(row.workflow, event.version if event.forked is None else "")
+    newest = known.newest(row.workflow)
+    if refusal is not None and newest is not None and decode_policy(newest.policy).exact:
+        return None  # it waits until an engine has that very version
     return None if refusal is None else Posted(refusal.code, refusal.reason)
 
 

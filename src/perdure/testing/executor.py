@@ -78,7 +78,7 @@ class FakeExecutor:
         self.running: dict[bytes, Publication] = {}
         self._framed: Framed | None = None
         self._live: dict[bytes, _Live] = {}  # calls that have asked and not ended
-        self._requested: Requests | None = None
+        self._take_request: Requests | None = None
 
     def listen(self, framed: Framed) -> None:
         self._framed = framed
@@ -122,7 +122,7 @@ class FakeExecutor:
     # ---- calls that ask their instance -----------------------------------------------------------------
 
     def hear(self, requested: Requests) -> None:
-        self._requested = requested
+        self._take_request = requested
 
     def answer(self, intent: bytes, id: str, value: bytes) -> None:
         live = self._live.get(intent)
@@ -160,8 +160,8 @@ class FakeExecutor:
         self._clock.after(self._duration() // 2, lambda: self._ask(live, request), self._life)
 
     def _ask(self, live: _Live, request: tuple[bytes, int, str, str, bytes]) -> None:
-        if self._requested is not None and self._live.get(request[0]) is live:
-            self._requested(*request)
+        if self._take_request is not None and self._live.get(request[0]) is live:
+            self._take_request(*request)
 
     def _performed(self, publication: Publication, receipt: Receipt, answered: Answered) -> None:
         """The side effect has happened; what becomes of its receipt is a matter of luck."""

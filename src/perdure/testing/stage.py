@@ -214,6 +214,8 @@ def _taken_up(workflow: Any) -> list[Any]:
 
 def _near(workflow: Any) -> Iterator[Any]:
     """The workflows in its module, and around it in a function."""
+    for child in getattr(workflow, "children", ()):
+        yield from _taken_up(child)
     function = getattr(workflow, "function", None)
     cells = getattr(function, "__closure__", None) or ()
     around = [cell.cell_contents for cell in cells if _filled(cell)]

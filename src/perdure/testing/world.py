@@ -520,6 +520,8 @@ def _reason(open: Waiting, now: datetime) -> str:
             return f"it waits for a message {names} {since}{limit}: handle.send({first}, ...){due and ', or ' + due}"
         case "timer":
             return f"it sleeps at {open.location} until {open.due:%Y-%m-%d %H:%M:%S}: {due}"
+        case "task":
+            return f"it waits for the task {open.location} {since}: world.tasks.complete(...)"
         case "child":
             workflow, _, key = open.what.partition("/")
             return f"it waits for its child {open.what} {since}: world.handle({workflow!r}, {key!r}) is its handle"

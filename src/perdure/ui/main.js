@@ -4,6 +4,7 @@ import { get, logout } from "./lib/api.js";
 import { go, href, listen, place } from "./lib/router.js";
 import { Icon, Bones, Trouble } from "./lib/parts.js";
 import { next, theme } from "./lib/theme.js";
+import { use } from "./lib/format.js";
 
 const PAGES = [
   { name: "Dashboard", path: "/", file: "dashboard", key: "d" },
@@ -41,7 +42,7 @@ function App() {
   const [help, setHelp] = useState(false);
   const [shade, setShade] = useState(theme());
   useEffect(() => listen(() => turn((n) => n + 1)), []);
-  useEffect(() => { get("/whoami").then(setMe, setError); }, []);
+  useEffect(() => { get("/whoami").then((found) => { use(found.database); setMe(found); }, setError); }, []);
   useEffect(() => {
     const look = () => get("/tasks/count", { candidate: true, due_before: new Date().toISOString() }).then((found) => setLate(found.count), () => {});
     look();
@@ -68,7 +69,7 @@ function App() {
   ${live === false && html`<div class="stale" role="status"><span class="live off">not live</span><span>The stream broke off. It is tried again by itself; what you see may be old.</span></div>`}
   ${error ? html`<${Trouble} error=${error} />` : Page && me ? html`<${Page} key=${file + rest} rest=${rest} query=${query} me=${me} setLive=${setLive} />` : html`<${Bones} />`}
 </main>
-<footer class="foot"><span class=${`live${live ? "" : " off"}`}>${live ? "live" : live === false ? "not live" : "as of now"}</span>
+<footer class="foot">${live === null ? html`<span class="calm">read once</span>` : html`<span class=${`live${live ? "" : " off"}`}>${live ? "live" : "not live"}</span>`}
   ${me?.read_only && html`<span>read-only</span>`}
   <span class="end"><span>times in ${Intl.DateTimeFormat().resolvedOptions().timeZone}</span><span><kbd>?</kbd> keys</span></span></footer>
 ${help && html`<${Keys} close=${() => setHelp(false)} />`}`;

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from perdure.app.definitions import stored_one
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
+from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
 from perdure.kernel.workflows import Workflows
 from perdure.ports.seen import Line, Summary, Waiting, error_of, result_of
@@ -18,7 +19,7 @@ from perdure.ports.store import Queries
 from perdure.runtime.history import read_history, summary, value_of
 from perdure.runtime.state import read_state
 
-from .reasons import words_for
+from .reasons import with_jobs, words_for
 
 
 class ShownError(msgspec.Struct, frozen=True):
@@ -42,6 +43,8 @@ class ShownWait(msgspec.Struct, frozen=True):
     delivery: int
     held: bool
     what: str
+    worker: str | None = None  # of a step in a queue: who has it, and since when
+    claimed_at: datetime | None = None
 
 
 class ListedInstance(msgspec.Struct, frozen=True):
@@ -92,7 +95,7 @@ async def look(queries: Queries, head: HeadRow) -> ShownInstance:
     return ShownInstance(
         **{**listed, "status": state.status.value},
         entries=state.version,
-        waiting=[shown_wait(each) for each in reader.waiting()],
+        waiting=[shown_wait(each) for each in await with_jobs(queries, state, reader.waiting())],
         published={name: value_of(value) for name, value in state.published.items()},
         result=result_of(state),
         error=shown_error(error_of(state)),
@@ -130,6 +133,7 @@ def listed_instance(head: Summary, parent: Address | None = None) -> ListedInsta
 
 
 def shown_wait(open: Waiting) -> ShownWait:
+    job = open.job
     return ShownWait(
         kind="step" if open.kind == "call" else open.kind,
         location=open.location,
@@ -139,6 +143,8 @@ def shown_wait(open: Waiting) -> ShownWait:
         delivery=open.delivery,
         held=open.held,
         what=open.what,
+        worker=job.worker or None if job is not None else None,
+        claimed_at=when(job.claimed) if job is not None and job.claimed else None,
     )
 
 

@@ -6,9 +6,11 @@ common ones here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
+
+from msgspec.structs import replace
 
 from perdure.app.dialects import words_of
 from perdure.app.urls import is_server
@@ -18,13 +20,15 @@ from perdure.kernel.batch import HeadRow
 from perdure.kernel.decision import Stuck
 from perdure.kernel.effects import Child
 from perdure.kernel.events import Address
+from perdure.kernel.instance import Instance
 from perdure.kernel.location import is_sleep
+from perdure.kernel.moment import when
 from perdure.kernel.policy import Policy, decode_policy
 from perdure.kernel.rules import IN_FORCE, RULER, Rules, decode_rules
 from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.task import TaskRow
-from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
-from perdure.ports.store import JobState, Queries
+from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words, holder
+from perdure.ports.store import Queries
 from perdure.runtime.history import read_history, summary, undelivered
 from perdure.tasks.row import TaskInfo, info_of, overdue
 
@@ -46,12 +50,11 @@ RECORDED: Final = Reason(
 async def see(queries: Queries, head: HeadRow, now: datetime, database: str) -> tuple[Seen, Words]:
     """All that is to be known of an instance, and what its dialect says of it. `database`: how the caller calls it."""
     reader, lines = await read_history(queries, head.id)
-    state, waiting = reader.state, reader.waiting()
+    state, waiting = reader.state, await with_jobs(queries, reader.state, reader.waiting())
     rows = await queries.workflows()
     mine = [row for row in rows if row.name == head.workflow]
     policy, words = _words(mine[-1].policy if mine else "", state.made)
     owner = await queries.owner()
-    jobs: dict[str, JobState] = {}
     children: dict[str, str] = {}
     tasks: dict[str, TaskRow] = {}
     for open in waiting:
@@ -61,9 +64,6 @@ async def see(queries: Queries, head: HeadRow, now: datetime, database: str) -> 
             children |= {} if child is None else {open.location: child.status}
             task = None if child is None else await queries.task(child.id)
             tasks |= {} if task is None else {open.location: task}
-        elif intent is not None and open.kind == "call" and not open.held:
-            job = await queries.job(intent.id)
-            jobs |= {} if job is None else {open.location: job}
     definition = await stored(queries, head.workflow, head.version) if policy.exact else None
     seen = Seen(
         now=now,
@@ -74,7 +74,6 @@ async def see(queries: Queries, head: HeadRow, now: datetime, database: str) -> 
         policy=policy,
         definition=None if definition is None else definition.definition,
         undelivered=undelivered(await queries.undelivered(state.address)),
-        jobs=jobs,
         children=children,
         tasks=tasks,
         engine=None if owner is None else str(owner),
@@ -85,6 +84,16 @@ async def see(queries: Queries, head: HeadRow, now: datetime, database: str) -> 
         server=is_server(database),
     )
     return seen, words
+
+
+async def with_jobs(queries: Queries, state: Instance, waiting: Sequence[Waiting]) -> list[Waiting]:
+    """What is open, with the jobs of the steps that are in queues."""
+    found = []
+    for open in waiting:
+        intent = state.at(open.location) if open.kind == "call" and not open.held else None
+        job = None if intent is None else await queries.job(intent.id)
+        found.append(open if job is None else replace(open, job=job))
+    return found
 
 
 async def words_for(queries: Queries, workflow: str, made: bool) -> tuple[Policy, Words]:
@@ -138,7 +147,7 @@ class Reasons:
                 return self._timer(open)
             case "wait":
                 return self._message(open)
-            case "child":
+            case "child" | "task":
                 return self._child(open)
             case kind:
                 text = f"It waits for the {kind} {open.location}{self._seen.since(open)}."
@@ -149,17 +158,20 @@ class Reasons:
 
     def _queued(self, open: Waiting) -> Reason | None:
         """A step of a queue: who has it, or who would."""
-        job, since = self._seen.jobs.get(open.location), self._seen.since(open)
+        job, since = open.job, self._seen.since(open)
         if job is None:
             return None
         if job.worker:
-            text = f"{self._name(open)} runs{since} ({_nth(open)}, queue {job.queue}, worker {job.worker})."
+            who = holder(job.worker, when(job.claimed) if job.claimed else None, self._seen.now)
+            text = f"{self._name(open)} runs{since} ({_nth(open)}, queue {job.queue}, {who})."
             return Reason("step", text, (), open)
         text = f"{self._name(open)} is in the queue {job.queue}{since} ({_nth(open)}), for {job.function}. "
         if self._seen.server:
             worker = ("worker", job.function.partition(":")[0], "--queue", job.queue)
-            text += "No worker has it: all are busy, or none has that function."
-            return Reason("queued", text, (Advice("to serve the queue", worker),), open)
+            dispatch = ("dispatch", job.queue, "--dask", "ADDRESS")
+            text += job.note or "No worker has it: all are busy, or none has that function."
+            todos = Advice("to serve the queue", worker), Advice("or on a cluster", dispatch)
+            return Reason("queued", text, todos, open)
         text += "It runs if the engine serves the queue."
         todo = Advice(f"to serve it: perdure.open(..., queues={{{job.queue!r}: N}})")
         return Reason("queued", text, (todo,), open)

@@ -152,9 +152,10 @@ def copy(console: Console, source: str, target: str) -> None:
 
 
 @define("doctor", db="optional")
-def doctor(console: Console) -> None:
+@click.option("--dask", metavar="ADDRESS", help="Check the versions of a cluster, and that it reaches the database.")
+def doctor(console: Console, dask: str | None) -> None:
     """With --db it reads the whole database: checksums, and whether the indexes say what the journal says."""
-    document: dict[str, Any] = {"versions": _versions(), "database": None, "problems": []}
+    document: dict[str, Any] = {"versions": _versions(), "database": None, "cluster": None, "problems": []}
     exit = Exit.OK
     if console.has_db:
         try:
@@ -162,6 +163,13 @@ def doctor(console: Console) -> None:
         except StoreError as error:
             document["problems"] = [str(error)]
             exit = Exit.DATABASE
+    if dask is not None:
+        from perdure.app.runner import reach
+        from perdure.clusters.dask import examine
+
+        db = console.db if console.has_db and is_server(console.db) else ""
+        document["cluster"], problems = examine(dask, reach, db)
+        document["problems"] += problems
     if document["problems"] and exit is Exit.OK:
         exit = Exit.FAILED
     document["ok"] = exit is Exit.OK
@@ -236,5 +244,12 @@ def _text(document: dict[str, Any]) -> str:
         rows += [[name.replace("_", " "), str(database[name])] for name in shown if name in database]
         workflows = ", ".join(f"{each['name']} {each['version']}" for each in database["workflows"])
         rows += [["engine", running], ["workflows", workflows or "none"]]
+    cluster = document["cluster"]
+    if cluster is not None:
+        rows.append(["cluster", f"dask {cluster['address']}"])
+        rows += [
+            ["dask worker", f"{name}: " + ", ".join(f"{package} {version}" for package, version in each.items())]
+            for name, each in sorted(cluster["workers"].items())
+        ]
     rows.append(["problems", str(len(document["problems"])) if document["problems"] else "none"])
     return table([[style(name, bold=True), text] for name, text in rows])

@@ -73,7 +73,7 @@ def serve(  # noqa: PLR0917
         secure=tls_cert is not None or behind_proxy,
         read_only=read_only,
         ui=not no_ui,
-        database=console.db,
+        database=without_password(console.db),
         cookie=f"perdure-{port}",
         connect=connecting or not modules,
     )
@@ -113,11 +113,18 @@ class Serving:
             if self._console.json:
                 self._console.answer({"url": self._url, "login": link}, "")
             else:
-                self._console.note(f"serving {self._console.db} at {self._url}")
+                self._console.note(f"serving {self._settings.database} at {self._url}")
                 click.echo(f"log in once: {link}")
             sys.stdout.flush()
 
         await answer(made, self._listening, stop=stop, ready=ready, tls=self._tls)
+
+
+def without_password(url: str) -> str:
+    """A URL as people may see it."""
+    scheme, found, rest = url.partition("://")
+    login, at, place = rest.rpartition("@")
+    return f"{scheme}://{login.partition(':')[0]}@{place}" if found and at else url
 
 
 def _user() -> str:

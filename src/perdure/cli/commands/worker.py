@@ -7,10 +7,10 @@ import time
 import click
 
 from perdure.app import is_server, run_async, workers
-from perdure.app.workers import checked, known, opened
+from perdure.app.workers import checked, keyring, known, opened
 from perdure.errors import PerdureError
 from perdure.executors.queue import Tools
-from perdure.executors.signatures import Key, Keyring
+from perdure.executors.signatures import Keyring
 from perdure.tools.handler import Surroundings, handlers
 
 from ..console import Console, define
@@ -89,11 +89,7 @@ def worker(  # noqa: PLR0917
 
 
 def _keyring(text: str, queues: tuple[str, ...]) -> Keyring:
-    id, found, material = text.partition("=")
-    if not found or not id or not material.startswith("env:"):
-        raise Stopped(f"--key is ID=env:NAME, found {id!r}: a secret on a command line is seen by everybody")
     try:
-        made = Key.hmac(id, material)
+        return keyring(text, queues)
     except PerdureError as error:
         raise Stopped(str(error)) from None
-    return Keyring({queue: [made] for queue in queues})

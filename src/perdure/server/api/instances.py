@@ -203,7 +203,7 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
     now = {
         "send": ended or policy.refuses("send"),
         "cancel": ended or policy.refuses("cancel"),
-        "wake": ended or policy.refuses("wake") or ("" if sleeps else "it does not sleep"),
+        "wake": ended or policy.refuses("wake") or ("" if sleeps and not stuck else "it does not sleep"),
         "retry": "" if stuck else (policy.refuses("retry") if failed else "it is neither stuck nor failed"),
         "settle": "" if stuck and unknown_outcome else "no outcome is unknown",
         "rewind": policy.refuses("rewind"),

@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.kernel.batch import InboxRow, JobRow
 from perdure.ports.frame import Frame
-from perdure.ports.jobs import CLAIM, Claim
+from perdure.ports.jobs import CLAIM, Claim, OpenJob
 
 from . import reads
 
@@ -40,6 +40,10 @@ class PostgresJobs:
         rows = await self._rows(self._sql.claim, worker, LASTS, list(queues), list(functions), limit)
         return [Claim(JobRow(*row), worker, taken) for *row, taken in rows]
 
+    async def take(self, worker: str, intents: Sequence[bytes]) -> list[Claim]:
+        rows = await self._rows(self._sql.take, worker, LASTS, list(intents))
+        return [Claim(JobRow(*row), worker, taken) for *row, taken in rows]
+
     async def beat(self, worker: str, claims: Sequence[Claim]) -> list[Claim]:
         return _void(claims, await self._rows(self._sql.beat, worker, LASTS, *_names(claims)))
 
@@ -64,6 +68,18 @@ class PostgresJobs:
             word = FRAME + base64.b64encode(packed).decode()
             if len(word) <= FRAME_MAX:
                 await self._database.notify(word)
+
+    async def open_jobs(
+        self, queue: str, limit: int, without: Sequence[bytes], without_functions: Sequence[str]
+    ) -> list[OpenJob]:
+        rows = await self._rows(self._sql.open_jobs, queue, limit, list(without), list(without_functions))
+        return [OpenJob(JobRow(*row), taken) for *row, taken in rows]
+
+    async def waiting(self, intents: Sequence[bytes]) -> dict[bytes, int | None]:
+        return dict(await self._rows(self._sql.waiting_jobs, list(intents)))
+
+    async def note(self, queue: str, function: str, text: str) -> None:
+        await self._rows(self._sql.note_jobs, queue, function, text.replace("\0", ""))
 
     def listen(self, hint: Callable[[], None]) -> None:
         self._database.listen(lambda word: hint() if word.startswith(QUEUE) else None)

@@ -335,9 +335,35 @@ WITH free AS (
         ORDER BY at, intent LIMIT $5 FOR UPDATE SKIP LOCKED
     ) AS found ORDER BY found.at LIMIT $5
 )
-UPDATE perdure.jobs SET worker = $1, taken = taken + 1, expires = clock_timestamp() + make_interval(secs => $2)
+UPDATE perdure.jobs SET worker = $1, taken = taken + 1, expires = clock_timestamp() + make_interval(secs => $2),
+    claimed = clock_timestamp(), note = ''
 FROM free WHERE jobs.intent = free.intent
 RETURNING jobs.intent, instance, queue, function, delivery, at, body, taken
+
+-- name: take
+-- These very jobs, except what another worker has or is just taking. A worker that did not hear of its own claim, because
+-- the connection broke, claims again.
+WITH free AS (
+    SELECT intent FROM perdure.jobs
+    WHERE intent = ANY ($3::bytea[]) AND (worker = '' OR worker = $1 AND NOT answered AND NOT lost)
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE perdure.jobs SET worker = $1, taken = taken + 1, expires = clock_timestamp() + make_interval(secs => $2),
+    claimed = clock_timestamp(), note = ''
+FROM free WHERE jobs.intent = free.intent
+RETURNING jobs.intent, instance, queue, function, delivery, at, body, taken
+
+-- name: open_jobs
+-- The oldest of a queue that no worker has. It locks nothing and takes nothing.
+SELECT intent, instance, queue, function, delivery, at, body, taken FROM perdure.jobs
+WHERE worker = '' AND queue = $1 AND intent <> ALL ($3::bytea[]) AND function <> ALL ($4::text[])
+ORDER BY at, intent LIMIT $2
+
+-- name: waiting_jobs
+SELECT intent, CASE WHEN worker = '' THEN taken END FROM perdure.jobs WHERE intent = ANY ($1::bytea[])
+
+-- name: note_jobs
+UPDATE perdure.jobs SET note = $3 WHERE worker = '' AND queue = $1 AND function = $2 AND note <> $3
 
 -- name: beat
 UPDATE perdure.jobs SET expires = clock_timestamp() + make_interval(secs => $2)
@@ -386,7 +412,11 @@ UNION SELECT instance, intent FROM perdure.jobs WHERE instance >> 48 = $1 AND wo
 LIMIT $2
 
 -- name: job
-SELECT queue, function, CASE WHEN lost THEN '' ELSE worker END FROM perdure.jobs WHERE intent = $1
+SELECT queue, function, CASE WHEN lost THEN '' ELSE worker END,
+    CASE WHEN lost OR worker = '' OR NOT isfinite(claimed) THEN 0
+        ELSE (extract(epoch FROM claimed) * 1000000000)::bigint END,
+    note
+FROM perdure.jobs WHERE intent = $1
 
 -- name: all_jobs
 SELECT intent, instance, queue, function, delivery, at, body FROM perdure.jobs

@@ -115,7 +115,8 @@ CREATE INDEX open_work_outside ON perdure.open_work (kind, intent) WHERE kind NO
 
 -- Open calls of queues. `taken` counts the claims of a job, and so is the fence; `worker` has it since then, if there is
 -- one. `answered`: its receipt is in the inbox, or was there. `lost`: the claim ran out, and until the owner of the
--- instance has recorded what becomes of it nobody may take it.
+-- instance has recorded what becomes of it nobody may take it. For people: when it was `claimed`, and a `note` that says
+-- why no worker takes it.
 -- What changes while a worker has it is in no index, and there is room on the page for it: beats are cheap.
 CREATE TABLE perdure.jobs (
     intent bytea PRIMARY KEY,
@@ -129,7 +130,9 @@ CREATE TABLE perdure.jobs (
     taken bigint NOT NULL DEFAULT 0,
     expires timestamptz NOT NULL DEFAULT '-infinity',
     answered boolean NOT NULL DEFAULT false,
-    lost boolean NOT NULL DEFAULT false
+    lost boolean NOT NULL DEFAULT false,
+    claimed timestamptz NOT NULL DEFAULT '-infinity',
+    note text COLLATE "C" NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);
 
 -- What can be claimed, the oldest first; and what is claimed, by shard.

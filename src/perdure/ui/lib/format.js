@@ -45,4 +45,7 @@ export const visible = (text) =>
 
 // A word for a shell.
 export const quoted = (word) => (/^[\w./:@%+=,~-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
-export const command = (...words) => ["perdure", ...words.map((each) => quoted(String(each)))].join(" ");
+let database = "";
+export const use = (name) => { database = name === "this database" ? "" : name; };
+export const command = (...words) => ["perdure", ...words, ...(database ? ["--db", database] : [])].map((each) => quoted(String(each))).join(" ");
+export const count = (n, noun) => `${figure(n)} ${noun}${n === 1 ? "" : "s"}`;

@@ -21,14 +21,14 @@ export function Status({ of, stamp = false }) {
 }
 
 // The workflow and the head of a key may shrink, its last part never.
-export function Id({ id, plain = false, link = true }) {
+export function Id({ id, plain = false, link = true, row = false }) {
   const cut = id.indexOf("/");
   const workflow = cut < 0 ? "" : id.slice(0, cut + 1);
   const key = visible(id.slice(cut + 1));
   const at = key.length > 12 ? key.length - 6 : 0;
   const inner = html`<span class="wf">${visible(workflow)}</span>${at ? html`<span class="key">${key.slice(0, at)}</span>` : null}<span class="tail">${key.slice(at)}</span>`;
   if (plain || !link) return html`<span class="id" title=${id}>${inner}</span>`;
-  return html`<a class="id" href=${href(`/instances/${id.split("/").map(encodeURIComponent).join("/")}`)} title=${id}>${inner}</a>`;
+  return html`<a class="id" href=${href(`/instances/${id.split("/").map(encodeURIComponent).join("/")}`)} title=${id} data-row=${row ? "" : null}>${inner}</a>`;
 }
 
 export function Cmd({ text }) {

@@ -1,7 +1,7 @@
 // What needs a person, what runs, and how it goes.
 import { html, useEffect } from "../lib/html.js";
 import { get } from "../lib/api.js";
-import { ago, figure, moment } from "../lib/format.js";
+import { ago, count, figure, moment } from "../lib/format.js";
 import { href } from "../lib/router.js";
 import { Bones, Cmd, Empty, Icon, Id, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { calm, watch } from "../lib/stream.js";
@@ -33,8 +33,8 @@ export default function Dashboard({ setLive }) {
 <div class="head"><h1>Dashboard</h1><span class="muted">${new Date().toDateString()}, ${moment(new Date())}</span>
   <div class="end">${startable && html`<a class="btn" href=${href(`/workflows/${startable.name}`, { start: 1 })}><${Icon} name="plus" />Start an instance…</a>`}</div></div>
 <nav class="totals" aria-label="Instances by status">${STATUSES.map((status) => {
-    const count = total(status);
-    return html`<a href=${href("/instances", { q: `status:${status}` })}><${Status} of=${status} /><span class=${`fig${status === "stuck" && count ? " hot" : ""}`}>${figure(count)}</span><small>${SAYS[status]}</small></a>`;
+    const n = total(status);
+    return html`<a href=${href("/instances", { q: `status:${status}` })}><${Status} of=${status} /><span class=${`fig${status === "stuck" && n ? " hot" : ""}`}>${figure(n)}</span><small>${SAYS[status]}</small></a>`;
   })}</nav>
 <div class="dash">
 <div class="stack far">
@@ -58,7 +58,7 @@ function Needs({ stuck, late }) {
   const rows = [...groups.values()].sort((a, b) => b.length - a.length);
   const tasks = new Map();
   for (const each of late) tasks.set(`${each.workflow}\n${each.name}`, [...(tasks.get(`${each.workflow}\n${each.name}`) ?? []), each]);
-  return html`<section class="sect" aria-labelledby="h-need"><div class="sect-head"><h2 id="h-need">Needs a person</h2><span class="muted">${stuck.length} stuck, ${late.length} tasks overdue</span>
+  return html`<section class="sect" aria-labelledby="h-need"><div class="sect-head"><h2 id="h-need">Needs a person</h2><span class="muted">${stuck.length} stuck, ${count(late.length, "task")} overdue</span>
     <span class="end"><a href=${href("/instances", { q: "status:stuck" })}>All stuck</a><a href=${href("/tasks")}>All tasks</a></span></div>
     ${rows.length + tasks.size === 0
       ? html`<div class="sheet"><${Empty} title="Nothing needs a person"><p class="second">Instances that are stuck and tasks that are late stand here, with the way out beside them.</p><//></div>`
@@ -86,7 +86,7 @@ function Runs({ workflows, total }) {
     const q = `status:${status}${workflow ? ` workflow:${workflow}` : ""}`;
     return html`<td class="num">${n ? html`<a class=${ink[status] ?? "fig"} href=${href("/instances", { q })}>${figure(n)}</a>` : html`<span class="muted">0</span>`}</td>`;
   };
-  return html`<section class="sect" aria-labelledby="h-runs"><div class="sect-head"><h2 id="h-runs">What runs</h2><span class="muted">${workflows.length} workflows</span><span class="end"><a href=${href("/workflows")}>All workflows</a></span></div>
+  return html`<section class="sect" aria-labelledby="h-runs"><div class="sect-head"><h2 id="h-runs">What runs</h2><span class="muted">${count(workflows.length, "workflow")}</span><span class="end"><a href=${href("/workflows")}>All workflows</a></span></div>
     ${workflows.length === 0 ? html`<div class="sheet"><${Empty} title="Nothing has run yet"><p class="second">Every workflow that an engine knows is a line here. This runs one:</p><${Cmd} text="perdure serve MODULE --db shop.db" /><//></div>` : html`
     <div class="scroll"><table class="ledger flush runs"><thead><tr><th>workflow</th><th class="wide-only">dialect</th>${columns.map((each) => html`<th class="num">${each}</th>`)}</tr></thead><tbody>
     ${workflows.map((each) => html`<tr key=${each.name}><td><a class="mono" href=${href(`/workflows/${each.name}`)}>${each.name}</a></td><td class="muted wide-only">${each.noun}</td>${columns.map((status) => cell(status, each.name))}</tr>`)}
@@ -95,9 +95,9 @@ function Runs({ workflows, total }) {
 
 function Fleet({ fleet }) {
   const entries = Object.values(fleet.entries);
-  const count = entries.reduce((sum, each) => sum + (BigInt(each) & ((1n << 48n) - 1n)), 0n);
+  const sum = entries.reduce((sum, each) => sum + (BigInt(each) & ((1n << 48n) - 1n)), 0n);
   return html`<section class="sect" aria-labelledby="h-fleet"><div class="sect-head"><h2 id="h-fleet">Fleet</h2></div>
     <dl class="facts"><dt>engine</dt><dd class="num">${fleet.engine ? html`<code>${fleet.engine.name}</code>` : html`<span class="late">none runs: nothing moves</span>`}</dd>
     ${fleet.engine?.pid ? html`<dt>process</dt><dd class="num mono">${fleet.engine.pid} on ${fleet.engine.host}</dd>` : null}
-    <dt>journal</dt><dd class="num">${figure(Number(count))} entries, ${entries.length} ${entries.length === 1 ? "shard" : "shards"}</dd></dl></section>`;
+    <dt>journal</dt><dd class="num">${count(Number(sum), "entry").replace("entrys", "entries")}, ${count(entries.length, "shard")}</dd></dl></section>`;
 }

@@ -1,7 +1,7 @@
 // One instance: why it waits, what was done, and the record of it.
 import { html, useEffect, useMemo, useState } from "../lib/html.js";
 import { get, instancePath, send } from "../lib/api.js";
-import { ago, clock, command, day, json, moment, span, visible } from "../lib/format.js";
+import { ago, clock, command, count, day, json, moment, span, visible } from "../lib/format.js";
 import { go, href, set } from "../lib/router.js";
 import { Bones, Cmd, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { Dialog } from "../lib/dialog.js";
@@ -22,13 +22,13 @@ export default function Instance({ rest: id, query, setLive }) {
   useTick(5000);
   if (!value) return error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Bones} />`;
   const { show, why, operations, history } = value;
-  const act = (name, given) => setVerb({ name, given: given ?? {} });
+  const act = (name, given) => setVerb({ name, given: given ?? {}, entries: show.entries }); // of when the dialog opened: what came since is noticed;
   return html`<div class="stack">
   <${Head} show=${show} act=${act} history=${history} />
   <${Why} show=${show} why=${why} act=${act} />
   <${Operations} id=${id} list=${operations} show=${show} query=${query} act=${act} />
   <${Records} show=${show} history=${history} operations=${operations} query=${query} />
-</div>${verb && html`<${Act} ...${verb} id=${show.id} entries=${show.entries} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
+</div>${verb && html`<${Act} ...${verb} id=${show.id} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
 }
 
 const split = (path) => {
@@ -86,19 +86,25 @@ function rows(list) {
     if (!places.has(each.location)) places.set(each.location, []);
     places.get(each.location).push(each);
   }
+  const inside = (scope) => [...places.keys()].filter((each) => each.startsWith(`${scope}/`));
   const found = [];
   const scopes = new Set();
   for (const [location, attempts] of places) {
     const parts = location.split("/");
+    let depth = 0;
+    let shown = 0; // how many parts of the location the rows above say
     for (let n = 1; n < parts.length; n++) {
       const scope = parts.slice(0, n).join("/");
+      const within = places.has(scope) ? [] : inside(scope);
+      if (!places.has(scope) && within.length < 2) continue; // a scope with one place inside is one row with it
       if (!scopes.has(scope) && !places.has(scope)) {
         scopes.add(scope);
-        const inside = list.filter((each) => each.location.startsWith(`${scope}/`));
-        found.push({ location: scope, name: parts[n - 1], depth: n - 1, scope: true, attempts: inside });
+        found.push({ location: scope, name: parts.slice(shown, n).join("/"), depth, scope: true, attempts: within.flatMap((each) => places.get(each)) });
       }
+      depth += 1;
+      shown = n;
     }
-    found.push({ location, name: parts.at(-1), depth: parts.length - 1, attempts });
+    found.push({ location, name: parts.slice(shown).join("/"), depth, attempts });
   }
   return found;
 }
@@ -119,10 +125,10 @@ function Operations({ list, show, query, act }) {
   const chosen = all.find((each) => each.location === selected && !each.scope);
   const open = list.filter((each) => !each.closed).length;
   return html`<div class=${chosen ? "work" : "stack"}>
-  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${list.length} in ${all.length} rows${open ? `, ${open} open` : ""}</span></div>
+  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${list.length} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}</span></div>
   ${all.length === 0 ? html`<p class="ops-none muted">It has asked for nothing yet: no step, timer, message or child.</p>` : html`
   <div role="treegrid" aria-label="Operations" aria-rowcount=${all.length}><div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div>
-    <svg class="tl" role="columnheader" aria-label="time"><text class="q" x="0.8%" y="14">${moment(show.started_at)}</text><text class=${show.ended_at ? "q" : "now"} x="98%" y="14" text-anchor="end">${show.ended_at ? span(to - from) : "now"}</text></svg></div>
+    <svg class="tl" aria-hidden="true"><text class="q" x="0.8%" y="14">${moment(show.started_at)}</text><text class=${show.ended_at ? "q" : "now"} x="98%" y="14" text-anchor="end">${show.ended_at ? span(to - from) : "now"}</text></svg></div>
   ${all.slice(0, limit).map((row) => {
     const last = row.attempts.at(-1);
     const bad = row.scope ? row.attempts.filter((each) => each.status === "error").length : 0;
@@ -131,7 +137,7 @@ function Operations({ list, show, query, act }) {
         onKeyDown=${(event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } }}>
       <div class="op" role="gridcell"><span class="name"><span class="tw"></span><${Icon} name=${row.scope ? "scope" : KINDS[last.kind] ?? "step"} /><span class="loc" title=${row.location}>${visible(row.name)}${last.child && !row.scope && html` <span class="kind">→ ${visible(last.child)}</span>`}</span>${!row.scope && row.attempts.length > 1 && html`<span class="x">×${row.attempts.length}</span>`}${bad > 0 && html`<span class="x">${bad} failed</span>`}</span>
       ${row.scope ? html`<span></span>` : html`<${Status} of=${last.status} />`}<span class="dur">${span(end(row, now) - begin(row))}</span></div>
-      <svg class="tl" role="gridcell" aria-label=${`from ${clock(row.attempts[0].opened_at)}, ${span(end(row, now) - begin(row))}`}>${row.scope
+      <svg class="tl" aria-hidden="true">${row.scope
         ? html`<line class="p-scope" x1=${x(begin(row))} x2=${x(end(row, now))} y1="14" y2="14" />`
         : row.attempts.flatMap((each, n) => {
             const parts = each.parts.map((part, place) => {

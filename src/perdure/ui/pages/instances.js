@@ -54,25 +54,26 @@ ${value && !error && html`<div class="list">
   <tbody>${items.map((each) => html`<${Row} key=${each.instance} of=${each} />`)}</tbody></table>`}
   ${next && html`<div class="more"><button class="btn small" type="button" onClick=${async () => setMore([...more, await get("/instances", { q, limit: 100, cursor: next })])}>${value.list.partial ? "Search on" : "100 more"}</button></div>`}
 </div>
-<div class="wide-only"><${Cmd} text=${command("ls", ...options(q))} /></div></section></div>`}`;
+<div class="wide-only">${told(q)}</div></section></div>`}`;
 }
 
-// The command line has options for single values of these fields.
-function options(q) {
-  const found = [];
-  for (const word of q.split(/\s+/)) {
+// The command line has options for single values of these fields; the rest is said by the request.
+function told(q) {
+  const words = q.split(/\s+/).filter(Boolean);
+  const options = words.map((word) => {
     const [, field, value] = word.match(/^(workflow|status):([^*]+)$/) ?? [];
-    if (field) found.push(`--${field}`, value);
     const [, tag, text] = word.match(/^tag\.([^:<>]+):([^*]+)$/) ?? [];
-    if (tag) found.push("--tag", `${tag}=${text}`);
-  }
-  return found;
+    return field ? [`--${field}`, value] : tag ? ["--tag", `${tag}=${text}`] : null;
+  });
+  const single = new Set(words.map((word) => word.split(":")[0])).size === words.length;
+  if (options.includes(null) || !single) return html`<${Cmd} text=${`GET /api/v1/instances?q=${encodeURIComponent(q)}`} />`;
+  return html`<${Cmd} text=${command("ls", ...options.flat())} />`;
 }
 
 function Row({ of }) {
   const tags = Object.entries(of.tags);
   return html`<tr><td class="c-st"><${Status} of=${of.status} /></td>
-    <td class="c-id"><${Id} id=${of.id} />${of.generation > 1 && html` <span class="muted">generation ${of.generation}</span>`}</td>
+    <td class="c-id"><${Id} id=${of.id} row=${true} />${of.generation > 1 && html` <span class="muted">generation ${of.generation}</span>`}</td>
     <td class="why">${visible(of.reason)}${tags.length > 0 && html`<span class="tags">${tags.slice(0, 4).map(([name, value]) => html`<span class="tag">${visible(name)}:${visible(value)}</span>`)}</span>`}</td>
     <td class="c-t num second" title=${of.started_at}>${moment(of.started_at)}</td><td class="c-t num second" title=${of.changed_at}>${ago(of.changed_at)}</td></tr>`;
 }
@@ -89,6 +90,6 @@ function Facets({ q, facets }) {
   const sum = (test) => facets.filter(test).reduce((total, each) => total + each.count, 0);
   const names = [...new Set(facets.map((each) => each.workflow))].sort();
   const box = (word, text, count) => html`<label><input type="checkbox" checked=${words.includes(word)} onChange=${() => toggle(word)} /><span class="t">${text}</span><span class="n">${figure(count)}</span></label>`;
-  return html`<fieldset class="facet"><legend><h3>status</h3></legend>${STATUSES.map((each) => box(`status:${each}`, html`<${Status} of=${each} />`, sum((f) => f.status === each)))}</fieldset>
-    <fieldset class="facet"><legend><h3>workflow</h3></legend>${names.map((each) => box(`workflow:${each}`, html`<code>${each}</code>`, sum((f) => f.workflow === each)))}</fieldset>`;
+  return html`<fieldset class="facet"><legend>status</legend>${STATUSES.map((each) => box(`status:${each}`, html`<${Status} of=${each} />`, sum((f) => f.status === each)))}</fieldset>
+    <fieldset class="facet"><legend>workflow</legend>${names.map((each) => box(`workflow:${each}`, html`<code>${each}</code>`, sum((f) => f.workflow === each)))}</fieldset>`;
 }

@@ -100,7 +100,7 @@ function Task({ id, me, done, changed, back }) {
     ${!may("complete") && html`<div class="note"><${Icon} name="info" /><p>${task.assignee && task.assignee !== me.id ? `${task.assignee} has this task.` : "You may look at this task, and not answer it."}</p></div>`}
     ${task.form && answer !== null && html`<${Form} schema=${task.form} value=${answer} change=${edit} problems=${problems} disabled=${!may("complete")} />`}
     ${may("complete") && html`<div class="finish"><button class="btn first" type="submit">${task.quorum ? "Vote" : "Complete"}, then next task</button></div>`}
-    <div class="wide-only"><h2 class="label">the same as a command</h2><${Cmd} text=${command("tasks", "complete", task.id, ...(task.form ? [plain] : []), "--as", me.id)} /></div></form>`}</section></div></article>`;
+    <div class="wide-only"><h2 class="label">the same as a command</h2><${Cmd} text=${command("tasks", "complete", task.id, ...(task.form ? [plain] : []), "--as", me.id, ...me.roles.filter((role) => task.roles.includes(role)).flatMap((role) => ["--role", role]))} /></div></form>`}</section></div></article>`;
 }
 
 function Facts({ value }) {
