@@ -15,12 +15,13 @@ from perdure.kernel.policy import Policy
 from perdure.kernel.routing import Subscription
 from perdure.ports.dialect import Stored
 
-from .check import load, net_of
+from .check import load
 from .kinds import Kind
 from .machine import PlaybookMachine
-from .model import Definition, to_bytes
+from .model import Definition, net_of, to_bytes
 from .problem import Problem
 from .scope import Compiler
+from .state import state_of
 
 NOUN: Final = "playbook"
 POLICY: Final = Policy(
@@ -43,6 +44,7 @@ class PlaybookWorkflow:
     subscriptions: tuple[Subscription, ...] = ()
     limits = LIMITS
     policy = POLICY
+    keeps_state = True
 
     def __init__(self, definition: Definition, warnings: tuple[Problem, ...] = ()) -> None:
         self.definition = definition
@@ -73,6 +75,11 @@ class PlaybookWorkflow:
 
     def machine(self, address: str, snapshot: bytes | None) -> PlaybookMachine:
         return PlaybookMachine(self.compiler, self.net, snapshot)
+
+    def read_state(self, machine: Machine) -> Any:
+        """What people see of an instance: ctx, tokens, and how steps ended."""
+        assert isinstance(machine, PlaybookMachine)
+        return state_of(machine.state)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return (

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from .tool import ToolError
+from ..tool import ToolError
 
 OUTPUT_MAX: Final = 16 * 1024 * 1024
 
