@@ -2,9 +2,9 @@
 import { html, render, useState, useEffect } from "./lib/html.js";
 import { get, logout } from "./lib/api.js";
 import { go, href, listen, place } from "./lib/router.js";
-import { Icon, Bones, Trouble } from "./lib/parts.js";
+import { Icon, Bones, Shape, Trouble } from "./lib/parts.js";
 import { next, theme } from "./lib/theme.js";
-import { use } from "./lib/format.js";
+import { use, visible } from "./lib/format.js";
 
 const PAGES = [
   { name: "Dashboard", path: "/", file: "dashboard", key: "d" },
@@ -40,6 +40,12 @@ function App() {
   const [live, setLive] = useState(null);
   const [late, setLate] = useState(0);
   const [help, setHelp] = useState(false);
+  const [notice, setNotice] = useState("");
+  useEffect(() => {
+    const heard = (event) => setNotice(event.detail);
+    addEventListener("perdure-notice", heard);
+    return () => removeEventListener("perdure-notice", heard);
+  }, []);
   const [shade, setShade] = useState(theme());
   useEffect(() => listen(() => turn((n) => n + 1)), []);
   useEffect(() => { get("/whoami").then((found) => { use(found.database); setMe(found); }, setError); }, []);
@@ -66,6 +72,7 @@ function App() {
   </div>
 </header>
 <main id="main" tabindex="-1">
+  ${notice && html`<div class="stale" role="alert"><span class="st st-failed"><${Shape} name="failed" />the old code goes on</span><pre class="notice">${visible(notice)}</pre></div>`}
   ${live === false && html`<div class="stale" role="status"><span class="live off">not live</span><span>The stream broke off. It is tried again by itself; what you see may be old.</span></div>`}
   ${error ? html`<${Trouble} error=${error} />` : Page && me ? html`<${Page} key=${file + rest} rest=${rest} query=${query} me=${me} setLive=${setLive} />` : html`<${Bones} />`}
 </main>
