@@ -1,4 +1,4 @@
-"""What `perdure dev` runs without a module: a flow, an approval, a playbook and a graph of agents, with some to look at.
+"""What `perdure dev` runs without a module: flows, an approval, a playbook and a graph of agents.
 
 Nothing leaves the machine: steps only return values.
 """
@@ -22,7 +22,9 @@ metadata: {name: restock}
 workload: {items: [screws, nails, glue]}
 executor: {spec: {ctx: {budget: {init: false}}}}
 workflow:
-  - {step: count, tool: {kind: noop, result: "{{ workload['items'] | length }}"}, next: {spec: {mode: inclusive}, arcs: [{step: prices}, {step: stock}]}}
+  - step: count
+    tool: {kind: noop, result: "{{ workload['items'] | length }}"}
+    next: {spec: {mode: inclusive}, arcs: [{step: prices}, {step: stock}]}
   - {step: prices, tool: {kind: noop, result: 42}, next: order}
   - {step: stock, tool: {kind: noop, result: 7}, next: order}
   - step: order
@@ -116,7 +118,7 @@ article = Graph(
     runner=runner,
     tools=[publish],
     limits=Limits(running=2, nodes=50),
-    permits=[Permit("publish", "ask", roles=["manager"])],
+    permits=[Permit("publish", "ask", roles=("manager",))],
 )
 article.node("plan", role="plan", goal="What is known of ${input}?")
 article.node("write", goal="Write the page", after=["plan"])

@@ -141,9 +141,7 @@ def files_of_project() -> list[str]:
 
 
 class Watching:
-    def __init__(
-        self, console: Console, target: str, words: list[str], listening: socket.socket, browse: Any
-    ) -> None:
+    def __init__(self, console: Console, target: str, words: list[str], listening: socket.socket, browse: Any) -> None:
         self._console, self._target, self._words = console, target, words
         self._listening, self._browse = listening, browse
         self._engine: subprocess.Popen[str] | None = None
