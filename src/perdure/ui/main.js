@@ -11,11 +11,15 @@ const PAGES = [
   { name: "Instances", path: "/instances", file: "instances", key: "i" },
   { name: "Tasks", path: "/tasks", file: "tasks", key: "t" },
   { name: "Workflows", path: "/workflows", file: "workflows", key: "w" },
+  { name: "World", path: "/world", file: "world", key: "c" },
+  { name: "Queues", path: "/queues", file: "queues", key: "q" },
+  { name: "Fleet", path: "/fleet", file: "fleet", key: "f" },
   { name: "Settings", path: "/settings", file: "settings", key: "s" },
 ];
 const loaded = new Map();
 
 function route(path) {
+  if (path === "/compare") return { page: PAGES[1], file: "compare", rest: "" };
   if (path.startsWith("/instances/")) return { page: PAGES[1], file: "instance", rest: decodeURIComponent(path.slice(11)) };
   const page = PAGES.find((each) => each.path !== "/" && (path === each.path || path.startsWith(`${each.path}/`))) ?? PAGES[0];
   return { page, file: page.file, rest: decodeURIComponent(path.slice(page.path.length + 1)) };

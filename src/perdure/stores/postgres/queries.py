@@ -163,7 +163,7 @@ class PostgresQueries:
         return JobState(*rows[0]) if rows else None
 
     async def jobs(self, limit: int = 1000) -> list[ListedJob]:
-        return [ListedJob(*row) for row in await self._rows(self._sql.jobs, limit)]
+        return [ListedJob(*row) for row in await self._rows(self._sql.listed_jobs, limit)]
 
     async def owners(self) -> list[tuple[Owner, int]]:
         return [(Owner(*row[:-1]), row[-1]) for row in await self._rows(self._sql.owners)]

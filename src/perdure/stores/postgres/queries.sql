@@ -422,7 +422,7 @@ SELECT queue, function, CASE WHEN lost THEN '' ELSE worker END,
     note
 FROM perdure.jobs WHERE intent = $1
 
--- name: jobs
+-- name: listed_jobs
 SELECT instance, queue, function, delivery, at, CASE WHEN lost THEN '' ELSE worker END,
     CASE WHEN lost OR worker = '' OR NOT isfinite(claimed) THEN 0
         ELSE (extract(epoch FROM claimed) * 1000000000)::bigint END,

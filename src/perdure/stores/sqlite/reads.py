@@ -177,7 +177,7 @@ def job(connection: apsw.Connection, intent: bytes) -> JobState | None:
 
 
 def jobs(connection: apsw.Connection, limit: int) -> list[ListedJob]:
-    return [ListedJob(*row) for row in connection.execute(SQL.jobs, (limit,))]
+    return [ListedJob(*row) for row in connection.execute(SQL.listed_jobs, (limit,))]
 
 
 def work(connection: apsw.Connection, intent: bytes) -> WorkRow | None:
