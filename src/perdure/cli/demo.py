@@ -84,7 +84,7 @@ async def parcel(ctx: perdure.Context, order_id: str) -> str:
 
 
 @perdure.flow
-async def expense(ctx: perdure.Context, person: str, cents: int) -> str:
+async def expense(ctx: perdure.Context, person: str, cents: int, hours: float = 24) -> str:
     """Asks a manager."""
     done = await ctx.task(
         "approve",
@@ -92,7 +92,7 @@ async def expense(ctx: perdure.Context, person: str, cents: int) -> str:
         data={"person": person, "amount": cents / 100},
         roles=["manager"],
         answer=Verdict,
-        due=timedelta(days=1),
+        due=timedelta(hours=hours),
     )
     outcome: str = done.answer.outcome
     return outcome
@@ -131,6 +131,7 @@ STARTS: Final[list[tuple[str, str, Any]]] = [
     ("parcel", "p-1", {"order_id": "o-16"}),
     ("expense", "e-1", {"person": "Ada", "cents": 12_900}),
     ("expense", "e-2", {"person": "Grace", "cents": 4_250}),
+    ("expense", "e-3", {"person": "Edsger", "cents": 199_000, "hours": 0}),
     ("article", "heat-pumps", {"input": "heat pumps"}),
 ]
 """What is started, if it is not there: workflow, key, input."""

@@ -344,7 +344,8 @@ def _params(request: Request, route: Route, named: dict[str, str], body: bytes) 
         given |= {name: from_text(_type(fields, name), texts, name) for name, texts in query.items()}
     else:
         given = _body(request, body) if body else {}
-    for name, value in named.items():
+    for name, text in named.items():
+        value = from_text(_type(fields, name), [text], name)
         if given.setdefault(name, value) != value:
             raise HttpProblem(422, "bad-request", f"{name} is {value!r} in the path, and another one in the body")
     return to_struct(route.params, given)

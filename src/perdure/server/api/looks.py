@@ -103,8 +103,9 @@ def _source(name: str, code: Any) -> SourceAnswer:
     if hasattr(code, "export"):
         return SourceAnswer(name, version, code.export("python"), "text/x-python")
     stored = getattr(code, "stored", None)
-    if stored is not None:
-        text = json.dumps(decode(stored.definition), indent=2, ensure_ascii=False, default=str)
+    data = code.as_batch() if hasattr(code, "as_batch") else None if stored is None else decode(stored.definition)
+    if data is not None:
+        text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
         return SourceAnswer(name, version, text, "application/json")
     raise HttpProblem(409, "code-not-here", f"{name} is no code that can be shown")
 

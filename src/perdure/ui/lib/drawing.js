@@ -8,7 +8,7 @@ const MARKS = { "not reached": "none", running: "running", open: "waiting", done
 const ICONS = { task: "task", call: "step", set: "set", subprocess: "child", continue: "loop", step: "step", agent: "person", cell: "scope", event: "message" };
 const SMALL = new Set(["decision", "parallel", "join", "timer", "receive"]);
 
-export function Drawing({ picture, selected, choose, name }) {
+export function Drawing({ picture, selected, choose, name, seg }) {
   const [zoom, setZoom] = useState(0);
   const [list, setList] = useState(false);
   const box = useRef(null);
@@ -22,7 +22,7 @@ export function Drawing({ picture, selected, choose, name }) {
     const next = edge && box.current.querySelector(`[data-node="${event.key === "ArrowRight" ? edge.to : edge.from}"]`);
     if (next) { event.preventDefault(); next.focus(); }
   };
-  return html`<section class="sheet" aria-label="Drawing"><div class="draw-bar"><span class="seg"><button type="button" aria-pressed=${!list} onClick=${() => setList(false)}>Drawing</button><button type="button" aria-pressed=${list} onClick=${() => setList(true)}>As a list</button></span>
+  return html`<section class="sheet" aria-label="Drawing"><div class="draw-bar">${seg}<span class="seg"><button type="button" aria-pressed=${!list} onClick=${() => setList(false)}>Picture</button><button type="button" aria-pressed=${list} onClick=${() => setList(true)}>As a list</button></span>
     <div class="end"><span class="muted wide-only"><kbd>Tab</kbd> nodes, <kbd>←</kbd> <kbd>→</kbd> edges</span><span class="btns"><button class="btn only small" type="button" aria-label="Zoom out" onClick=${() => setZoom(zoom - 1)}><${Icon} name="minus" /></button><button class="btn only small" type="button" aria-label="Show all" onClick=${() => setZoom(0)}><${Icon} name="fit" /></button><button class="btn only small" type="button" aria-label="Zoom in" onClick=${() => setZoom(zoom + 1)}><${Icon} name="plus" /></button></span></div></div>
   ${list ? html`<div class="scroll"><table class="ledger"><thead><tr><th>node</th><th>kind</th><th>state</th><th>leads to</th></tr></thead><tbody>${picture.nodes.map((node, n) => html`<tr><td class="mono">${visible(node.title)}</td><td class="muted">${node.kind}</td><td>${said(node)}</td><td>${picture.edges.filter((edge) => edge.from === n).map((edge) => `${picture.nodes[edge.to].title}${edge.label ? ` (${edge.label})` : ""}`).join(", ")}</td></tr>`)}</tbody></table></div>` : html`
   <div class="draw" role="group" tabindex="0" aria-label=${`Drawing of ${name}`} ref=${box} onKeyDown=${step}>

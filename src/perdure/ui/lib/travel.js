@@ -13,7 +13,7 @@ export function Travel({ show, history, entry, past, act }) {
   const go = (n) => set({ entry: n >= total ? "" : Math.max(1, n) });
   const line = past?.changed ?? history.history.find((each) => each.number === at);
   const every = Math.max(1, Math.ceil(total / TICKS));
-  const x = (n) => `${(total < 2 ? 100 : ((n - 1) / (total - 1)) * 100).toFixed(2)}%`;
+  const x = (n) => `${(total < 2 ? 0 : ((n - 1) / (total - 1)) * 100).toFixed(2)}%`;
   const ticks = history.history.filter((each) => each.error || (each.number - 1) % every === 0).slice(0, 2 * TICKS);
   const open = past ? past.operations.filter((each) => !each.closed).at(-1) : null;
   return html`<section class=${`travel${now ? "" : " is-past"}`} aria-label="Time travel"><div class="at"><button class="btn only quiet" type="button" aria-label="Entry before" disabled=${at <= 1} onClick=${() => go(at - 1)}><${Icon} name="left" /></button><span>entry <b>${at}</b> of ${total}</span><button class="btn only quiet" type="button" aria-label="Entry after" disabled=${now} onClick=${() => go(at + 1)}><${Icon} name="right" /></button></div>

@@ -137,7 +137,7 @@ function Work({ id, show, query, entry, ...rest }) {
   const picture = useLoaded(() => (view === "drawing" ? get(instancePath(id, "drawing"), { at: entry || "" }) : Promise.resolve(null)), [id, view, entry, show.entries]);
   const seg = drawn && html`<span class="seg"><button type="button" aria-pressed=${view === "drawing"} onClick=${() => set({ view: "" })}>Drawing</button><button type="button" aria-pressed=${view === "tree"} onClick=${() => set({ view: "tree" })}>Tree and timeline</button></span>`;
   if (view === "tree") return html`<${Operations} show=${show} query=${query} seg=${seg} ...${rest} />`;
-  return html`<div class="stack"><div class="journal-bar">${seg}</div>${picture.value ? html`<${Drawing} picture=${picture.value.picture} name=${id} selected=${query.get("at")} choose=${(location) => set({ at: location, view: "tree" })} />` : picture.error ? html`<${Trouble} error=${picture.error} />` : html`<${Bones} rows=${6} />`}</div>`;
+  return html`<div class="stack">${picture.value ? html`<${Drawing} seg=${seg} picture=${picture.value.picture} name=${id} selected=${query.get("at")} choose=${(location) => set({ at: location, view: "tree" })} />` : picture.error ? html`<${Trouble} error=${picture.error} />` : html`<${Bones} rows=${6} />`}</div>`;
 }
 
 const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "cancelled", skipped: "dropped", open: "running" };
@@ -244,7 +244,7 @@ function Act({ name, given, id, entries, close }) {
   const why = (given_) => ({ ...headers, ...(given_.reason ? { "x-reason": given_.reason } : {}) });
   const parsed = (text) => (text.trim() ? JSON.parse(text) : null);
   const spec = {
-    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", long: true, optional: true, value: "{}" }],
+    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", long: true, optional: true, value: given.name === "ctx" ? '{"set": {}}' : "{}" }],
       cmd: (g) => command("send", id, g.name || "NAME", g.body || "null"), run: (g) => send("POST", path("messages"), { name: g.name, body: parsed(g.body) }) },
     tag: { title: `Tag ${id}`, label: "Tag", fields: [{ name: "name", label: "Name" }, { name: "value", label: "Value", optional: true, help: "Empty removes the tag." }],
       cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), run: (g) => send("PATCH", path("tags"), { tags: { [g.name]: g.value || null } }) },

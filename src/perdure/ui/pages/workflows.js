@@ -37,7 +37,7 @@ function Workflow({ name, query }) {
   };
   return html`<nav class="path" aria-label="Where"><a href=${href("/workflows")}>Workflows</a></nav>
   <div class="head"><div class="title"><h1>${name}</h1><span class="muted">${value.noun}</span></div><div class="end">${value.can_start === "" ? html`<button class="btn first" type="button" onClick=${() => setStarting(true)}><${Icon} name="plus" />Start…</button>` : html`<span class="muted">cannot be started: ${value.can_start}</span>`}</div></div>
-  <${Picture} name=${name} query=${query} />
+  ${["graph", "playbook", "process"].includes(value.noun) && html`<${Picture} name=${name} query=${query} />`}
   <div class="sheet scroll"><table class="ledger"><thead><tr><th>version</th><th>code</th>${STATUSES.map((each) => html`<th class="num"><${Status} of=${each} /></th>`)}</tr></thead><tbody>
   ${value.versions.map((each) => html`<tr key=${each.version}><td class="mono"><a href=${href(`/workflows/${name}`, { version: each.version })}>${each.version}</a></td><td>${each.here ? "an engine has it" : html`<span class="late">no engine has it</span>`}</td>${STATUSES.map((status) => html`<td class="num">${each.counts[status] ? html`<a class="fig" href=${href("/instances", { q: `workflow:${name} version:${each.version} status:${status}` })}>${figure(each.counts[status])}</a>` : html`<span class="muted">0</span>`}</td>`)}</tr>`)}
   </tbody></table></div>
