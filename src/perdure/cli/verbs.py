@@ -25,7 +25,7 @@ MODULES: Final = {
     **dict.fromkeys(("ls", "show", "history", "why", "diff", "export"), "read"),
     **dict.fromkeys(("check", "replay"), "code"),
     **dict.fromkeys(("db", "copy", "doctor"), "database"),
-    **{name: name for name in ("run", "worker", "dispatch", "debug", "serve")},
+    **{name: name for name in ("run", "worker", "dispatch", "debug", "serve", "dev")},
 }
 """Of a command or a group, the module that has it; a group that is not here has a module of its name."""
 
@@ -69,6 +69,11 @@ VERBS: Final = {
             "serve",
             "Run an engine with a server: HTTP API and web UI.",
             "perdure serve shop --db shop.db",
+        ),
+        CommandRow(
+            "dev",
+            "Run a module with server and web UI, and again after each change.",
+            """perdure dev shop.py --start order --input '{"order_id": "o-17"}'""",
         ),
         CommandRow("access link", "Make a login link that works once.", "perdure access link --db shop.db"),
         CommandRow(

@@ -25,6 +25,10 @@ from .redaction import Redaction, hide
 from .secrets import EnvironmentSecrets, inject
 
 
+OWN: Final = ("sys/", "perdure.")
+"""How names begin that belong to perdure."""
+
+
 class EffectsExecutor:
     """`inline` and `thread` are the engine's own: async handlers run on its loop, plain ones in its threads."""
 
@@ -71,7 +75,7 @@ class EffectsExecutor:
         if handler is None and self._find is not None:
             handler = self._find(name)
         if handler is None:
-            known = ", ".join(sorted(name for name in self._handlers if not name.startswith("sys/"))) or "none"
+            known = ", ".join(sorted(name for name in self._handlers if not name.startswith(OWN))) or "none"
             text = f"this engine has no handler for {name}; it has: {known}; open it with handlers=[...]"
             answered(publication.intent, Receipt("error", error=Failure("NoHandler", text, retry=False)))
             return

@@ -16,6 +16,7 @@ from perdure.kernel.routing import Subscription
 from perdure.ports.dialect import Stored
 
 from .check import load
+from .draw import Direction, Format, picture
 from .kinds import Kind
 from .machine import PlaybookMachine
 from .model import Definition, net_of, to_bytes
@@ -93,6 +94,20 @@ class PlaybookWorkflow:
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
         advice = "an expression gave another value than before: a playbook is never changed under its instances"
         return Explanation(advice=advice)
+
+    def draw(self, format: Format = "svg", direction: Direction = "LR") -> str:
+        """The net of steps as SVG, Mermaid or JSON."""
+        from perdure.drawing import draw
+
+        return draw(picture(self.definition.playbook), format, direction, title=self.name)
+
+    def draw_instance(self, machine: Machine, format: Format = "svg", direction: Direction = "LR") -> str:
+        """An instance with its marking: tokens, gates, and what has run."""
+        from perdure.drawing import draw
+
+        assert isinstance(machine, PlaybookMachine)
+        state = machine.state
+        return draw(picture(self.definition.playbook, state), format, direction, title=f"{self.name}/{state.key}")
 
     # ---- what callers need ---------------------------------------------------------------------------------------
 

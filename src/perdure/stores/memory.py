@@ -48,6 +48,7 @@ from perdure.ports.store import (
     Filter,
     JobState,
     Lease,
+    ListedJob,
     Owner,
     Page,
     Place,
@@ -412,6 +413,20 @@ class MemoryStore:
             return JobState(row.queue, row.function, claimed.worker, claimed.claimed)
         return JobState(row.queue, row.function, note=self.database.notes.get(intent, ""))
 
+    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
+        rows = sorted(self.database.jobs.values(), key=lambda row: (row.queue, row.at))[:limit]
+        found = []
+        for row in rows:
+            state = await self.job(row.intent)
+            assert state is not None, "it is open"
+            job = (row.instance, row.queue, row.function, row.delivery, row.at)
+            found.append(ListedJob(*job, state.worker, state.claimed, state.note))
+        return found
+
+    async def owners(self) -> list[tuple[Owner, int]]:
+        owner = await self.owner()
+        return [] if owner is None else [(owner, 1)]
+
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         wanted = (
             row
@@ -533,7 +548,7 @@ class MemoryJobs:
 
     async def open_jobs(
         self, queue: str, limit: int, without: Sequence[bytes], without_functions: Sequence[str]
-    ) -> list[OpenJob]:
+    ) -> list[ListedJob]:
         database = self._database
         open = [database.jobs[intent] for intent in database.unclaimed.get(queue, ()) if intent not in without]
         wanted = [job for job in open if job.function not in without_functions]

@@ -1,23 +1,26 @@
 // One stream of server-sent events a page. The browser resumes it by itself, from the id of the last event.
 import { root } from "./api.js";
 
-const NAMES = ["entry", "head", "task", "count", "gap", "live"];
+const NAMES = ["entry", "head", "task", "count", "gap", "live", "notice"];
 
 export function watch(channels, heard, told = () => {}) {
   let source = null;
   let later = null;
   let ended = false;
+  let again = false; // it was opened again: what came meanwhile is not known
   const open = () => {
     const query = channels.map((each) => `channels=${encodeURIComponent(each)}`).join("&");
     source = new EventSource(`${root}/api/v1/stream?${query}`);
     for (const name of NAMES)
       source.addEventListener(name, (event) => {
-        if (name === "live") told(true);
+        if (name === "live") { told(true); if (again) heard("gap", {}); again = false; }
+        else if (name === "notice") dispatchEvent(new CustomEvent("perdure-notice", { detail: JSON.parse(event.data).text }));
         else heard(name, JSON.parse(event.data));
       });
     source.addEventListener("bye", (event) => {
       source.close();
       told(false);
+      again = true;
       if (!ended) later = setTimeout(open, JSON.parse(event.data).retry);
     });
     source.onerror = () => {
