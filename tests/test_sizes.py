@@ -33,7 +33,6 @@ LONG_FILES = {
 }
 
 LARGE_CLASSES = {
-    "playbooks/machine.py PlaybookMachine": "one method for each event and each kind of token",
     "playbooks/read.py Reader": "one method for each part of a playbook",
     "runtime/handle.py Handle": "one method for each thing that callers may do with an instance",
     "stores/memory.py MemoryStore": "one method for each question of the contract of stores",

@@ -36,7 +36,7 @@ from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 from perdure.tools.handler import enter
 
-from .definitions import Loading, restored, restored_one, stored
+from .definitions import DefinitionLoader, restored, restored_one, stored
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
 from .dispatch import Dispatch, Dispatching
 from .effects import Effects
@@ -164,7 +164,7 @@ async def open(
         before = len(gathered)
         await restored(queries, known, gathered)
         effects.extend(gathered[before:])
-        setup.loader = Loading(queries, known, gathered, effects).load
+        setup.loader = DefinitionLoader(queries, known, gathered, effects).load
 
     try:
         async with _running(url, setup, prepare) as running:
