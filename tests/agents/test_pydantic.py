@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import perdure
@@ -29,7 +29,7 @@ async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     if len(messages) == 1:
         calls = [ToolCallPart("own", {"number": 3}), ToolCallPart("look", {"what": "tea"})]
         return ModelResponse(parts=calls)
-    said = [str(part.content) for part in messages[-1].parts]
+    said = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
     return ModelResponse(parts=[TextPart(" | ".join(said))])
 
 

@@ -1,8 +1,8 @@
 """Agents of pydantic-ai as runners of graphs. The package is imported when it is used.
 
 Its model calls are steps of the run: recorded once, by a digest that leaves out timestamps and run ids, which differ
-each time that a run begins. The tools of the graph are offered to the agent and are `node.use`. The agent's own tools run
-inside of the run: the gate judges each call, and its result is recorded.
+each time that a run begins. The tools of the graph are offered to the agent and are `node.use`. The agent's own tools
+run inside of the run: the gate judges each call, and its result is recorded.
 """
 
 from __future__ import annotations
