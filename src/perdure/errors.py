@@ -51,6 +51,7 @@ __all__ = [
     "InstanceCancelled",
     "InstanceEnded",
     "InstanceFailed",
+    "InstanceForgotten",
     "InstanceStuck",
     "JoinFailed",
     "KeyInUse",
@@ -1039,6 +1040,18 @@ class InstanceCancelled(PerdureError):
 
     def __str__(self) -> str:
         return f"{self.instance} was cancelled" + (f": {self.reason}" if self.reason else "")
+
+
+class InstanceForgotten(CallerError):
+    """The instance has ended, and retention has removed its history and its result. Its name stays in use."""
+
+    def __init__(self, instance: str, status: str) -> None:
+        super().__init__(instance, status)
+        self.instance = instance
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.instance} ended as {self.status}, and retention has removed its result and its history"
 
 
 class ResultTimeout(PerdureError, TimeoutError):
