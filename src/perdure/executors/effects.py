@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,7 +23,6 @@ from perdure.ports.secrets import Secrets
 from . import info
 from .redaction import Redaction, hide
 from .secrets import EnvironmentSecrets, inject
-
 
 OWN: Final = ("sys/", "perdure.")
 """How names begin that belong to perdure."""

@@ -30,7 +30,7 @@ def _node(step: Step, state: State | None) -> Node:
     if state is None:
         return Node("step", step.name, step.name, subtitle, badge=badge, gate="closed" if step.admit else "")
     tokens = [token for token in state.marking.tokens.values() if token.step == step.name]
-    states = Counter([token.state for token in tokens])
+    states: Counter[str] = Counter([token.state for token in tokens])
     note = ", ".join([f"{count} {name}" for name, count in states.items()])
     fired = state.fired.get(step.name, 0)
     if fired > 1:
