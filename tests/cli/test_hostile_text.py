@@ -176,6 +176,15 @@ COMMANDS = [
     ("manifest", "reject", "1", "--reason", KEY),
     ("manifest", "apply", "hostile_code"),
     ("manifest", "migrate"),
+    ("playbooks", "fmt", f"{TRICK}.yaml"),
+    ("playbooks", "draw", f"{TRICK}.yaml"),
+    ("playbooks", "render", f"{TRICK}.yaml", KEY),
+    ("playbooks", "simulate", f"{TRICK}.yaml"),
+    ("playbooks", "test", f"{TRICK}.test.yaml"),
+    ("playbooks", "put", f"{TRICK}.yaml"),
+    ("playbooks", "activate", KEY, TRICK),
+    ("playbooks", "ls"),
+    ("playbooks", "patch", KEY, f"{TRICK}=1"),
     ("snapshot", "take", *CODE_OF),
     ("snapshot", "ls"),
     ("snapshot", "gc"),
@@ -194,7 +203,9 @@ COMMANDS = [
 
 def test_each_command_is_among_those_that_are_tried():
     tried = {
-        " ".join(words[: 2 if words[0] in ("cells", "journal", "manifest", "snapshot", "db", "tasks") else 1])
+        " ".join(
+            words[: 2 if words[0] in ("cells", "journal", "manifest", "playbooks", "snapshot", "db", "tasks") else 1]
+        )
         for words in COMMANDS
     }
 

@@ -150,7 +150,7 @@ async def open(
         workflows=known,
         clock=clock,
         executors=executors,
-        serving=ServedQueues(queues, known, keys, dispatchers),
+        serving=ServedQueues(queues, known, keys, dispatchers, effects.tools),
         effects=lambda store: effects.executor(store, clock, on_loop, in_threads),
         failed=hooks.tell,
         cache=cache,

@@ -16,7 +16,7 @@ from perdure.access.model import Who
 from perdure.runtime.tasks import TaskDetail
 from perdure.tasks.row import TaskInfo
 from perdure.verbs import act
-from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams
+from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
 from perdure.views.past import PastInstance
 
 from .api import access, fleet, instances, looks, tasks
@@ -65,7 +65,7 @@ ROUTES: Final[tuple[Route, ...]] = (
           DiffAnswer, instances.compare, "a=order/o-17&b=order/o-18"),
     Route("show", "GET", ON, "viewer", "Show one instance.", instances.Id, instances.InstanceDetail, instances.show),
     Route("why", "GET", f"{OF}/why", "viewer", "Say what an instance waits for, in words.", instances.Id,
-          instances.WhyAnswer, instances.why),
+          WhyAnswer, instances.why),
     Route("waiting", "GET", f"{OF}/waiting", "viewer", "List what an instance has open.", instances.Id,
           instances.WaitingAnswer, instances.waiting),
     Route("children", "GET", f"{OF}/children", "viewer", "List the children of an instance.", instances.Id,
@@ -132,7 +132,7 @@ ROUTES: Final[tuple[Route, ...]] = (
           tasks.comment, {"text": "asked the supplier"}),
     Route("tasks escalate", "POST", f"{TASK}/-/escalate", "task", "Add candidates to a task.", tasks.EscalateParams,
           TaskInfo, tasks.escalate, {"roles": ["manager"]}),
-    Route("tasks cancel", "POST", f"{TASK}/-/cancel", "task", "End a task without an answer.", tasks.CancelParams,
+    Route("tasks cancel", "POST", f"{TASK}/-/cancel", "task", "End a task without an answer.", tasks.TaskCancelParams,
           TaskInfo, tasks.cancel, {"reason": "not needed"}),
     Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
     Route("whoami", "GET", "/whoami", "anyone", "Tell who asks, and with which rights.", instances.Nothing,

@@ -21,7 +21,7 @@ from perdure.ports.seen import Line, Reason
 from perdure.ports.store import Filter
 from perdure.runtime.history import read_history, summary, value_of
 from perdure.verbs import act
-from perdure.verbs.read import DiffParams, diff
+from perdure.verbs.read import DiffParams, WhyAnswer, diff
 from perdure.views.lists import PAGE_MAX, Facet, count, facets, page
 from perdure.views.look import (
     ListedInstance,
@@ -211,12 +211,6 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
         "tag": ended,
     }
     return {verb: against or why for verb, why in now.items()}
-
-
-class WhyAnswer(msgspec.Struct, frozen=True):
-    id: str
-    status: str
-    reasons: list[Reason]
 
 
 async def why(calling: Calling, given: Id) -> WhyAnswer:

@@ -3,6 +3,8 @@ import { root } from "./api.js";
 
 const NAMES = ["entry", "head", "task", "count", "gap", "live", "notice"];
 
+const notice = (text) => dispatchEvent(new CustomEvent("perdure-notice", { detail: text }));
+
 export function watch(channels, heard, told = () => {}) {
   let source = null;
   let later = null;
@@ -13,8 +15,8 @@ export function watch(channels, heard, told = () => {}) {
     source = new EventSource(`${root}/api/v1/stream?${query}`);
     for (const name of NAMES)
       source.addEventListener(name, (event) => {
-        if (name === "live") { told(true); if (again) heard("gap", {}); again = false; }
-        else if (name === "notice") dispatchEvent(new CustomEvent("perdure-notice", { detail: JSON.parse(event.data).text }));
+        if (name === "live") { told(true); notice(""); if (again) heard("gap", {}); again = false; }
+        else if (name === "notice") notice(JSON.parse(event.data).text);
         else heard(name, JSON.parse(event.data));
       });
     source.addEventListener("bye", (event) => {
