@@ -172,7 +172,7 @@ def people() -> Graph:
 
 def answer_all(world: Any, handle: Any) -> None:
     """Ann lets the node begin, and edits the arguments of its tool."""
-    answers = [("tools/ask/begin", {"outcome": "approve"})]
+    answers: list[tuple[str, dict[str, object]]] = [("tools/ask/begin", {"outcome": "approve"})]
     answers.append(("tools/ask/write#1", {"outcome": "approve", "arguments": {"text": "edited"}}))
     for location, answer in answers:
         for _ in range(100):

@@ -195,7 +195,7 @@ def test_pages_are_reached_by_keys(stage):
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/instances?q=status*failed")
         await page.keyboard.press("Escape")
-        await page.wait_for_selector("text=1 match")
+        await page.wait_for_selector("text=/^1 match/")
         await page.keyboard.press("j")
         await page.keyboard.press("Enter")
         await page.wait_for_selector(".inst-head")

@@ -36,7 +36,7 @@ workflow:
 """
 
 
-class Verdict(msgspec.Struct):
+class Approval(msgspec.Struct):
     """What an approver says."""
 
     outcome: Literal["approve", "reject"]
@@ -91,7 +91,7 @@ async def expense(ctx: perdure.Context, person: str, cents: int, hours: float = 
         title=f"Approve {cents / 100:.2f} for {person}",
         data={"person": person, "amount": cents / 100},
         roles=["manager"],
-        answer=Verdict,
+        answer=Approval,
         due=timedelta(hours=hours),
     )
     outcome: str = done.answer.outcome

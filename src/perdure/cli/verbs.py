@@ -73,7 +73,7 @@ VERBS: Final = {
         ),
         CommandRow(
             "dev",
-            "Run a module with server and web UI, and again after each change.",
+            "Run a module with server and UI; reload.",
             """perdure dev shop.py --start order --input '{"order_id": "o-17"}'""",
         ),
         CommandRow("access link", "Make a login link that works once.", "perdure access link --db shop.db"),

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from perdure.codec import decode, digest, encode, to_plain
+from perdure.drawing.draw import Format
+from perdure.drawing.model import Direction
 from perdure.errors import CallerError, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
@@ -16,10 +18,10 @@ from perdure.kernel.routing import Subscription
 from perdure.ports.dialect import Stored
 
 from .check import load
-from .draw import Direction, Format, picture
 from .kinds import Kind
 from .machine import PlaybookMachine
 from .model import Definition, net_of, to_bytes
+from .picture import graph_of
 from .problem import Problem
 from .scope import Compiler
 from .state import state_of
@@ -99,15 +101,15 @@ class PlaybookWorkflow:
         """The net of steps as SVG, Mermaid or JSON."""
         from perdure.drawing import draw
 
-        return draw(picture(self.definition.playbook), format, direction, title=self.name)
+        return draw(graph_of(self.definition.playbook), format, direction, title=self.name)
 
     def draw_instance(self, machine: Machine, format: Format = "svg", direction: Direction = "LR") -> str:
         """An instance with its marking: tokens, gates, and what has run."""
         from perdure.drawing import draw
 
         assert isinstance(machine, PlaybookMachine)
-        state = machine.state
-        return draw(picture(self.definition.playbook, state), format, direction, title=f"{self.name}/{state.key}")
+        seen, title = state_of(machine.state), f"{self.name}/{machine.state.key}"
+        return draw(graph_of(self.definition.playbook, seen), format, direction, title=title)
 
     # ---- what callers need ---------------------------------------------------------------------------------------
 

@@ -85,7 +85,8 @@ class Stream:
                         yield each
                     position = now
             yield event("live", {}, pack(position))
-            yield event("notice", {"text": self._notice()})
+            if self._notice():
+                yield event("notice", {"text": self._notice()})
             async for each in self._live(woken, position, n):
                 yield each
         finally:

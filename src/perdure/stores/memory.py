@@ -591,7 +591,7 @@ class MemoryJobs:
 
     async def open_jobs(
         self, queue: str, limit: int, without: Sequence[bytes], without_functions: Sequence[str]
-    ) -> list[ListedJob]:
+    ) -> list[OpenJob]:
         database = self._database
         open = [database.jobs[intent] for intent in database.unclaimed.get(queue, ()) if intent not in without]
         wanted = [job for job in open if job.function not in without_functions]

@@ -37,6 +37,7 @@ from perdure.views.reasons import reasons, see, words_for
 from perdure.views.where import Where, from_pairs, joined, parse, to_text
 
 from ..calling import Calling, id_of, unknown
+from ..feed import pack
 from ..problems import HttpProblem
 
 WAIT_MAX: Final = 60.0
@@ -54,11 +55,14 @@ class ListedHead(ListedInstance, frozen=True, kw_only=True):
 
 
 class InstanceList(msgspec.Struct, frozen=True):
+    """`at` is the position of the journal: a stream that begins with `last=AT` tells all that came since."""
+
     items: list[ListedHead]
     next: str | None
     previous: str | None
     looked: int
     partial: bool
+    at: str
 
 
 class ListQuery(msgspec.Struct, frozen=True):
@@ -107,11 +111,12 @@ async def ls(calling: Calling, given: ListQuery) -> InstanceList:
             raise HttpProblem(422, "bad-cursor", text, where="/cursor")
         started, id = msgspec.msgpack.decode(body[8:])
         before = (started, id)
+    at = pack(await calling.client.queries.heights())
     found = await page(calling.client.queries, where, _shows(calling, where), given.limit, before)
     next = (
         None if found.next is None else calling.accesses.signer.sign("cursor", use + msgspec.msgpack.encode(found.next))
     )
-    return InstanceList([listed(head) for head in found.heads], next, None, found.looked, found.partial)
+    return InstanceList([listed(head) for head in found.heads], next, None, found.looked, found.partial, at)
 
 
 def _shows(calling: Calling, where: Where) -> Any:

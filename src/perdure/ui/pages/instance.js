@@ -42,7 +42,7 @@ export default function Instance({ rest: id, query, setLive }) {
   <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} />
   ${show.parts?.length > 0 && html`<${Nodes} rows=${show.parts} />`}
   <${Records} show=${show} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
-</div>${verb && html`<${Act} ...${verb} id=${show.id} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
+</div>${verb && html`<${Act} ...${verb} id=${show.id} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
 }
 
 const split = (path) => {
@@ -236,11 +236,11 @@ const Failure = ({ title, error }) => html`<section class="sheet card"><header><
 
 // ---- what can be done, each with its command
 
-function Act({ name, given, id, entries, close }) {
+function Act({ name, given, id, entries, places, close }) {
   const path = (what) => instancePath(id, what);
   const headers = { "if-match": `"${entries}"` };
   const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal." };
-  const place = { name: "location", label: "Location", value: given.location };
+  const place = { name: "location", label: "Location", value: given.location ?? places.at(-1), options: places.length ? places : undefined };
   const why = (given_) => ({ ...headers, ...(given_.reason ? { "x-reason": given_.reason } : {}) });
   const parsed = (text) => (text.trim() ? JSON.parse(text) : null);
   const spec = {
