@@ -208,11 +208,7 @@ COMMANDS = [
 
 
 def test_each_command_is_among_those_that_are_tried():
-    tried = {
-        " ".join(words[:size])
-        for words in COMMANDS
-        for size in (1, 2)
-    }
+    tried = {" ".join(words[:size]) for words in COMMANDS for size in (1, 2)}
 
     assert set(VERBS) <= tried
 

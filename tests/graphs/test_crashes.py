@@ -89,7 +89,9 @@ async def runner(node: Node) -> object:  # one case for each node
             raise ValueError("it does not work")
         case "partial":
             return Partial("half", "no more time")
-    return node.goal
+        case _:
+            return node.goal
+    return None
 
 
 def with_census(graph: Graph, *names: str) -> Graph:
