@@ -89,7 +89,9 @@ async def runner(node: Node) -> object:  # one case for each node
             raise ValueError("it does not work")
         case "partial":
             return Partial("half", "no more time")
-    return node.goal
+        case _:
+            return node.goal
+    return None
 
 
 def with_census(graph: Graph, *names: str) -> Graph:
@@ -172,7 +174,7 @@ def people() -> Graph:
 
 def answer_all(world: Any, handle: Any) -> None:
     """Ann lets the node begin, and edits the arguments of its tool."""
-    answers = [("tools/ask/begin", {"outcome": "approve"})]
+    answers: list[tuple[str, dict[str, object]]] = [("tools/ask/begin", {"outcome": "approve"})]
     answers.append(("tools/ask/write#1", {"outcome": "approve", "arguments": {"text": "edited"}}))
     for location, answer in answers:
         for _ in range(100):

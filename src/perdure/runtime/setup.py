@@ -12,6 +12,7 @@ import msgspec
 from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import Verify
 from perdure.kernel.problem import Report
+from perdure.kernel.retention import Retention
 from perdure.kernel.workflows import Workflows
 from perdure.ports.clock import Clock
 from perdure.ports.executor import Executor
@@ -33,7 +34,7 @@ class Serves(Protocol):
     async def drain(self, seconds: float, hurry: asyncio.Event) -> None: ...
 
 
-class Serving(Protocol):
+class QueueService(Protocol):
     """The queues that this engine serves itself."""
 
     def executors(self) -> list[Executor]:
@@ -52,7 +53,7 @@ class Setup(msgspec.Struct):
     workflows: Workflows[Workflow]
     clock: Clock
     executors: list[Executor]
-    serving: Serving
+    serving: QueueService
     effects: Callable[[Queries], Executor] | None
     failed: Callable[[Report], None]
     cache: int
@@ -60,6 +61,7 @@ class Setup(msgspec.Struct):
     enclosure: AbstractContextManager[None]
     verify: Verify
     loader: Loader | None = None
+    retention: Retention | None = None
 
     def add_effects(self, queries: Queries) -> None:
         if self.effects is not None:
@@ -86,6 +88,7 @@ class Setup(msgspec.Struct):
             memory=self.memory,
             enclosure=self.enclosure,
             verify=self.verify,
+            retention=self.retention,
             number=number,
             shards=shards,
             poll=poll,
