@@ -11,7 +11,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help .venv venv demo browser test test-long check sim chaos fuzz bench bench-quick fmt clean
+.PHONY: help .venv venv demo ui browser test test-long check sim chaos fuzz bench bench-quick fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +30,9 @@ $(READY): pyproject.toml
 
 demo: $(READY) ## run the tour in examples/demo.py
 	$(BIN)/python examples/demo.py
+
+ui: $(READY) ## open the web UI in a browser, with a demo to look at
+	$(BIN)/perdure dev
 
 # The tests of the web UI drive a real browser.
 browser:

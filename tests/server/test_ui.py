@@ -1,11 +1,16 @@
 """The web UI in a real browser."""
 
+import re
+
 import pytest
 from axe_playwright_python.async_playwright import Axe
 
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
+from perdure.verbs.read import WhyParams, why
+from perdure.views.past import past
 from tests.server.browser import Heard, staged
+from tests.server.dialects import ALL, STARTS
 
 API = "/api/v1"
 EVIL = "<img src=x onerror=alert(1)><script>window.hurt=1</script>\u202e{{7*7}}"
@@ -13,7 +18,7 @@ EVIL = "<img src=x onerror=alert(1)><script>window.hurt=1</script>\u202e{{7*7}}"
 
 @pytest.fixture(scope="module")
 def stage():
-    with staged() as found:
+    with staged(workflows=ALL) as found:
         found.pages = found.runner.run(filled(found.site))
         yield found
 
@@ -24,9 +29,12 @@ async def filled(site):
     await site.server.accesses.ask("grant", {"actor": "ann", "person": manager}, Actor("root"))
     handle = await site.engine.start("order", key="o-1", order_id=EVIL, tags={"note": EVIL[:40]}, by="checkout")
     await handle.until("waiting")
+    await an_order(site, "o-2")
     await (await site.engine.start("secret_plan", key="s-1")).until("waiting")
     await (await site.engine.start("approval", key="a-1", amount=7)).until("waiting")
     await (await site.engine.start("broken", key="b-1")).until("failed")
+    for workflow, key, value in STARTS:
+        await (await site.engine.start_plain(workflow, value, key=key)).until("waiting")
     task = (await site.engine.tasks.list(Actor("root", admin=True)))[0].id
     return {
         "/": ".totals",
@@ -34,11 +42,20 @@ async def filled(site):
         "/instances?q=status:waiting": ".ledger.inst tbody tr",
         "/instances/order/o-1": ".why-list",
         "/instances/order/o-1?tab=data": ".data-grid",
+        "/instances/order/o-1?entry=1": ".travel.is-past",
+        "/instances/order/o-1?journal=compact": ".tall tbody tr",
         "/instances/broken/b-1?tab=errors": "pre.json",
+        "/instances/restock/monday": "svg.drawing .g-token",
+        "/instances/article/heat-pumps": "svg.drawing .g-node",
+        "/compare?a=order/o-1&b=order/o-2": ".ledger tbody tr",
+        "/queues": "main h1",
+        "/fleet": "main h1",
+        "/world": "main h1",
         "/tasks": ".todo",
         f"/tasks/{task}": ".task-form",
         "/workflows": ".ledger",
-        "/workflows/order": ".ledger",
+        "/workflows/order": ".src",
+        "/workflows/article": "svg.drawing",
         "/settings": ".facts",
     }
 
@@ -178,7 +195,7 @@ def test_pages_are_reached_by_keys(stage):
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/instances?q=status*failed")
         await page.keyboard.press("Escape")
-        await page.wait_for_selector("text=1 match")
+        await page.wait_for_selector("text=/^1 match/")
         await page.keyboard.press("j")
         await page.keyboard.press("Enter")
         await page.wait_for_selector(".inst-head")
@@ -211,3 +228,103 @@ def test_a_stranger_sees_the_login_page(stage):
         return text
 
     assert "not logged in" in stage.tell(story, login="")
+
+
+def test_time_travel_equals_a_fold_to_that_entry(stage):
+    async def story(site, page):
+        handle = await an_order(site, "travelled")
+        await handle.send("decision", "yes")
+        await handle.result()
+        await page.goto(f"{site.url}/instances/order/travelled?entry=2")
+        await page.wait_for_selector(".travel.is-past")
+        await page.wait_for_selector(".stamp.st-waiting")
+        then = await page.locator("[role=treegrid] .loc").all_inner_texts()
+        await page.focus("input.range")
+        await page.keyboard.press("ArrowRight")
+        await page.wait_for_selector(".stamp.st-completed")
+        head = await site.engine.queries.head(Address("order", "travelled"))
+        return then, page.url, await past(site.engine.queries, head, 2)
+
+    then, url, folded = stage.tell(story)
+
+    assert then == [each.location for each in folded.operations]
+    assert folded.status == "waiting"
+    assert "entry=" not in url  # the last entry is now
+
+
+def test_why_equals_the_cli_and_buttons_equal_the_allowed_verbs(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances/order/o-1")
+        await page.wait_for_selector(".why-list")
+        said = await page.locator(".why-list .say > p:first-child").all_inner_texts()
+        buttons = await page.locator(".acts button").all_inner_texts()
+        answer = await why(site.engine, WhyParams("order/o-1"))
+        client = await site.login("ann")
+        may = (await client.get(f"{API}/instances/order/o-1")).json()["may"]
+        return said, [each.text for each in answer.reasons], {each.strip("…").lower() for each in buttons}, may
+
+    said, told, buttons, may = stage.tell(story)
+
+    assert [re.sub("since .*", "", text) for text in said] == [re.sub("since .*", "", text) for text in told]
+    assert buttons == {verb for verb, against in may.items() if not against} - {"settle"}
+
+
+def test_ten_thousand_rows_keep_600_elements(stage):
+    async def story(site, page):
+        handle = await site.engine.start("counting", key="c", n=2500)
+        await handle.result(60)
+        await page.goto(f"{site.url}/instances/counting/c")
+        await page.wait_for_selector(".tall tbody tr")
+        await page.evaluate("document.querySelectorAll('.tall')[1].scrollTop = 60000")
+        await page.wait_for_selector("td.marg >> text=/^2[0-9]{3}$/")
+        await page.click("text=Compact")
+        await page.wait_for_selector("text=opened")
+        return await page.locator("tr, [role=row]").count()
+
+    assert stage.tell(story) <= 600
+
+
+def test_states_are_shown_empty_error_and_not_live(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances?q=status:stuck")
+        await page.wait_for_selector("text=No instance matches")
+        await page.goto(f"{site.url}/instances?q=statu:stuck")
+        error = await page.inner_text("[role=alert]")
+        await page.goto(f"{site.url}/instances/order/none")
+        missing = await page.inner_text("[role=alert]")
+        await page.goto(f"{site.url}/instances")
+        await page.wait_for_selector(".foot .live:not(.off)")
+        await page.context.set_offline(True)
+        site.server.stopping.set()
+        site.server.feed.wake()
+        await page.wait_for_selector(".stale")
+        site.server.stopping.clear()
+        return error, missing
+
+    error, missing = stage.tell(story)
+
+    assert "bad-filter" in error and "did you mean" in error
+    assert "not-found" in missing
+
+
+def test_eval_and_inline_script_do_nothing(stage):
+    """Asked by the page itself: a driver's evaluate is exempt from the policy."""
+
+    async def story(site, page):
+        await page.goto(site.url)
+        await page.wait_for_selector(".totals")
+        return await page.evaluate(
+            """() => new Promise((resolve) => {
+                const found = [];
+                document.addEventListener("securitypolicyviolation", (event) => found.push(event.effectiveDirective));
+                const script = document.createElement("script");
+                const tried = [
+                    () => { script.textContent = "window.hurt = 1"; document.body.append(script); },
+                    () => document.body.insertAdjacentHTML("beforeend", "<img src=x>"),
+                ];
+                for (const each of tried) try { each(); } catch { found.push("trusted types"); }
+                setTimeout(() => resolve([window.hurt ?? 0, found.length > 0]), 200);
+            })"""
+        )
+
+    assert stage.tell(story) == [0, True]

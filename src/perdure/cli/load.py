@@ -107,6 +107,22 @@ def code_of(target: str) -> list[Any]:
     return [each for each in workflows if each.name in names] or load_all(target)
 
 
+def served_by(target: str) -> tuple[list[Any], list[Any]]:
+    """What an engine runs of a module: its workflows in every dialect and its functions; and its handlers."""
+    from perdure.app.dialects import workflows_in
+
+    if ":" in target:
+        functions, handlers = helpers_of(target)
+        return [load(target)[0], *functions], handlers
+    with redirect_stdout(sys.stderr):
+        values = list({id(each): each for each in vars(module_of(target)).values()}.values())
+        workflows = [each for each in values if workflows_in([each])]
+    if not workflows:
+        raise Stopped(f"{target} has no workflows; put @perdure.flow above an async def")
+    functions, handlers = helpers_of(target)
+    return [*workflows, *functions], handlers
+
+
 def current_directory_first() -> None:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

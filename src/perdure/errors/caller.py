@@ -168,6 +168,18 @@ class InstanceEnded(CallerError):
     """The instance has completed, failed or was cancelled, and takes no more messages. Nothing was recorded."""
 
 
+class InstanceForgotten(CallerError):
+    """The instance has ended, and retention has removed its history and its result. Its name stays in use."""
+
+    def __init__(self, instance: str, status: str) -> None:
+        super().__init__(instance, status)
+        self.instance = instance
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.instance} ended as {self.status}, and retention has removed its result and its history"
+
+
 class WrongLoop(CallerError):
     """An engine, a client or a handle was used on another event loop than the one it was opened on.
 

@@ -150,9 +150,7 @@ def close_call(turn: Turn, node: NodeState, run: Run, *, withdraw: bool) -> None
     run.rest_timer = run.wall_timer = b""
     if not run.intent:
         return
-    seconds = turn.wall_of(node)
-    if seconds:
-        node.used = {**node.used, "wall": node.used.get("wall", 0) + seconds}
+    node.used = {**node.used, "wall": node.used.get("wall", 0) + turn.wall_of(node)}
     if withdraw:
         turn.withdraw(run.intent)
     else:

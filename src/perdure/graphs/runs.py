@@ -81,6 +81,7 @@ class Node:
         self.tools: list[Tool] = []
         self.may_submit = True
         self._graph = graph
+        self._spec = spec
         self._recorded: Mapping[str, bytes] = {}
         self._counts: Counter[str] = Counter()
         self._ask_instance: asking.Ask | None = None
@@ -144,6 +145,22 @@ class Node:
         answer = await self._ask("results", "results", _plain("results", names))
         return {each[0]: self._result(*each) for each in answer["r"]}
 
+    def judged(self, name: str, arguments: Mapping[str, Any], *, writes: bool) -> gate.Verdict:
+        """What the gate says of a call that the run itself performs: a tool that only its runner knows."""
+        graph = self._graph
+        if graph is None:
+            return gate.deny("permit", "a run on a queue has no tools")
+        return gate.use(
+            self._spec,
+            name,
+            arguments,
+            tools={name: OwnTool(_anything, name=name, writes=writes)},
+            permits=graph.model.permits,
+            veto=graph.model.veto,
+            accounts=(),
+            wanted={},
+        )
+
     def _tool(self, name: str) -> Tool | None:
         return None if self._graph is None else self._graph.tools.get(name)
 
@@ -183,6 +200,17 @@ class Node:
         answer: dict[str, Any] = decode(data)
         self.notes += answer.get("n", ())
         return answer
+
+
+class OwnTool(Tool):
+    """A tool that the graph does not know. Its runner has checked the arguments."""
+
+    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(arguments)
+
+
+def _anything() -> None:
+    """Stands for the function of a tool that is only judged here."""
 
 
 def _plain(what: str, value: Any) -> Any:

@@ -176,6 +176,19 @@ class JobState(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class ListedJob(msgspec.Struct, frozen=True):
+    """A job of a list: what `JobState` says, of which instance, and since when it is open."""
+
+    instance: int
+    queue: str
+    function: str
+    delivery: int
+    at: int
+    worker: str = ""
+    claimed: int = 0
+    note: str = ""
+
+
 class Store(Protocol):
     """One shard of a database. Every question is answered by a callback, with what was found or with the error."""
 
@@ -201,6 +214,7 @@ class Store(Protocol):
         """Note what this engine runs, so that clients can check names."""
         ...
 
+    # An instance of `batch.revived` that is forgotten by now is refused with the whole batch.
     def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
         """Write the batch, then call `done`: None when it is durable. At most one commit is under way."""
         ...
@@ -324,6 +338,14 @@ class Queries(Protocol):
         """The job of an open call of a queue, if there is one."""
         ...
 
+    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
+        """Open jobs of all queues, the oldest of each queue first."""
+        ...
+
+    async def owners(self) -> list[tuple[Owner, int]]:
+        """The engines that live, and how many shards each has."""
+        ...
+
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         """What waits for somebody outside (any, or this executor), in the order of the intents, from `after` on."""
         ...
@@ -366,6 +388,22 @@ class Queries(Protocol):
 
     async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
         """Retain these no longer; the answer is how many that were. The base stays. Blobs are left alone."""
+        ...
+
+    async def ended_roots(self, before: int, after: ListPlace = (0, 0), limit: int = 500) -> list[HeadRow]:
+        """Heads without a parent that ended before a time and are not forgotten, the earliest first.
+
+        `after` is the place to go on from: when the last one ended, and its id.
+        """
+        ...
+
+    async def forget(self, roots: Sequence[int]) -> int:
+        """Remove whole families, by the ids of their roots; the answer is how many instances were removed.
+
+        Entries, snapshots, values, tags and tasks go; heads stay as tombstones (`kernel/retention.py`). A family stays
+        whole while one of it has not ended, while an event for it is in the inbox, or while it has the last entry of
+        its shard: that number must not be given again.
+        """
         ...
 
     async def owner(self) -> Owner | None:

@@ -267,6 +267,14 @@ class Client(Speaker):
             raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")
         return read_state(known, await record_at(self._door.queries, address, at))
 
+    async def code(self, name: str, version: str = "") -> Any:
+        """The workflow that this process, or else the database, has; without a version the active one. None: none."""
+        for known in (self._workflows, await self._stored()):
+            found = known.exactly(name, version) if version else known.active(name)
+            if found is not None:
+                return found
+        return None
+
     async def _stored(self) -> Workflows[Any]:
         """The workflows whose definitions the database has."""
         return Workflows() if self._restore is None else await self._restore(self._door.queries)

@@ -36,6 +36,7 @@ from perdure.kernel.batch import (
 )
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
+from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL, TERMINAL, Status
@@ -48,6 +49,8 @@ from perdure.ports.store import (
     Filter,
     JobState,
     Lease,
+    ListedJob,
+    ListPlace,
     Owner,
     Page,
     Place,
@@ -267,6 +270,9 @@ class MemoryStore:
         for intent in batch.work_opened:
             if intent in database.work and intent not in closed:
                 return StoreFailed(f"the intent {intent.hex()} is open already; nothing was written")
+        for revived in batch.revived:
+            if database.heads[revived].reason == FORGOTTEN:
+                return StoreFailed(f"instance {revived} was forgotten meanwhile; nothing was written")
         removed = set(batch.inbox_removed)
         for id in batch.inbox_added:
             if id in database.inbox and id not in removed:
@@ -412,6 +418,20 @@ class MemoryStore:
             return JobState(row.queue, row.function, claimed.worker, claimed.claimed)
         return JobState(row.queue, row.function, note=self.database.notes.get(intent, ""))
 
+    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
+        rows = sorted(self.database.jobs.values(), key=lambda row: (row.queue, row.at))[:limit]
+        found = []
+        for row in rows:
+            state = await self.job(row.intent)
+            assert state is not None, "it is open"
+            job = (row.instance, row.queue, row.function, row.delivery, row.at)
+            found.append(ListedJob(*job, state.worker, state.claimed, state.note))
+        return found
+
+    async def owners(self) -> list[tuple[Owner, int]]:
+        owner = await self.owner()
+        return [] if owner is None else [(owner, 1)]
+
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         wanted = (
             row
@@ -462,6 +482,44 @@ class MemoryStore:
             del snapshots[seq]
         self.database.written += 1
         return len(gone)
+
+    async def ended_roots(self, before: int, after: ListPlace = (0, 0), limit: int = 500) -> list[HeadRow]:
+        found = [
+            head
+            for head in self.database.heads.values()
+            if not head.parent and head.ended_at and head.reason != FORGOTTEN
+            if head.ended_at < before and (head.ended_at, head.id) > after
+        ]
+        return sorted(found, key=lambda head: (head.ended_at, head.id))[:limit]
+
+    async def forget(self, roots: Sequence[int]) -> int:
+        database, forgotten = self.database, 0
+        for root in roots:
+            family = [head for head in database.heads.values() if head.root == root]
+            last = self._last()[0]
+            busy = {row.instance or (row.workflow, row.key) for _, row in database.inbox.values()}
+            if any(
+                not head.ended_at
+                or head.reason == FORGOTTEN
+                or busy & {head.id, (head.workflow, head.key)}
+                or database.histories[head.id][-1].seq == last
+                for head in family
+            ):
+                continue
+            gone = {head.id for head in family}
+            database.journal[:] = [row for row in database.journal if row.instance not in gone]
+            for head in family:
+                database.histories.pop(head.id, None)
+                database.snapshots.pop(head.id, None)
+                database.tasks.pop(head.id, None)
+                database.heads[head.id] = head._replace(tags="{}", outcome=None, reason=FORGOTTEN)
+            for tag in [tag for tag in database.tags if tag.instance in gone]:
+                del database.tags[tag]
+            for place in [place for place in database.published if place[0] in gone]:
+                del database.published[place]
+            forgotten += len(gone)
+        database.written += 1
+        return forgotten
 
     async def height(self) -> int:
         return self._last()[0]

@@ -12,6 +12,8 @@ from perdure.ports.store import (
     BlobRow,
     Filter,
     JobState,
+    ListedJob,
+    ListPlace,
     Owner,
     Page,
     Posted,
@@ -161,6 +163,12 @@ class PostgresQueries:
         rows = await self._rows(self._sql.job, intent)
         return JobState(*rows[0]) if rows else None
 
+    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
+        return [ListedJob(*row) for row in await self._rows(self._sql.listed_jobs, limit)]
+
+    async def owners(self) -> list[tuple[Owner, int]]:
+        return [(Owner(*row[:-1]), row[-1]) for row in await self._rows(self._sql.owners)]
+
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         if executor:
             rows = await self._rows(self._sql.outside_of, after, limit, KIND + executor)
@@ -248,6 +256,14 @@ class PostgresQueries:
 
     async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
         return int(await self._value(self._sql.forget_world_snapshots, list(seqs)))
+
+    # ---- retention -----------------------------------------------------------------------------------------
+
+    async def ended_roots(self, before: int, after: ListPlace = (0, 0), limit: int = 500) -> list[HeadRow]:
+        return [HeadRow(*row) for row in await self._rows(self._sql.ended_roots, before, *after, limit)]
+
+    async def forget(self, roots: Sequence[int]) -> int:
+        return int(await self._value(self._sql.forget, list(roots)))
 
     # ---- reading everything --------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ from perdure.ports.store import (
     BlobRow,
     Filter,
     JobState,
+    ListedJob,
+    ListPlace,
     Owner,
     Page,
     Posted,
@@ -34,7 +36,7 @@ from perdure.ports.store import (
 from perdure.stores.content import GROUP_ROWS, grouped
 from perdure.stores.posting import TAKEN, judge
 
-from . import blobs, reads
+from . import blobs, forgetting, reads
 from .check import check_rows
 from .connection import connect, read_header
 from .files import OpenFiles
@@ -193,6 +195,13 @@ class SqliteQueries:
     async def job(self, intent: bytes) -> JobState | None:
         return self._ask(reads.job, intent)
 
+    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
+        return self._ask(reads.jobs, limit)
+
+    async def owners(self) -> list[tuple[Owner, int]]:
+        owner = await self.owner()
+        return [] if owner is None else [(owner, 1)]
+
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         return self._ask(reads.outside, executor, after, limit)
 
@@ -276,6 +285,18 @@ class SqliteQueries:
 
     async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
         return await self._write_beside(blobs.forget, seqs)
+
+    # ---- retention -----------------------------------------------------------------------------------------
+
+    async def ended_roots(self, before: int, after: ListPlace = (0, 0), limit: int = 500) -> list[HeadRow]:
+        return self._ask(forgetting.ended_roots, before, after, limit)
+
+    async def forget(self, roots: Sequence[int]) -> int:
+        forgotten = 0
+        for begin in range(0, len(roots), forgetting.GROUP):
+            group = roots[begin : begin + forgetting.GROUP]
+            forgotten += await self._write_beside(forgetting.forget, group)
+        return forgotten
 
     # ---- reading everything --------------------------------------------------------------------------------
 
