@@ -186,6 +186,12 @@ COMMANDS = [
     ("playbooks", "ls"),
     ("playbooks", "patch", KEY, f"{TRICK}=1"),
     ("snapshot", "take", *CODE_OF),
+    *(("processes", verb, KEY) for verb in ("show", "export", "versions", "put", "draw")),
+    ("processes", "activate", KEY, KEY, "--as", KEY),
+    *(("processes", verb) for verb in ("ls", "schema", "functions")),
+    ("access", "link", "--listen", KEY),
+    *((verb, KEY, "--listen", KEY) for verb in ("serve", "dev")),
+    ("retention", "run"),
     ("snapshot", "ls"),
     ("snapshot", "gc"),
     ("snapshot", "restore", f"{TRICK}/x.db"),
@@ -202,12 +208,7 @@ COMMANDS = [
 
 
 def test_each_command_is_among_those_that_are_tried():
-    tried = {
-        " ".join(
-            words[: 2 if words[0] in ("cells", "journal", "manifest", "playbooks", "snapshot", "db", "tasks") else 1]
-        )
-        for words in COMMANDS
-    }
+    tried = {" ".join(words[:size]) for words in COMMANDS for size in (1, 2)}
 
     assert set(VERBS) <= tried
 

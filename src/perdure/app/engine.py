@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 from perdure.definitions.model import Register
@@ -19,6 +20,7 @@ from perdure.executors.process import ProcessExecutor
 from perdure.executors.thread import ThreadExecutor
 from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import unsigned
+from perdure.kernel.retention import Retention
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Gathered, Stored
 from perdure.ports.executor import Executor
@@ -30,13 +32,14 @@ from perdure.runtime.clock import SystemClock
 from perdure.runtime.definitions import Definitions, activate, keep
 from perdure.runtime.doors import LocalDoor
 from perdure.runtime.fleet import drained, stop
+from perdure.runtime.retention import sweep_hourly
 from perdure.runtime.setup import Setup
 from perdure.runtime.shard import MEMORY, Shard
 from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 from perdure.tools.handler import enter
 
-from .definitions import Loading, restored, restored_one, stored
+from .definitions import DefinitionLoader, restored, restored_one, stored
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
 from .dispatch import Dispatch, Dispatching
 from .effects import Effects
@@ -111,6 +114,7 @@ async def open(
     keys: Keyring | None = None,
     functions: Iterable[Any] = (),
     check: Literal["strict", "warn"] = "strict",
+    retention: Retention | None = None,
 ) -> AsyncIterator[Engine]:
     """Run workflows on a database: a path of a SQLite file, ":memory:", or "postgresql://...", which others may share.
 
@@ -122,6 +126,7 @@ async def open(
     of those, by name. keys: of the executors outside that sign their receipts. functions: what expressions of processes
     may call. check: with "strict" a process that has problems is `BadProcess`; with "warn" it is logged, and cannot be
     started.
+    retention: how long ended instances are kept, of workflows that do not say it themselves; without it for ever.
     cache: how many instances stay in memory; memory: how many bytes of states of cells. Above that the least recently
     used are dropped until three quarters are left, and read again when they are needed. inline, threads, processes: how
     many steps of each kind run at once (None: no bound for inline steps, one process per core). queues: names of queues
@@ -135,12 +140,12 @@ async def open(
     for each in gathered:
         if each.opened is not None:
             each.opened()
-    checked(gathered, known, handlers, check)
     clock = SystemClock(asyncio.get_running_loop())
     if keys is not None and not hasattr(keys, "judge"):
         raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
     dispatchers = Dispatching(dispatch, url)
     effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets, connections=connections)
+    checked(gathered, known, handlers, check)
     enter(effects.around)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
@@ -157,6 +162,7 @@ async def open(
         memory=memory,
         enclosure=enclosure_of(gathered),
         verify=unsigned if keys is None else keys.judge,
+        retention=retention,
     )
 
     async def prepare(queries: Queries) -> None:
@@ -164,7 +170,7 @@ async def open(
         before = len(gathered)
         await restored(queries, known, gathered)
         effects.extend(gathered[before:])
-        setup.loader = Loading(queries, known, gathered, effects).load
+        setup.loader = DefinitionLoader(queries, known, gathered, effects).load
 
     try:
         async with _running(url, setup, prepare) as running:
@@ -175,7 +181,7 @@ async def open(
                     await begin(running.door, each.beginnings, known)
                     for given in each.definitions:
                         engine.kept(given, await keep(running.door, given))
-                with collector.seldom():
+                with collector.seldom(), _sweeping(engine, known, retention):
                     yield engine
             finally:
                 step = info.current.get(None)
@@ -189,6 +195,19 @@ async def open(
         await hooks.close()
         for executor in executors:
             await executor.close()
+
+
+@contextmanager
+def _sweeping(engine: Engine, known: Iterable[Workflow], retention: Retention | None) -> Iterator[None]:
+    """While an engine runs, it forgets what is due; without any retention nothing ever is."""
+    if retention is None and all(each.policy.retention is None for each in known):
+        yield
+        return
+    task = asyncio.ensure_future(sweep_hourly(engine.queries, time.time_ns))
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 @asynccontextmanager

@@ -41,6 +41,7 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.UnknownLocation, Exit.NOT_FOUND),
     (errors.UnknownSnapshot, Exit.NOT_FOUND),
     (errors.UnknownTask, Exit.NOT_FOUND),
+    (errors.InstanceForgotten, Exit.NOT_FOUND),
     (errors.KeyInUse, Exit.CONFLICT),
     (errors.InstanceEnded, Exit.CONFLICT),
     (errors.NotStuck, Exit.CONFLICT),

@@ -38,6 +38,7 @@ GROUPS: Final = {
     "manifest": "Manifests: the definitions that a world of cells runs.",
     "playbooks": "Playbooks: write, draw, try, test and register them.",
     "processes": "Processes: definitions that are data, their versions and their pictures.",
+    "retention": "Retention: remove instances that ended long ago.",
     "tasks": "Tasks: what people are asked for.",
     "snapshot": "Snapshots of a whole world: take them, go on from one, free what none needs.",
 }
@@ -132,6 +133,11 @@ VERBS: Final = {
         CommandRow(
             "diff", "Compare the histories of two instances.", "perdure diff order/o-17 order/o-18 --db shop.db"
         ),
+        CommandRow(
+            "retention run",
+            "Remove ended instances that are kept no longer.",
+            "perdure retention run --dry-run --db shop.db",
+        ),
         CommandRow("cells ls", "List cells, newest first.", "perdure cells ls com.acme/order --db shop.db"),
         CommandRow(
             "cells show", "Show the state of a cell.", "perdure cells show com.acme/order o-17 --at 120 --db shop.db"
@@ -172,8 +178,8 @@ VERBS: Final = {
             "Draw a definition or an instance.",
             "perdure processes draw purchase/o-17 --format svg --db shop.db",
         ),
-        CommandRow("processes schema", "Print the JSON Schema of a definition.", "perdure processes schema"),
-        CommandRow("processes functions", "List the functions of expressions.", "perdure processes functions"),
+        CommandRow("processes schema", "Print the JSON Schema of a definition.", "perdure processes schema --json"),
+        CommandRow("processes functions", "List the functions of expressions.", "perdure processes functions --json"),
         CommandRow("tasks ls", "List tasks.", "perdure tasks ls --as ann --role manager --candidate --db shop.db"),
         CommandRow("tasks show", "Show a task: data, form, history.", "perdure tasks show 1042 --db shop.db"),
         CommandRow("tasks claim", "Take a task.", "perdure tasks claim 1042 --as ann --role manager --db shop.db"),

@@ -151,6 +151,7 @@ class Batch:
         "published",
         "receipts",
         "reports",
+        "revived",
         "size",
         "snapshots",
         "stops",
@@ -176,6 +177,7 @@ class Batch:
         self.snapshots: dict[int, SnapshotRow] = {}
         self.published: dict[tuple[int, str], PublishedRow] = {}
         self.tasks: dict[int, TaskRows] = {}
+        self.revived: list[int] = []  # had failed, and go on: the store looks whether they were forgotten meanwhile
         self.size = 0
         self.light = 0  # entries that nobody waits for: they may wait for those that somebody does
         self.early: list[Publication] = []  # before the commit: calls that need not be durable
@@ -231,6 +233,7 @@ class Batch:
             or self.snapshots
             or self.published
             or self.tasks
+            or self.revived
         )
 
     def __bool__(self) -> bool:

@@ -18,6 +18,7 @@ from .events import Address, Parent, Ref
 from .instance import Instance
 from .mailbox import Offer
 from .replay import fold
+from .retention import FORGOTTEN
 from .rows import Loaded, decode_outcome
 from .slots import Slots
 from .status import FINAL, Status
@@ -126,7 +127,7 @@ class Memory:
     def _revive(self, record: Loaded) -> Instance:
         if isinstance(record, SnapshotRow):
             instance = snapshot.restore(record)
-        elif record.head.status in FINAL:
+        elif record.head.status in FINAL or record.head.reason == FORGOTTEN:
             return _ended(record.head)
         else:
             instance = fold(Address(record.head.workflow, record.head.key), record.snapshot, record.rows)

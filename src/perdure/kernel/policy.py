@@ -8,6 +8,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from .retention import Retention
+
 Verb = Literal["start", "send", "cancel", "retry", "rewind", "fork", "wake"]
 
 
@@ -42,6 +44,9 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
 
     counted: str = ""
     """The name of a message to which the runtime adds how many instances there are when it is taken; empty: none."""
+
+    retention: Retention | None = None
+    """How long ended instances are kept; None: the workflow does not say."""
 
     why: dict[str, str] = {}
     """By verb, why it is refused, in words that go on after "NAME is": a noun, and what to do instead."""

@@ -184,6 +184,8 @@ def _rewind_refusal(instance: Instance, event: Rewound) -> Answer | None:
     if instance.cancelled or instance.status in FINAL:
         word = ended(Status.CANCELLED if instance.cancelled else instance.status)
         return Refused("ended", f"{instance.address} {word}, and stays so: fork it")
+    if not instance.version:
+        return Refused("ended", f"{instance.address} {ended(instance.status)}, and retention has removed its history")
     if event.after != instance.rewound:
         return Refused("refused", f"{instance.address} was rewound by somebody else meanwhile: look again")
     return still_running(instance, event)

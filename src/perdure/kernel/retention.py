@@ -1,10 +1,18 @@
-"""Retention: how long an ended instance is kept, by the way in which it ended."""
+"""Retention: how long an ended instance is kept, by the way in which it ended.
+
+A family that is forgotten loses its entries, values and tasks. Its heads stay, as tombstones: without outcome and tags,
+and with the reason `FORGOTTEN`. So a name that was used once is known for ever.
+"""
 
 from datetime import timedelta
+from typing import Final
 
 import msgspec
 
 from perdure.errors import BadCall
+
+FORGOTTEN: Final = "(forgotten)"
+"""The reason of a head whose entries are gone."""
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -19,3 +27,8 @@ class Retention(msgspec.Struct, frozen=True):
             span = getattr(self, name)
             if span is not None and (not isinstance(span, timedelta) or span < timedelta(0)):
                 raise BadCall(f"Retention({name}={span!r:.80}): it is a timedelta that is not negative, or None")
+
+    def of(self, status: str) -> timedelta | None:
+        """How long an instance is kept that ended so; None: for ever, or it has not ended."""
+        span: timedelta | None = getattr(self, status, None)
+        return span

@@ -78,6 +78,8 @@ def has_new_head(instance: Instance, entry: Entry, before: Before) -> bool:
 def write_head(batch: Batch, instance: Instance, entry: Entry, before: Before) -> None:
     """The head of an instance that an entry has changed, with the counts and the tags."""
     status, version, tags, _ = before
+    if status is Status.FAILED:
+        batch.revived.append(instance.id)
     head = batch.heads[instance.id] = head_row(instance, entry.at)
     standing = head.workflow, head.version, head.status
     was = head.workflow, version, status.value

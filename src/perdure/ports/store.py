@@ -214,6 +214,7 @@ class Store(Protocol):
         """Note what this engine runs, so that clients can check names."""
         ...
 
+    # An instance of `batch.revived` that is forgotten by now is refused with the whole batch.
     def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
         """Write the batch, then call `done`: None when it is durable. At most one commit is under way."""
         ...
@@ -387,6 +388,22 @@ class Queries(Protocol):
 
     async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
         """Retain these no longer; the answer is how many that were. The base stays. Blobs are left alone."""
+        ...
+
+    async def ended_roots(self, before: int, after: ListPlace = (0, 0), limit: int = 500) -> list[HeadRow]:
+        """Heads without a parent that ended before a time and are not forgotten, the earliest first.
+
+        `after` is the place to go on from: when the last one ended, and its id.
+        """
+        ...
+
+    async def forget(self, roots: Sequence[int]) -> int:
+        """Remove whole families, by the ids of their roots; the answer is how many instances were removed.
+
+        Entries, snapshots, values, tags and tasks go; heads stay as tombstones (`kernel/retention.py`). A family stays
+        whole while one of it has not ended, while an event for it is in the inbox, or while it has the last entry of
+        its shard: that number must not be given again.
+        """
         ...
 
     async def owner(self) -> Owner | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from perdure.codec import decode, encode, to_plain
 from perdure.codec.jsonschema import read
@@ -16,6 +19,7 @@ from perdure.kernel.events import Address
 from perdure.kernel.limits import VALUE_MAX, Limits
 from perdure.kernel.machine import Machine
 from perdure.kernel.policy import Policy
+from perdure.kernel.retention import Retention
 from perdure.kernel.routing import Subscription
 from perdure.ports.dialect import Stored
 
@@ -46,7 +50,6 @@ def kernel_version(version: str, digest: str) -> str:
 class Runnable:
     """What `Process` is for the kernel. `functions` are those of users that its expressions call, by name."""
 
-    policy = POLICY
     keeps_state = True  # after the end, too
     limits = Limits()
     subscriptions: tuple[Subscription, ...] = ()
@@ -85,6 +88,17 @@ class Runnable:
             return kernel_version(self.number, self.hash)
         except BadProcess as error:
             raise WorkflowUnavailable(self.name, error.problems) from None
+
+    @cached_property
+    def policy(self) -> Policy:
+        try:
+            spans = decode(self.bytes).get("retention")
+        except BadProcess:
+            return POLICY
+        if not spans:
+            return POLICY
+        retention = msgspec.convert(spans, Retention)
+        return msgspec.structs.replace(POLICY, retention=retention)
 
     @property
     def modules(self) -> Sequence[str]:

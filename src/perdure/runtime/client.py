@@ -48,7 +48,7 @@ from .judged import judged
 from .outside import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
 from .startable import Named, Startable
-from .state import Keyed, Stateful, read_state, record_at
+from .state import Keyed, Stateful, read_state, record_at, record_now
 from .tasks import Tasks
 
 R = TypeVar("R")
@@ -260,7 +260,7 @@ class Client(Speaker):
             await self._door.reached(checked_entry(at_least, "at_least"))
         known = self._workflows if name in self._workflows else await self._stored()
         if at is None:
-            return read_state(known, await self._door.queries.record(address))
+            return read_state(known, await record_now(self._door.queries, address))
         height = await self._door.queries.height()
         if checked_entry(at, "at") > height:
             raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")

@@ -15,6 +15,7 @@ from perdure.errors import (
     CallerError,
     EngineClosed,
     Fenced,
+    InstanceForgotten,
     InstanceStuck,
     NotInThisProcess,
     ResultTimeout,
@@ -27,6 +28,7 @@ from perdure.kernel.events import Address, Event, Ref, Started, asked_of
 from perdure.kernel.mailbox import Accepted, Answer, Refused
 from perdure.kernel.policy import Policy
 from perdure.kernel.problem import Report
+from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.rows import decode_outcome, inbox_row
 from perdure.kernel.rules import RULER
 from perdure.kernel.status import TERMINAL, Status
@@ -415,6 +417,8 @@ async def look(queries: Queries, address: Address, instance: int) -> Outcome | N
     head = await queries.head(instance or address)
     if head is None:
         return None
+    if head.reason == FORGOTTEN:
+        raise InstanceForgotten(str(address), head.status)
     if head.status in TERMINAL and head.outcome is not None:
         return decode_outcome(head.outcome)
     if head.status == Status.STUCK:

@@ -22,6 +22,7 @@ from perdure.errors import (
     InstanceCancelled,
     InstanceEnded,
     InstanceFailed,
+    InstanceForgotten,
     InstanceStuck,
     KeyInUse,
     NotAnswered,
@@ -38,6 +39,7 @@ from perdure.kernel.location import is_sleep
 from perdure.kernel.past import Behind, Point, still_running
 from perdure.kernel.policy import Verb
 from perdure.kernel.receipt import Failure, Receipt
+from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.rows import StoredInstance, response_name
 from perdure.kernel.status import TERMINAL, Status, ended
 from perdure.kernel.workflows import Workflows
@@ -357,6 +359,8 @@ class Handle(Speaker, Generic[R]):
         """From the last snapshot on, or from the beginning."""
         instance = await self._id()
         record = None if whole else await self._door.queries.record(instance)
+        if record is not None and record.head.reason == FORGOTTEN:
+            raise InstanceForgotten(str(self.address), record.head.status)
         if record is None or record.snapshot is None:
             return Behind(self.address, await self._door.queries.history(instance))
         return Behind(self.address, record.rows, record.snapshot)

@@ -12,6 +12,7 @@ import msgspec
 from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import Verify
 from perdure.kernel.problem import Report
+from perdure.kernel.retention import Retention
 from perdure.kernel.workflows import Workflows
 from perdure.ports.clock import Clock
 from perdure.ports.executor import Executor
@@ -60,6 +61,7 @@ class Setup(msgspec.Struct):
     enclosure: AbstractContextManager[None]
     verify: Verify
     loader: Loader | None = None
+    retention: Retention | None = None
 
     def add_effects(self, queries: Queries) -> None:
         if self.effects is not None:
@@ -86,6 +88,7 @@ class Setup(msgspec.Struct):
             memory=self.memory,
             enclosure=self.enclosure,
             verify=self.verify,
+            retention=self.retention,
             number=number,
             shards=shards,
             poll=poll,

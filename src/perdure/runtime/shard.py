@@ -18,6 +18,7 @@ from perdure.kernel.kernel import Kernel
 from perdure.kernel.machine import Workflow
 from perdure.kernel.mailbox import Offer
 from perdure.kernel.outside import Verify, unsigned
+from perdure.kernel.retention import Retention
 from perdure.kernel.rules import decode_rules
 from perdure.kernel.workflows import Workflows
 from perdure.ports.clock import Alarm, Clock
@@ -35,6 +36,7 @@ from .loading import Loading
 from .log import log
 from .loop import Loop
 from .lost_jobs import LostJobs
+from .retention import kept
 
 MEMORY: Final = 256 * 1024 * 1024
 """Bytes of states that are values which stay in memory."""
@@ -73,8 +75,10 @@ class Shard:
         shards: int = 1,
         poll: int = POLL,
         loader: Loader | None = None,
+        retention: Retention | None = None,
     ) -> None:
         self._loader = loader
+        self._retention = retention
         self._asked_for: set[tuple[str, str]] = set()
         self.number = number
         self.epoch = 0
@@ -263,7 +267,8 @@ class Shard:
 
     def _note_workflows(self, noted: Callable[[Exception | None], None]) -> None:
         rows = [
-            WorkflowRow(found.name, found.version, found.parameters, found.policy.encode()) for found in self._workflows
+            WorkflowRow(found.name, found.version, found.parameters, kept(found.policy, self._retention).encode())
+            for found in self._workflows
         ]
         self._store.register(rows, noted)
 

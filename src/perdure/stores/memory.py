@@ -36,6 +36,7 @@ from perdure.kernel.batch import (
 )
 from perdure.kernel.events import Address, Ref
 from perdure.kernel.outside import KIND
+from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.rules import IN_FORCE, RULER
 from perdure.kernel.status import FINAL, TERMINAL, Status
@@ -49,6 +50,7 @@ from perdure.ports.store import (
     JobState,
     Lease,
     ListedJob,
+    ListPlace,
     Owner,
     Page,
     Place,
@@ -268,6 +270,9 @@ class MemoryStore:
         for intent in batch.work_opened:
             if intent in database.work and intent not in closed:
                 return StoreFailed(f"the intent {intent.hex()} is open already; nothing was written")
+        for revived in batch.revived:
+            if database.heads[revived].reason == FORGOTTEN:
+                return StoreFailed(f"instance {revived} was forgotten meanwhile; nothing was written")
         removed = set(batch.inbox_removed)
         for id in batch.inbox_added:
             if id in database.inbox and id not in removed:
@@ -477,6 +482,44 @@ class MemoryStore:
             del snapshots[seq]
         self.database.written += 1
         return len(gone)
+
+    async def ended_roots(self, before: int, after: ListPlace = (0, 0), limit: int = 500) -> list[HeadRow]:
+        found = [
+            head
+            for head in self.database.heads.values()
+            if not head.parent and head.ended_at and head.reason != FORGOTTEN
+            if head.ended_at < before and (head.ended_at, head.id) > after
+        ]
+        return sorted(found, key=lambda head: (head.ended_at, head.id))[:limit]
+
+    async def forget(self, roots: Sequence[int]) -> int:
+        database, forgotten = self.database, 0
+        for root in roots:
+            family = [head for head in database.heads.values() if head.root == root]
+            last = self._last()[0]
+            busy = {row.instance or (row.workflow, row.key) for _, row in database.inbox.values()}
+            if any(
+                not head.ended_at
+                or head.reason == FORGOTTEN
+                or busy & {head.id, (head.workflow, head.key)}
+                or database.histories[head.id][-1].seq == last
+                for head in family
+            ):
+                continue
+            gone = {head.id for head in family}
+            database.journal[:] = [row for row in database.journal if row.instance not in gone]
+            for head in family:
+                database.histories.pop(head.id, None)
+                database.snapshots.pop(head.id, None)
+                database.tasks.pop(head.id, None)
+                database.heads[head.id] = head._replace(tags="{}", outcome=None, reason=FORGOTTEN)
+            for tag in [tag for tag in database.tags if tag.instance in gone]:
+                del database.tags[tag]
+            for place in [place for place in database.published if place[0] in gone]:
+                del database.published[place]
+            forgotten += len(gone)
+        database.written += 1
+        return forgotten
 
     async def height(self) -> int:
         return self._last()[0]

@@ -28,6 +28,7 @@ from perdure.kernel.instance import Instance, Intent
 from perdure.kernel.job import job_row
 from perdure.kernel.location import Patterns
 from perdure.kernel.receipt import Receipt
+from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.rows import (
     Before,
     before,
@@ -107,6 +108,7 @@ def differences(rebuilt: Rebuilt, stored: Indexes) -> list[str]:
     """Where the stored tables do not say what the journal says; broken instances are left out."""
     sound = rebuilt.sound
     heads = {id for id in rebuilt.heads.keys() | stored.heads.keys() if sound((id,))}
+    heads -= {id for id in heads - rebuilt.heads.keys() if stored.heads[id].reason == FORGOTTEN}
     problems = [
         f"instance {id}: the head is {stored.heads.get(id)}, the journal says {rebuilt.heads.get(id)}"
         for id in sorted(heads)

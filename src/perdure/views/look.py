@@ -13,11 +13,13 @@ from perdure.kernel.batch import HeadRow
 from perdure.kernel.events import Address
 from perdure.kernel.moment import when
 from perdure.kernel.receipt import Failure
+from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.workflows import Workflows
 from perdure.ports.seen import Line, Summary, Waiting, error_of, result_of
 from perdure.ports.store import Queries
 from perdure.runtime.history import read_history, summary, value_of
-from perdure.runtime.state import read_state
+from perdure.runtime.retention import Keeping
+from perdure.runtime.state import read_state, record_now
 
 from .reasons import with_jobs, words_for
 
@@ -69,6 +71,8 @@ class ShownInstance(ListedInstance, frozen=True):
     stuck_at: str | None
     parts: list[dict[str, Any]] | UnsetType = UNSET  # of an instance that has such: the nodes of a graph
     state: Any | UnsetType = UNSET  # of an instance whose definition the database has
+    kept_until: datetime | UnsetType = UNSET  # of one that has ended: when retention may remove it
+    forgotten: bool | UnsetType = UNSET  # retention has removed its history and its result
 
 
 class ShownEntry(msgspec.Struct, frozen=True):
@@ -101,15 +105,24 @@ async def look(queries: Queries, head: HeadRow) -> ShownInstance:
         error=shown_error(error_of(state)),
         stuck_at=state.stuck.location if state.stuck is not None else None,
         parts=UNSET if parts is None else parts,
-        state=await _state(queries, head),
+        state=UNSET if head.reason == FORGOTTEN else await _state(queries, head),
+        kept_until=await _kept_until(queries, head),
+        forgotten=True if head.reason == FORGOTTEN else UNSET,
     )
+
+
+async def _kept_until(queries: Queries, head: HeadRow) -> datetime | UnsetType:
+    if not head.ended_at or head.parent or head.reason == FORGOTTEN:
+        return UNSET  # a child goes with its family
+    until = Keeping(await queries.workflows()).until(head)
+    return UNSET if until is None else when(until)
 
 
 async def _state(queries: Queries, head: HeadRow) -> Any:
     workflow = await stored_one(queries, head.workflow, head.version)
     if workflow is None or not getattr(workflow, "keeps_state", False):
         return UNSET
-    return read_state(cast(Any, Workflows([workflow])), await queries.record(head.id))
+    return read_state(cast(Any, Workflows([workflow])), await record_now(queries, head.id))
 
 
 async def parent_of(queries: Queries, head: HeadRow) -> Address | None:

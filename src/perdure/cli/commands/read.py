@@ -125,7 +125,11 @@ def _shown(shown: ShownInstance, now: datetime) -> str:
         rows.append(["stuck at", shown.stuck_at])
     if shown.error is not None:
         rows.append(["error", joined(str(shown.error).split("\n"))])
-    if shown.status == "completed":
+    if shown.kept_until is not UNSET:
+        rows.append(["kept until", local(shown.kept_until)])
+    if shown.forgotten is not UNSET:
+        rows.append(["forgotten", "retention has removed its history and its result"])
+    elif shown.status == "completed":
         rows.append(["result", to_json(shown.result)])
     about = table([[style(name, bold=True), text] for name, text in rows])
     return joined([about, *_parts(shown, now)])

@@ -153,10 +153,11 @@ class Run:
         try:
             while True:
                 await asyncio.wait({result, stop}, timeout=self._pause(), return_when=asyncio.FIRST_COMPLETED)
+                ended = result.done()  # before the look: what ends during it is in the next one
                 await self._look(engine, handle, id)
-                if result.done() and isinstance(result.exception(), InstanceStuck):
+                if ended and isinstance(result.exception(), InstanceStuck):
                     result = asyncio.ensure_future(self._result_later(handle))
-                if result.done():
+                elif ended:
                     _raise_unless_told(result)
                     return self._ending("ended")
                 if stop.done():

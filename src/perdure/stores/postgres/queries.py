@@ -13,6 +13,7 @@ from perdure.ports.store import (
     Filter,
     JobState,
     ListedJob,
+    ListPlace,
     Owner,
     Page,
     Posted,
@@ -255,6 +256,14 @@ class PostgresQueries:
 
     async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
         return int(await self._value(self._sql.forget_world_snapshots, list(seqs)))
+
+    # ---- retention -----------------------------------------------------------------------------------------
+
+    async def ended_roots(self, before: int, after: ListPlace = (0, 0), limit: int = 500) -> list[HeadRow]:
+        return [HeadRow(*row) for row in await self._rows(self._sql.ended_roots, before, *after, limit)]
+
+    async def forget(self, roots: Sequence[int]) -> int:
+        return int(await self._value(self._sql.forget, list(roots)))
 
     # ---- reading everything --------------------------------------------------------------------------------
 

@@ -85,6 +85,57 @@ ON CONFLICT (id) DO UPDATE SET version = excluded.version, status = excluded.sta
     tags = excluded.tags, outcome = excluded.outcome, ended_at = excluded.ended_at, reason = excluded.reason
 RETURNING true
 
+-- name: hold_heads
+-- Instances that had failed and go on, locked until the commit: whether one of them was forgotten meanwhile.
+SELECT bool_or(reason = '(forgotten)') FROM (SELECT reason FROM perdure.instances WHERE id = ANY ($1) FOR UPDATE) AS held
+
+-- name: ended_roots
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
+FROM perdure.instances
+WHERE ended_at <> 0 AND parent = 0 AND reason <> '(forgotten)' AND ended_at < $1 AND (ended_at, id) > ($2, $3)
+ORDER BY ended_at, id LIMIT $4
+
+-- name: forget
+-- Families that have ended ($1: their roots). One stays whole while one of it has not ended, while an event waits for it,
+-- or while it has the last entry of its shard.
+WITH family AS (
+    SELECT id, coalesce(nullif(root, 0), id) AS root, workflow, key, ended_at, reason, tags, started_at
+    FROM perdure.instances WHERE id = ANY ($1::bigint[]) OR (root = ANY ($1) AND parent <> 0)
+    ORDER BY id FOR UPDATE
+), busy AS (
+    SELECT root FROM family
+    WHERE ended_at = 0 OR reason = '(forgotten)'
+        OR EXISTS (SELECT FROM perdure.inbox WHERE inbox.instance = family.id)
+        OR EXISTS (
+            SELECT FROM perdure.inbox
+            WHERE inbox.instance = 0 AND inbox.workflow = family.workflow AND inbox.key = family.key
+        )
+        OR id = (
+            SELECT instance FROM perdure.journal WHERE seq > (family.id >> 48) << 48 AND seq < ((family.id >> 48) + 1) << 48
+            ORDER BY seq DESC LIMIT 1
+        )
+), gone AS (
+    SELECT id, tags, started_at FROM family WHERE root NOT IN (SELECT root FROM busy)
+), entries AS (
+    DELETE FROM perdure.journal USING gone WHERE instance = gone.id
+), states AS (
+    DELETE FROM perdure.snapshots USING gone WHERE instance = gone.id
+), shown AS (
+    DELETE FROM perdure.published USING gone WHERE instance = gone.id
+), asked AS (
+    DELETE FROM perdure.tasks USING gone WHERE tasks.id = gone.id
+), candidates AS (
+    DELETE FROM perdure.task_candidates USING gone WHERE task = gone.id
+), named AS (
+    DELETE FROM perdure.tags USING gone CROSS JOIN LATERAL json_each_text(gone.tags::json) AS tag (tag_name, tag_value)
+    WHERE tags.name = tag_name AND tags.value = tag_value AND tags.started_at = gone.started_at AND instance = gone.id
+), buried AS (
+    UPDATE perdure.instances SET outcome = NULL, tags = '{}', reason = '(forgotten)' FROM gone
+    WHERE instances.id = gone.id RETURNING 1
+)
+SELECT count(*) FROM buried
+
 -- name: take_turn
 -- After a lost answer: what is still on its way is refused from here on. It waits for a commit that is being made.
 UPDATE perdure.shards SET turn = $3 WHERE shard = $1 AND epoch = $2 AND turn < $3 RETURNING noted

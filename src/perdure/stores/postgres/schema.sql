@@ -79,6 +79,10 @@ CREATE INDEX instances_running ON perdure.instances (id) WHERE status IN ('runni
 CREATE INDEX instances_by_parent ON perdure.instances (parent, started_at, id) WHERE parent <> 0;
 CREATE INDEX instances_by_root ON perdure.instances (root, started_at, id) WHERE parent <> 0;
 
+-- Families that have ended, the earliest first: what retention may remove.
+CREATE INDEX instances_by_end ON perdure.instances (ended_at, id)
+    WHERE ended_at <> 0 AND parent = 0 AND reason <> '(forgotten)';
+
 -- The tags of instances, newest first for each.
 CREATE TABLE perdure.tags (
     name text COLLATE "C" NOT NULL,

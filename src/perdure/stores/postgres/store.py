@@ -9,8 +9,8 @@ happens to connections; while there is no server, it waits.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -24,6 +24,7 @@ from perdure.kernel.rows import Loaded, StoredInstance
 from perdure.kernel.task import TaskRows
 from perdure.ports.frame import FramedByWorker
 from perdure.ports.store import Census, Lease, Place, Position
+from perdure.stores.statements import Statements
 
 from . import reads
 from .connections import Pauses, log
@@ -169,7 +170,7 @@ class PostgresStore:
         pauses = Pauses()
         while True:
             try:
-                async with connections.one() as connection:
+                async with connections.one() as connection, _held(connection, self._sql, batch):
                     rows = await connection.fetch(statement, self.shard, lease.epoch, self._turn, *arguments)
                 if rows and rows[0][0]:
                     return None
@@ -352,3 +353,15 @@ def _tasks(tasks: Collection[TaskRows]) -> tuple[str | None, str | None]:
         return None, None
     candidates = [row._asdict() for task in tasks for row in task.candidates]
     return msgspec.json.encode(rows).decode(), msgspec.json.encode(candidates).decode()
+
+
+@asynccontextmanager
+async def _held(connection: Any, sql: Statements, batch: Batch) -> AsyncIterator[None]:
+    """Around a commit: instances that had failed and go on are not forgotten meanwhile. Most batches have none."""
+    if not batch.revived:
+        yield
+        return
+    async with connection.transaction():
+        if await connection.fetchval(sql.hold_heads, batch.revived):
+            raise StoreFailed(f"one of the instances {batch.revived} was forgotten meanwhile; nothing was written")
+        yield

@@ -25,6 +25,7 @@ from perdure.ports.store import (
     Filter,
     JobState,
     ListedJob,
+    ListPlace,
     Owner,
     Page,
     Posted,
@@ -35,7 +36,7 @@ from perdure.ports.store import (
 from perdure.stores.content import GROUP_ROWS, grouped
 from perdure.stores.posting import TAKEN, judge
 
-from . import blobs, reads
+from . import blobs, forgetting, reads
 from .check import check_rows
 from .connection import connect, read_header
 from .files import OpenFiles
@@ -284,6 +285,18 @@ class SqliteQueries:
 
     async def forget_world_snapshots(self, seqs: Sequence[int]) -> int:
         return await self._write_beside(blobs.forget, seqs)
+
+    # ---- retention -----------------------------------------------------------------------------------------
+
+    async def ended_roots(self, before: int, after: ListPlace = (0, 0), limit: int = 500) -> list[HeadRow]:
+        return self._ask(forgetting.ended_roots, before, after, limit)
+
+    async def forget(self, roots: Sequence[int]) -> int:
+        forgotten = 0
+        for begin in range(0, len(roots), forgetting.GROUP):
+            group = roots[begin : begin + forgetting.GROUP]
+            forgotten += await self._write_beside(forgetting.forget, group)
+        return forgotten
 
     # ---- reading everything --------------------------------------------------------------------------------
 

@@ -101,6 +101,45 @@ ON CONFLICT (id) DO UPDATE SET
     version = excluded.version, status = excluded.status, changed_at = excluded.changed_at, tags = excluded.tags,
     outcome = excluded.outcome, ended_at = excluded.ended_at, reason = excluded.reason
 
+-- name: ended_roots
+SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
+    root, ended_at, reason
+FROM instances
+WHERE ended_at <> 0 AND parent = 0 AND reason <> '(forgotten)' AND ended_at < ? AND (ended_at, id) > (?, ?)
+ORDER BY ended_at, id LIMIT ?
+
+-- name: family
+-- Whoever belongs to a root, and why it must stay: it has not ended, an event waits for it, its entry is the last.
+SELECT id, ended_at = 0 OR reason = '(forgotten)'
+    OR EXISTS (SELECT 1 FROM inbox WHERE inbox.instance = instances.id)
+    OR EXISTS (
+        SELECT 1 FROM inbox WHERE inbox.instance = 0 AND inbox.workflow = instances.workflow AND inbox.key = instances.key
+    )
+    OR id = (SELECT instance FROM journal ORDER BY seq DESC LIMIT 1)
+FROM (SELECT * FROM instances WHERE id = ?1 UNION ALL SELECT * FROM instances WHERE root = ?1 AND parent <> 0) AS instances
+
+-- name: forget_entries
+DELETE FROM journal WHERE instance = ?
+
+-- name: forget_snapshot
+DELETE FROM snapshots WHERE instance = ?
+
+-- name: forget_published
+DELETE FROM published WHERE instance = ?
+
+-- name: forget_task
+DELETE FROM tasks WHERE id = ?
+
+-- name: forget_tag
+DELETE FROM tags WHERE instance = ?1
+    AND (name, value, started_at) IN (SELECT each.key, each.value, started_at FROM instances, json_each(tags) AS each WHERE instances.id = ?1)
+
+-- name: forget_head
+UPDATE instances SET outcome = NULL, tags = json_object(), reason = '(forgotten)' WHERE id = ?
+
+-- name: is_forgotten
+SELECT reason = '(forgotten)' FROM instances WHERE id = ?
+
 -- name: write_tag
 INSERT INTO tags (name, value, started_at, instance) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 

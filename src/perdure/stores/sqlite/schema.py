@@ -14,7 +14,7 @@ import msgspec
 from perdure.kernel.tags import indexed
 
 APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
-VERSION: Final = 11
+VERSION: Final = 12
 """The number of the last file in `migrations/`."""
 
 PAGE_BYTES: Final = 2048

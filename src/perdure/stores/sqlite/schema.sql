@@ -73,6 +73,9 @@ CREATE INDEX instances_by_standing ON instances (workflow, status, started_at);
 CREATE INDEX instances_by_parent ON instances (parent, started_at) WHERE parent <> 0;
 CREATE INDEX instances_by_root ON instances (root, started_at) WHERE parent <> 0;
 
+-- Families that have ended, the earliest first: what retention may remove.
+CREATE INDEX instances_by_end ON instances (ended_at) WHERE ended_at <> 0 AND parent = 0 AND reason <> '(forgotten)';
+
 -- The tags of instances, newest first for each.
 CREATE TABLE tags (
     name TEXT NOT NULL,

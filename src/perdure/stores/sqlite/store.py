@@ -23,7 +23,7 @@ from typing import Any
 import apsw
 
 from perdure.codec import seal
-from perdure.errors import EngineRunning, Fenced, PerdureError
+from perdure.errors import EngineRunning, Fenced, PerdureError, StoreFailed
 from perdure.kernel.batch import Batch, InboxRow, JournalRow, WorkflowRow, WorkRow
 from perdure.kernel.events import Ref
 from perdure.kernel.rows import Loaded
@@ -220,6 +220,9 @@ class SqliteStore(SqliteQueries):
         connection = self._connection
         executemany = connection.executemany
         self._check_epoch()
+        for id in batch.revived:
+            if connection.execute(SQL.is_forgotten, (id,)).get:
+                raise StoreFailed(f"instance {id} was forgotten meanwhile; nothing was written")
         beside, apart = batch.divide_snapshots()
         if batch.journal:
             rows = batch.journal

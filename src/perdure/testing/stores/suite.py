@@ -3,6 +3,7 @@
 from .blobs import Blobs
 from .checks import Checks
 from .commits import Commits
+from .forgetting import Forgetting
 from .inbox import Inbox
 from .leases import Leases
 from .lists import Lists
@@ -13,5 +14,7 @@ from .work import Work
 from .world_snapshots import WorldSnapshots
 
 
-class StoreConformance(Commits, Leases, Loading, Work, Inbox, Reads, Lists, Tasks, Blobs, WorldSnapshots, Checks):
+class StoreConformance(
+    Commits, Leases, Loading, Work, Inbox, Reads, Lists, Tasks, Blobs, WorldSnapshots, Forgetting, Checks
+):
     """What every store keeps."""

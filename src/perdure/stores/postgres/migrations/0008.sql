@@ -1,0 +1,4 @@
+-- What retention may remove: families that have ended, the earliest first.
+
+CREATE INDEX instances_by_end ON perdure.instances (ended_at, id)
+    WHERE ended_at <> 0 AND parent = 0 AND reason <> '(forgotten)';
