@@ -11,7 +11,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help .venv venv demo test test-long check sim chaos fuzz bench bench-quick fmt clean
+.PHONY: help .venv venv demo ui browser test test-long check sim chaos fuzz bench bench-quick fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,11 +31,20 @@ $(READY): pyproject.toml
 demo: $(READY) ## run the tour in examples/demo.py
 	$(BIN)/python examples/demo.py
 
-test: $(READY) ## run all tests, the hunt for seeded bugs included
-	$(BIN)/pytest -n 3 --dist worksteal  # some wait more than they work
+ui: $(READY) ## open the web UI in a browser, with a demo to look at
+	$(BIN)/perdure dev
 
-test-long: $(READY) ## run all tests on all stages, PostgreSQL included, with more kills
-	PERDURE_TEST_STAGES=long PERDURE_TEST_KILLS=100 $(BIN)/pytest -n 3 --dist worksteal
+# The tests of the web UI drive a real browser.
+browser:
+	@[ -n "$(BROWSER)" ] || command -v chromium chromium-browser > /dev/null \
+		|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get install --yes --quiet chromium; } \
+		|| printf '\n*** NO BROWSER: the tests of the web UI will not run.\n*** Install chromium, or: make test BROWSER=/path/to/chromium\n\n'
+
+test: $(READY) browser ## run all tests, the hunt for seeded bugs included
+	BROWSER=$(BROWSER) $(BIN)/pytest -n 3 --dist worksteal  # some wait more than they work
+
+test-long: $(READY) browser ## run all tests on all stages, PostgreSQL included, with more kills
+	PERDURE_TEST_STAGES=long PERDURE_TEST_KILLS=100 BROWSER=$(BROWSER) $(BIN)/pytest -n 3 --dist worksteal
 
 check: $(READY) ## format, lint, layers, types, tests and a short simulation
 	$(BIN)/ruff format --check .

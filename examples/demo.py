@@ -8,9 +8,9 @@ not take the engine's word for it. The demo ends with exit status 1 if the promi
 """
 
 import asyncio
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import perdure
 
 DATABASE = Path("shop.db")
 LEDGER = Path("ledger.txt")
+KEPT = Path(".perdure") / "demo"
 WAIT_SECONDS = 2.0
 
 
@@ -74,42 +75,44 @@ def write(line: str) -> None:
 
 def main() -> int:
     print("An order: charge, reserve, wait 2 s, ship, notify. Its steps write into a ledger.\n")
-    with tempfile.TemporaryDirectory() as directory:
-        database, told = Path(directory) / DATABASE, Ledger(Path(directory) / LEDGER)
+    shutil.rmtree(KEPT, ignore_errors=True)
+    KEPT.mkdir(parents=True)
+    database, told = KEPT / DATABASE, Ledger(KEPT / LEDGER)
 
-        process = start(directory)
-        told.until("reserve")
-        asyncio.run(until_waiting(database))
-        kill(process, "while the order waits")
+    process = start()
+    told.until("reserve")
+    asyncio.run(until_waiting(database))
+    kill(process, "while the order waits")
 
-        process = start(directory)
-        told.until("ship")
-        kill(process, "in the middle of ship")
+    process = start()
+    told.until("ship")
+    kill(process, "in the middle of ship")
 
-        process = start(directory)
-        status = process.wait(timeout=20)
-        told.until("notify")
-        print(f"   process {process.pid} ends by itself, exit status {status}\n")
+    process = start()
+    status = process.wait(timeout=20)
+    told.until("notify")
+    print(f"   process {process.pid} ends by itself, exit status {status}\n")
 
-        history, result = asyncio.run(read_journal(database))
-        print("What the journal says (SQLite, read after the end):")
-        for line in history:
-            came = " ".join(word for word in (line.event, line.location, line.status) if word)
-            then = ", ".join(line.opened) or line.outcome or "the same step again"
-            print(f"   {line.number}  {line.at:%H:%M:%S.%f}  {came:<22} -> {then}")
-        print(f"   result: {result}\n")
+    history, result = asyncio.run(read_journal(database))
+    print("What the journal says (SQLite, read after the end):")
+    for line in history:
+        came = " ".join(word for word in (line.event, line.location, line.status) if word)
+        then = ", ".join(line.opened) or line.outcome or "the same step again"
+        print(f"   {line.number}  {line.at:%H:%M:%S.%f}  {came:<22} -> {then}")
+    print(f"   result: {result}\n")
 
-        broken = broken_promises(told.lines, [line.event for line in history], status)
+    broken = broken_promises(told.lines, [line.event for line in history], status)
     for promise in broken:
         print(f"BROKEN: {promise}")
     if not broken:
         print("charge, reserve and notify ran once. ship was cut in the middle and ran again, under the same")
         print("idempotency key. The wait went on while nobody was there. Three starts made one order.")
+    print(f"\nSee it in a browser: {Path(sys.executable).parent / 'perdure'} serve --db {KEPT / DATABASE}")
     return 1 if broken else 0
 
 
-def start(directory: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, __file__, "shop"], cwd=directory)
+def start() -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([sys.executable, Path(__file__).resolve(), "shop"], cwd=KEPT)
     print(f"-> process {process.pid} starts")
     return process
 

@@ -20,7 +20,6 @@ LONG_FILES = {
     "codec/canonical.py": "one format: its writer and its readers change together",
     "codec/record.py": "one class of authors, and what its fields may be",
     "codec/schema.py": "one type for each word of a schema",
-    "errors.py": "one list of all errors; its docstrings are the messages",
     "expressions/compile.py": "one case for each node",
     "expressions/functions.py": "one short function for each function of expressions",
     "expressions/jinja.py": "one reader of one syntax",
@@ -34,7 +33,6 @@ LONG_FILES = {
 }
 
 LARGE_CLASSES = {
-    "playbooks/machine.py PlaybookMachine": "one method for each event and each kind of token",
     "playbooks/read.py Reader": "one method for each part of a playbook",
     "runtime/handle.py Handle": "one method for each thing that callers may do with an instance",
     "stores/memory.py MemoryStore": "one method for each question of the contract of stores",

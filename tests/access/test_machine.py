@@ -48,7 +48,7 @@ def test_an_old_link_is_not_taken():
 def test_the_last_admin_stays():
     async def story(engine, handle):
         admin = {"grants": [{"role": "admin", "workflows": ["*"], "values": True}], "roles": []}
-        nobody = {"grants": [], "roles": []}
+        nobody: dict[str, list[str]] = {"grants": [], "roles": []}
         await handle.ask("grant", {"actor": "ann", "person": admin}, timeout=5)
         refused = await handle.ask("grant", {"actor": "ann", "person": nobody}, timeout=5)
         return refused, await state(engine, handle)

@@ -176,7 +176,22 @@ COMMANDS = [
     ("manifest", "reject", "1", "--reason", KEY),
     ("manifest", "apply", "hostile_code"),
     ("manifest", "migrate"),
+    ("playbooks", "fmt", f"{TRICK}.yaml"),
+    ("playbooks", "draw", f"{TRICK}.yaml"),
+    ("playbooks", "render", f"{TRICK}.yaml", KEY),
+    ("playbooks", "simulate", f"{TRICK}.yaml"),
+    ("playbooks", "test", f"{TRICK}.test.yaml"),
+    ("playbooks", "put", f"{TRICK}.yaml"),
+    ("playbooks", "activate", KEY, TRICK),
+    ("playbooks", "ls"),
+    ("playbooks", "patch", KEY, f"{TRICK}=1"),
     ("snapshot", "take", *CODE_OF),
+    *(("processes", verb, KEY) for verb in ("show", "export", "versions", "put", "draw")),
+    ("processes", "activate", KEY, KEY, "--as", KEY),
+    *(("processes", verb) for verb in ("ls", "schema", "functions")),
+    ("access", "link", "--listen", KEY),
+    *((verb, KEY, "--listen", KEY) for verb in ("serve", "dev")),
+    ("retention", "run"),
     ("snapshot", "ls"),
     ("snapshot", "gc"),
     ("snapshot", "restore", f"{TRICK}/x.db"),
@@ -193,10 +208,7 @@ COMMANDS = [
 
 
 def test_each_command_is_among_those_that_are_tried():
-    tried = {
-        " ".join(words[: 2 if words[0] in ("cells", "journal", "manifest", "snapshot", "db", "tasks") else 1])
-        for words in COMMANDS
-    }
+    tried = {" ".join(words[:size]) for words in COMMANDS for size in (1, 2)}
 
     assert set(VERBS) <= tried
 

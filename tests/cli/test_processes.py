@@ -75,7 +75,8 @@ def test_a_purchase_is_approved_at_a_terminal(shop):
     screen = at_a_terminal(shop.directory, ["tasks", "complete", task["id"], *ANN, "--db", "shop.db"], ["approve", ""])
 
     assert "Approve it" in screen and "completed, approve" in screen
-    assert shop.ended(engine) == (0, '["r-o-17", "approve"]\n')
+    code, out = shop.ended(engine)
+    assert (code, json.loads(out)) == (0, ["r-o-17", "approve"])
     shown = shop.json("show", "purchase/a")
     assert shown["state"] == {"amount": 5} and shown["kept_until"]
     assert "kept until" in shop.perdure("show", "purchase/a").stdout

@@ -1,5 +1,6 @@
 """`perdure run` in real processes: results, crashes, interruptions."""
 
+import asyncio
 import json
 import os
 import pty
@@ -10,8 +11,11 @@ import sys
 
 import pytest
 
+import perdure
 from perdure import Frame
-from perdure.cli.live import how_far
+from perdure.cli.commands.run import Given, Run
+from perdure.cli.console import Console
+from perdure.cli.live import Plain, how_far
 from tests.cli.world import clean_environment, eventually
 
 
@@ -246,3 +250,27 @@ def test_hooks_end_before_a_run_in_memory_does(world):
 
     assert result.exit_code == 1
     assert "heard: ValueError: no stock" in result.stderr
+
+
+class LateRun(Run):
+    """The instance ends while a look at it goes on."""
+
+    async def _look(self, engine, handle, id, silent=False):
+        await super()._look(engine, handle, id, silent)
+        if self._reader.state.status == "waiting":
+            await handle.send("decision", "well")
+            await handle.result()
+            for _ in range(10):  # those who waited before hear of it too
+                await asyncio.sleep(0)
+
+
+async def test_what_ends_during_a_look_is_looked_at_again():
+    @perdure.flow
+    async def approval(ctx: perdure.Context) -> object:
+        return (await ctx.receive("decision")).body
+
+    run = LateRun(Console(":memory:", False, False, False), Plain(), None, Given([], (), {}))
+
+    ending = await run.run([approval], approval, None, "a", None)
+
+    assert (ending.why, ending.state.status) == ("ended", "completed")

@@ -4,6 +4,7 @@ and dispatchers. What each prints goes to a file.
 
 import asyncio
 import os
+import random
 import signal
 import socket
 from collections.abc import Iterator
@@ -70,10 +71,12 @@ class Cluster:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """Below those that the system gives to connections: one of these could take it before the scheduler does."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 def children(pid: int) -> list[int]:

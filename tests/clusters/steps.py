@@ -10,8 +10,9 @@ from perdure import Context, StepTimeout
 
 @perdure.step(executor="work", retries=20, backoff=perdure.Backoff(base=0.01, max=0.1))
 def mark(place: str, n: int) -> int:
+    info = perdure.step_info()
     with Path(place).open("a") as file:
-        file.write(f"{n} {perdure.step_info().delivery}\n")
+        file.write(f"{n} {info.attempt} {info.delivery}\n")
     time.sleep(0.002)
     return n
 

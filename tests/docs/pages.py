@@ -3,7 +3,7 @@
 The rules for authors of pages (tests/docs/test_snippets.py enforces them):
 
 - ```python                     runs; the snippets of a page are one script, from top to bottom
-- ```python file=shop.py        is written to that file, for the commands that follow
+- ```python file=shop.py        is written to that file, for the commands that follow; so is ```yaml file=shop.yaml
 - ```text prints                is exactly what the snippets above it, since the last such block, print
 - ```console                    `$ ` lines run in bash; the others are what they print (`...`: anything)
 - <!-- not run: reason -->      on the line before a block: it does not run, and this is why

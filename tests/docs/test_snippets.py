@@ -70,7 +70,7 @@ def parts(found: list[Block]) -> list[list[Block]]:
     script: list[Block] = []
     others: list[list[Block]] = []
     for block in running:
-        if block.language == "console" or (block.language == "python" and block.file is not None):
+        if block.language == "console" or block.file is not None:
             others.append([block])
         elif block.language == "python" or (block.language == "text" and "prints" in block.options):
             script.append(block)

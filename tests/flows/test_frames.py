@@ -12,7 +12,7 @@ import pytest
 
 import perdure
 from perdure import Context, Frame
-from perdure.runtime.streams import WAITING_MAX, Stream
+from perdure.runtime.streams import WAITING_MAX, FrameStream
 from tests.entries import entries_of
 
 from .conftest import Stage, until
@@ -271,7 +271,7 @@ async def test_a_stream_that_is_left_is_forgotten(memory: Stage) -> None:
 
 
 async def test_a_slow_listener_gets_the_newest_progress_and_the_last_thousand_chunks() -> None:
-    stream = Stream()
+    stream = FrameStream()
     for n in range(1, 2001):
         stream.put(Frame("flow/k", "step", 1, 2 * n - 1, "progress", n, 2000))
         stream.put(Frame("flow/k", "step", 1, 2 * n, "chunk", chunk=n))
@@ -397,7 +397,7 @@ async def test_what_a_step_leaves_behind_is_not_heard_after_its_receipt(memory: 
 
 
 async def test_an_error_of_a_listener_does_not_harm_the_step(memory: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Stream):
+    class Broken(FrameStream):
         def put(self, frame: Frame) -> None:
             raise RuntimeError("a broken listener")
 

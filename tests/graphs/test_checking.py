@@ -75,6 +75,7 @@ def test_all_problems_come_at_once():
             "default is 'y'",
         ),
         ([{"name": "a", "limits": {"tokens": -1}}], "not negative"),
+        ([{"name": "a", "limits": {"running": 1}}], "running is a limit of the graph"),
         ([{"name": "a", "isolation": "remote"}], "needs queue="),
         ([{"name": "a", "trust": "quarantined"}], "read_only"),
         ([{"name": "a", "goal": "${inputs.b}"}], "names no dependency"),

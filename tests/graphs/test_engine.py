@@ -308,3 +308,109 @@ async def test_a_node_and_a_tool_may_run_on_a_queue(tmp_path):
     async with perdure.open(tmp_path / "a.db", workflows=[graph], queues={"heavy": 2}) as engine:
         handle = await engine.start(graph, {"n": 1}, key="k")
         assert await handle.result() == ["go x stamped", {"n": 1}, "x stamped", 0]
+
+
+# ---- bad input, versions, progress -----------------------------------------------------------------------------------
+
+
+async def test_a_child_of_a_workflow_that_no_engine_knows_is_refused_at_open(tmp_path):
+    graph = Graph("g", runner=lambda node: 1)
+    graph.child("kid", "doubble")
+
+    @perdure.flow
+    async def double(ctx: perdure.Context) -> None: ...
+
+    with pytest.raises(BadGraph, match="did you mean 'double'"):
+        async with perdure.open(tmp_path / "a.db", workflows=[graph, double]):
+            pass
+    async with perdure.open(tmp_path / "a.db", workflows=[graph, double], check="warn") as engine:
+        with pytest.raises(perdure.errors.CallerError):
+            await engine.start("g", key="k")
+
+
+async def test_a_request_that_is_too_large_is_an_error_in_the_run(tmp_path):
+    async def runner(node: Node) -> object:
+        try:
+            return await node.use("publish", text="x" * 17_000_000)
+        except perdure.errors.TooLarge as error:
+            return str(error)
+
+    graph = Graph("g", runner=runner, tools=[publish])
+    graph.node("a")
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        assert "the request 'use' has" in await (await engine.start(graph, key="k")).result()
+
+
+async def test_progress_of_runners_and_tools_is_streamed(tmp_path):
+    go = asyncio.Event()
+
+    @tool
+    async def count() -> int:
+        await go.wait()
+        perdure.emit("counted")
+        return 1
+
+    async def runner(node: Node) -> object:
+        await go.wait()
+        perdure.progress(1, 2, "half")
+        return await node.use("count")
+
+    graph = Graph("g", runner=runner, tools=[count])
+    graph.node("a")
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handle = await engine.start(graph, key="k")
+        stream = handle.stream()
+        first = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        go.set()
+        frames = [await first]
+        frames += [frame async for frame in stream]
+    assert [(frame.location, frame.note or frame.chunk) for frame in frames] == [
+        ("a", "half"),
+        ("a/use/count#1", "counted"),
+    ]
+
+
+async def test_an_instance_runs_on_its_version_and_what_was_added_is_recorded(tmp_path):
+    def version(number: str) -> Graph:
+        async def runner(node: Node) -> object:
+            return f"{node.goal} by {number}"
+
+        graph = Graph("versions", runner=runner, roles=["editor"], version=number, outputs=["a"])
+        graph.node("a", goal=f"declared in {number}", approve="before")
+        return graph
+
+    ann = perdure.Actor("ann", roles=["editor"])
+    old, new = version("1"), version("2")
+    async with perdure.open(tmp_path / "a.db", workflows=[old]) as engine:
+        handle = await engine.start(old, key="k")
+        await handle.ask("submit", [{"name": "added", "goal": "late", "after": ["a"]}])
+    async with perdure.open(tmp_path / "a.db", workflows=[new, old]) as engine:
+        handle = engine.handle(new, "k")
+        await engine.tasks.complete((await question(engine, ann)).id, {"outcome": "approve"}, by=ann)
+        assert await handle.result() == "declared in 1 by 1"
+        rows = {row["node"]: row["outcome"] for row in (await report(handle))["nodes"]}
+        assert rows == {"a": "completed", "added": "completed"}
+        fresh = await engine.start("versions", key="other")
+        await engine.tasks.complete((await question(engine, ann)).id, {"outcome": "approve"}, by=ann)
+        assert await fresh.result() == "declared in 2 by 2"
+
+
+async def test_a_flow_bootstraps_a_graph_of_nodes_that_it_was_given(tmp_path):
+    async def runner(node: Node) -> object:
+        return node.goal
+
+    desk = Graph("desk", runner=runner, limits={"nodes": 3})
+    desk.node("first", goal="declared")
+
+    @perdure.flow
+    async def author(ctx: perdure.Context, nodes: list[dict[str, Any]]) -> object:
+        return await ctx.child(desk, nodes=nodes)
+
+    async with perdure.open(tmp_path / "a.db", workflows=[desk, author]) as engine:
+        plan = [{"name": "planned", "goal": "by a flow", "after": ["first"]}]
+        assert await (await engine.start(author, plan, key="k")).result() == "by a flow"
+        assert await (await engine.start(author, plan, key="k")).result() == "by a flow"
+        with pytest.raises(BadGraph, match="nodes=3, and the start has 4"):
+            await engine.start(desk, nodes=[{"name": f"n{each}"} for each in range(3)], key="x")
+        assert len(await engine.instances()) == 2

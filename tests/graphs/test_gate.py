@@ -299,3 +299,53 @@ def test_a_note_comes_with_the_next_answer():
     rig.send("note", {"node": "a", "text": "hurry"})
     rig.say(rig.tasks()[0][0], "approve")
     assert rig.result == ["hurry"]
+
+
+def test_usage_is_counted_once_when_a_node_is_cancelled():
+    async def runner(node):
+        await node.step("model", lambda: 1, usage={"tokens": 6})
+        await node.use("pay", cents=5)
+
+    graph = one(runner, permits=[Permit("pay", "ask", roles=("boss",))], limits=Limits(tokens=50))
+    rig = run(graph)
+    rig.send("cancel", {"node": "a"})
+    assert {axis: rig.state.used[axis] for axis in ("tokens", "calls")} == {"tokens": 6, "calls": 2}
+    assert rig.state.reserved == {}
+
+
+@pytest.mark.parametrize("outcome", ["approve", "deny"])
+def test_a_tournament_and_a_reduce_wait_for_approval_too(outcome):
+    async def runner(node):
+        return "left" if node.match else node.goal
+
+    graph = Graph("g", runner=runner, roles=["boss"], limits=Limits(running=1))
+    graph.tournament("best", entrants={"x": "1", "y": "2"}, approve="before")
+    graph.reduce("all", "collect", after=["best"], approve="before")
+    rig = run(graph)
+    assert rig.ran == []
+    for _ in range(2):
+        for intent, _ in rig.tasks():
+            rig.say(intent, outcome)
+    if outcome == "approve":
+        assert rig.result == {"best": "1"}
+    else:
+        assert rig.outcomes() == {"best": "failed(denied)", "all": "skipped(upstream)"}
+
+
+def test_a_question_shows_the_goal_with_its_references_filled():
+    async def runner(node):
+        return await node.use("pay", cents=5)
+
+    graph = Graph("g", runner=runner, tools=TOOLS, roles=["boss"], permits=[Permit("pay", "ask")])
+    graph.node("a", goal="pay for ${input.what}", approve="before")
+    rig = run(graph, {"what": "tea"})
+    seen = []
+    for _ in range(2):
+        [(intent, question)] = rig.tasks()
+        seen.append(question["data"]["goal"])
+        rig.say(intent, "approve")
+    assert seen == ["pay for tea"] * 2
+
+    missing = Graph("g", runner=runner, tools=TOOLS, roles=["boss"])
+    missing.node("a", goal="${input.what}", approve="before")
+    assert run(missing, {}).outcomes() == {"a": "failed(input)"}

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.graphs import BadGraph, Denied, Graph, Limits, tool
 
-from .rig import Rig, run
+from .rig import Rig, echo, run
 
 
 @tool(writes=True)
@@ -275,3 +275,58 @@ def test_submitted_nodes_only_narrow_what_their_submitter_may_do():
     assert rig.state.nodes["plan/b"].the.tools == ()
     assert rig.state.nodes["plan/b"].the.limits.calls == 4
     assert rig.state.nodes["plan/b"].the.veto == ("x",)
+
+
+def test_limits_of_a_submitted_graph_tighten_and_bound_its_own_growth():
+    inner = Graph("inner", limits=Limits(depth=0, nodes=2))
+    inner.node("one")
+    large = Graph("large", limits=Limits(nodes=1))
+    large.node("one")
+    large.node("two")
+    said = []
+
+    async def plan(node):
+        with pytest.raises(Denied) as denied:
+            await node.submit(large)
+        said.append(denied.value.stage)
+        return await node.submit(inner)
+
+    async def one(node):
+        try:
+            await node.submit([{"name": "more"}])
+        except Denied as denied:
+            said.append(denied.stage)
+
+    rig = run(growing(by_name(plan=plan, one=one)))
+
+    assert rig.outcome.status == "completed"
+    assert said == ["nodes", "depth"]
+
+
+@pytest.mark.parametrize("body", [5, "x", {"name": "x"}, {"nodes": 5}, {"nodes": [{"name": "x"}], "limits": {"x": 1}}])
+def test_a_batch_of_a_wrong_shape_is_denied_and_the_graph_goes_on(body):
+    rig = Rig(growing(echo))
+    id = rig.deliver_message("submit", body)
+    assert rig.responses[id]["denied"]["stage"] == "shape"
+    assert rig.run().outcome.status == "completed"
+
+
+def test_nodes_of_a_start_may_do_no_more_than_their_submitter():
+    graph = Graph("g", runner=echo, tools=[look])
+    graph.node("plan", tools=[], veto=["look"], limits=Limits(calls=3))
+    graph.node("end", after=["plan"])
+
+    rig = run(graph, nodes=[{"name": "x", "submitter": "plan"}], done={"plan": 1})
+
+    spec = rig.state.nodes["plan/x"].the
+    assert (spec.tools, spec.veto, spec.limits.calls) == ((), ("look",), 3)
+
+
+def test_what_a_node_had_completed_is_not_asked_for_when_its_submitter_runs_again():
+    async def plan(node):
+        return await node.submit([{"name": "facts", "goal": "new"}])
+
+    graph = growing(by_name(plan=plan))
+    rig = run(graph, nodes=[{"name": "facts", "submitter": "plan"}], done={"plan/facts": "old"})
+
+    assert rig.opened() == ["plan", "plan/facts"]

@@ -6,9 +6,11 @@ import pytest
 
 from perdure.errors import Fatal, OutcomeUnknown, StepFailed
 from perdure.graphs import Denied, Graph, Limits, NotInRun, Permit, tool
+from perdure.kernel.events import Requested
+from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.receipt import Receipt
 
-from .rig import Rig, run
+from .rig import Rig, echo, run
 
 DONE: list[str] = []
 
@@ -268,3 +270,51 @@ def test_a_fatal_error_is_not_retried():
         raise Fatal("no")
 
     assert run(one(runner)).outcomes() == {"a": "failed(error)"}
+
+
+def test_output_and_step_results_that_are_too_large_fail():
+    async def runner(node):
+        with pytest.raises(StepFailed, match="TooLarge"):
+            await node.step("model", lambda: "x" * (VALUE_MAX + 1))
+        return "x" * (VALUE_MAX + 1)
+
+    rig = run(one(runner))
+
+    assert rig.outcomes() == {"a": "failed(output)"}
+    assert "the output has" in rig.state.nodes["a"].detail
+
+
+def test_n_plain_nodes_are_n_plus_1_entries():
+    graph = Graph("g", runner=echo)
+    for number in range(20):
+        graph.node(f"n{number}", after=[f"n{number - 1}"] if number % 3 else [])
+    assert len(run(graph).journal) == 21
+
+
+def test_the_journal_of_an_agent_grows_with_its_turns_and_not_with_their_square():
+    def bytes_of(turns: int) -> int:
+        async def runner(node):
+            said: list[str] = []
+            for _ in range(turns):
+                said.append(await node.step("model", lambda said: "word " * 40, said))
+
+        graph = Graph("g", runner=runner)
+        graph.node("a")
+        return sum(len(event.body) for event, _, _ in run(graph).journal if isinstance(event, Requested))
+
+    assert bytes_of(100) < 10.5 * bytes_of(10)
+
+
+def test_a_run_sees_the_resolved_fields_of_its_node():
+    seen = []
+
+    async def runner(node):
+        seen.append(node)
+
+    graph = Graph("g", runner=runner, roles=["r"])
+    graph.node("z")
+    graph.node("a", role="verify", after={"first": "z"}, retries=2, timeout=9, once=True, priority=3, rest=False)
+    run(graph)
+    node = seen[-1]
+    assert (node.isolation, node.context, node.after, node.retries) == ("read_only", "none", {"first": "z"}, 2)
+    assert (node.timeout, node.once, node.priority, node.rest, node.approve) == (9.0, True, 3, False, "")

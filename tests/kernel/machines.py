@@ -47,7 +47,7 @@ from perdure.kernel.receipt import Failure, Receipt
 from perdure.kernel.replay import fold, rebuild
 from perdure.kernel.routing import Subscription
 from perdure.kernel.rows import StoredInstance, offer_of
-from perdure.kernel.rules import IN_FORCE, RULER, Route, Rules, decode_rules
+from perdure.kernel.rules import IN_FORCE, RULER, FactRoute, Rules, decode_rules
 from perdure.kernel.status import FINAL, Status
 
 Order = Sequence[Any]
@@ -135,7 +135,7 @@ class ToldMachine:
             case ["publish", name, value]:
                 self._add(decision, "publish", (name, encode(value)))
             case ["enforce", versions, routes]:
-                manifest = Rules("of a test", versions, tuple(Route(*route) for route in routes))
+                manifest = Rules("of a test", versions, tuple(FactRoute(*route) for route in routes))
                 self._add(decision, "publish", (IN_FORCE, manifest.encode()))
             case ["ids", *ids]:
                 decision["ids"] = tuple(id.encode() for id in ids)

@@ -18,7 +18,7 @@ from perdure.kernel.receipt import DONE
 from perdure.kernel.replay import rebuild
 from perdure.kernel.routing import Router, Subscription
 from perdure.kernel.rows import inbox_row, offer_of
-from perdure.kernel.rules import NO_RULES, RULER, Route, Rules, decode_rules, key_text
+from perdure.kernel.rules import NO_RULES, RULER, FactRoute, Rules, decode_rules, key_text
 from tests.kernel.machines import Told, World
 
 ROUTED = "sys/world/main"
@@ -255,7 +255,9 @@ def test_a_route_without_a_path_leads_to_the_only_instance():
 def test_routes_of_workflows_come_before_those_of_the_manifest_in_its_order():
     router = Router()
     router.subscribe("flow", [Subscription("made", "key")])
-    router.enforce(Rules("", {}, (Route("made", "b", "key"), Route("other", "c"), Route("made", "a", "key"))))
+    router.enforce(
+        Rules("", {}, (FactRoute("made", "b", "key"), FactRoute("other", "c"), FactRoute("made", "a", "key")))
+    )
 
     addresses = router.route(Fact("made", encode({"key": "k"})))
 
@@ -488,7 +490,7 @@ def test_how_a_key_stands_in_a_name(value, text):
 
 
 def test_a_manifest_can_be_read_back():
-    manifest = Rules("h", {"cell": "1"}, (Route("made", "cell", "a.b"), Route("made", "other")))
+    manifest = Rules("h", {"cell": "1"}, (FactRoute("made", "cell", "a.b"), FactRoute("made", "other")))
 
     assert decode_rules(manifest.encode()) == manifest
     assert decode_rules(None) is NO_RULES

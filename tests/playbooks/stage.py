@@ -49,7 +49,7 @@ class Stage:
         self.done: list[str] = []  # locations of calls that were answered
         self.asked: dict[str, Any] = {}
         self.noted: list[str] = []
-        self.outcome = None
+        self.outcome: Any = None
         self.auto = options.get("auto", True)
         self.published: dict[str, Any] = {}
         self.in_flight = 0
@@ -98,7 +98,7 @@ class Stage:
             self.answer(id, self.stub(effect))
 
     def stub(self, effect: Call) -> Receipt:
-        asked = decode(effect.params)
+        asked = decode(effect.params or b"")
         self.asked[effect.location] = asked
         self.done.append(effect.location)
         given = self.stubs(effect.location, asked["params"]) if callable(self.stubs) else self._stub(effect.location)

@@ -1,9 +1,11 @@
 """Pipelines, action policy, loops, and large values: by a machine without an engine."""
 
+from typing import Any
+
 import pytest
 
 from perdure.codec import decode, encode
-from perdure.kernel.effects import Call, Child, Timer, Wait
+from perdure.kernel.effects import Call, Child, Timer, Wait, attempt_of
 from perdure.kernel.receipt import Failure, Receipt
 from tests.playbooks.stage import Stage, book
 
@@ -58,7 +60,7 @@ def test_a_delay_of_zero_opens_the_next_attempt_in_the_same_entry():
     retry = rules("{when: outcome.status == 'error', then: {do: retry, attempts: 2, delay: 0}}")
     stage = Stage(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR, 1]})
 
-    assert [effect.attempt for effect in stage.decisions[1].open] == [2]
+    assert [attempt_of(effect) for effect in stage.decisions[1].open] == [2]
     assert stage.result == 1
 
 
@@ -533,7 +535,7 @@ def kept(location, params):
         if params.get("slice"):
             first, last = params["slice"]
             return {"result": list(range(1000))[first:last]}
-        value = BIG
+        value: Any = BIG
         for key in params["path"]:
             value = value[key]
         return {"result": value}

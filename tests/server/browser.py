@@ -1,11 +1,15 @@
 """A real browser for tests: Debian's chromium, or what BROWSER names."""
 
+import asyncio
 import os
 import shutil
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Literal
 
 import pytest
 from playwright.async_api import async_playwright
+
+from tests.server.site import site
 
 
 def path():
@@ -17,23 +21,65 @@ def path():
     return found
 
 
-@asynccontextmanager
-async def opened(site, *, login="ann", scheme="light", width=1280, height=900):
-    """A page that is logged in. What the browser complains about is in `page.complaints`."""
-    async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=path(), args=["--no-sandbox"])
-        context = await browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
+class Heard:
+    """What a page asked for, and what the browser complained about."""
+
+    def __init__(self):
+        self.asked: list[str] = []
+        self.complaints: list[str] = []
+
+    def to(self, page):
+        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+
+
+class Stage:
+    """One site and one browser for the tests of a file; each test has a page of its own."""
+
+    def __init__(self, runner, site, browser):
+        self.runner, self.site, self.browser = runner, site, browser
+
+    def tell(self, story, **more):
+        async def main():
+            async with self.page(**more) as page:
+                return await asyncio.wait_for(story(self.site, page), 60)
+
+        return self.runner.run(main())
+
+    @asynccontextmanager
+    async def page(
+        self, *, login="ann", scheme: Literal["light", "dark"] = "light", width=1280, height=900, heard=None
+    ):
+        size = {"width": width, "height": height}
+        context = await self.browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce")
         page = await context.new_page()
-        page.set_default_timeout(20_000)
-        page.complaints = []
-        page.asked = []
-        page.on("console", lambda said: page.complaints.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        page.on("request", lambda request: page.asked.append(request.url))
+        page.set_default_timeout(10_000)
+        if heard is not None:
+            heard.to(page)
         try:
             if login:
-                await page.goto(f"{site.url}/login#{site.server.accesses.own_link(login)}")
+                await page.goto(f"{self.site.url}/login#{self.site.server.accesses.own_link(login)}")
                 await page.wait_for_selector(".totals")
             yield page
         finally:
-            await browser.close()
+            await context.close()
+
+
+@contextmanager
+def staged(**more):
+    chromium = path()
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+
+        async def begin():
+            found = await stack.enter_async_context(site(**more))
+            driver = await stack.enter_async_context(async_playwright())
+            browser = await driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            stack.push_async_callback(browser.close)
+            return Stage(runner, found, browser)
+
+        try:
+            yield runner.run(begin())
+        finally:
+            runner.run(stack.aclose())

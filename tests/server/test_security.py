@@ -262,7 +262,7 @@ def test_the_matrix_of_verb_and_role(role):
     rank = ["viewer", "operator", "author", "admin"]
 
     async def story(site):
-        client = await site.key(Grant(role))  # type: ignore[arg-type]
+        client = await site.key(Grant(role))
         found = {}
         for route in ROUTES:
             path = route.path.replace("{id}", "order/none").replace("{name}", "order").replace("{task}", "1")

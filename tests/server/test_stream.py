@@ -13,7 +13,7 @@ async def events(client, channels, last=None):
     headers = {} if last is None else {"last-event-id": last}
     async with client.stream("GET", f"{API}/stream", params={"channels": channels}, headers=headers) as answer:
         assert answer.status_code == 200, await answer.aread()
-        event = {}
+        event: dict[str, str] = {}
         async for line in answer.aiter_lines():
             if not line:
                 if "event" in event:

@@ -1,25 +1,40 @@
 """The web UI in a real browser."""
 
+import re
+
 import pytest
 from axe_playwright_python.async_playwright import Axe
 
 from perdure.kernel.asked import Actor
-from tests.server.browser import opened
-from tests.server.site import run
+from perdure.kernel.events import Address
+from perdure.verbs.read import WhyParams, why
+from perdure.views.past import past
+from tests.server.browser import Heard, staged
+from tests.server.dialects import ALL, STARTS
 
 API = "/api/v1"
 EVIL = "<img src=x onerror=alert(1)><script>window.hurt=1</script>\u202e{{7*7}}"
 
 
+@pytest.fixture(scope="module")
+def stage():
+    with staged(workflows=ALL) as found:
+        found.pages = found.runner.run(filled(found.site))
+        yield found
+
+
 async def filled(site):
-    """Instances of every kind, and a task for managers."""
+    """Instances of every kind, and a task for managers. Pages by path, with a sign that each is there."""
     manager = {"grants": [{"role": "admin", "workflows": ["*"], "values": True}], "roles": ["manager"]}
     await site.server.accesses.ask("grant", {"actor": "ann", "person": manager}, Actor("root"))
     handle = await site.engine.start("order", key="o-1", order_id=EVIL, tags={"note": EVIL[:40]}, by="checkout")
     await handle.until("waiting")
+    await an_order(site, "o-2")
     await (await site.engine.start("secret_plan", key="s-1")).until("waiting")
     await (await site.engine.start("approval", key="a-1", amount=7)).until("waiting")
     await (await site.engine.start("broken", key="b-1")).until("failed")
+    for workflow, key, value in STARTS:
+        await (await site.engine.start_plain(workflow, value, key=key)).until("waiting")
     task = (await site.engine.tasks.list(Actor("root", admin=True)))[0].id
     return {
         "/": ".totals",
@@ -27,185 +42,289 @@ async def filled(site):
         "/instances?q=status:waiting": ".ledger.inst tbody tr",
         "/instances/order/o-1": ".why-list",
         "/instances/order/o-1?tab=data": ".data-grid",
+        "/instances/order/o-1?entry=1": ".travel.is-past",
+        "/instances/order/o-1?journal=compact": ".tall tbody tr",
         "/instances/broken/b-1?tab=errors": "pre.json",
+        "/instances/restock/monday": "svg.drawing .g-token",
+        "/instances/article/heat-pumps": "svg.drawing .g-node",
+        "/compare?a=order/o-1&b=order/o-2": ".ledger tbody tr",
+        "/queues": "main h1",
+        "/fleet": "main h1",
+        "/world": "main h1",
         "/tasks": ".todo",
         f"/tasks/{task}": ".task-form",
         "/workflows": ".ledger",
-        "/workflows/order": ".ledger",
+        "/workflows/order": ".src",
+        "/workflows/article": "svg.drawing",
         "/settings": ".facts",
     }
 
 
-def test_each_page_restores_from_its_url_and_asks_no_other_origin():
-    async def story(site):
-        async with opened(site) as page:
-            for path, sign in (await filled(site)).items():
-                await page.goto(site.url + path)
-                await page.wait_for_selector(sign)
-                shown = await page.inner_text("main")
-                await page.reload()
-                await page.wait_for_selector(sign)
-                assert shown.split("\n")[0] == (await page.inner_text("main")).split("\n")[0], path
-            return page.complaints, [url for url in page.asked if not url.startswith((site.url, "data:"))]
-
-    complaints, foreign = run(story)
-
-    assert complaints == []
-    assert foreign == []
+async def an_order(site, key):
+    handle = await site.engine.start("order", key=key)
+    await handle.until("waiting")
+    return handle
 
 
-def test_markup_in_values_does_nothing():
-    async def story(site):
-        async with opened(site) as page:
-            await filled(site)
-            await page.goto(f"{site.url}/instances/order/o-1?tab=data")
-            await page.wait_for_selector(".data-grid")
-            text = await page.inner_text("main")
-            images = await page.locator("main img, main script").count()
-            return text, images, await page.evaluate("window.hurt")
+def test_each_page_restores_from_its_url_and_asks_no_other_origin(stage):
+    heard = Heard()
 
-    text, images, hurt = run(story)
+    async def story(site, page):
+        for path, sign in stage.pages.items():
+            await page.goto(site.url + path)
+            await page.wait_for_selector(sign)
+            shown = await page.inner_text("main")
+            await page.reload()
+            await page.wait_for_selector(sign)
+            assert shown.split("\n")[0] == (await page.inner_text("main")).split("\n")[0], path
+        return [url for url in heard.asked if not url.startswith((site.url, "data:"))]
+
+    assert stage.tell(story, heard=heard) == []
+    assert heard.complaints == []
+
+
+def test_axe_finds_nothing_in_light_and_dark(stage):
+    async def story(site, page):
+        found = {}
+        for path, sign in stage.pages.items():
+            await page.goto(site.url + path)
+            await page.wait_for_selector(sign)
+            for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+                await page.emulate_media(color_scheme=scheme)
+                result = await Axe().run(page, options=rules)
+                for each in result.response["violations"]:
+                    found[path, scheme, each["id"]] = [node["html"][:200] for node in each["nodes"]][:3]
+        return found
+
+    found = stage.tell(story)
+
+    assert not found, "\n".join(map(str, found.items()))
+
+
+def test_markup_in_values_does_nothing(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances/order/o-1?tab=data")
+        await page.wait_for_selector(".data-grid")
+        text = await page.inner_text("main")
+        return text, await page.locator("main img, main script").count(), await page.evaluate("window.hurt")
+
+    text, images, hurt = stage.tell(story)
 
     assert "<img src=x onerror=alert(1)>" in text and "\\u202e" in text
     assert (images, hurt) == (0, None)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(scheme):
-    async def story(site):
-        found = {}
-        async with opened(site, scheme=scheme) as page:
-            for path, sign in (await filled(site)).items():
-                await page.goto(site.url + path)
-                await page.wait_for_selector(sign)
-                result = await Axe().run(page)
-                for each in result.response["violations"]:
-                    found[path, each["id"]] = [node["html"][:200] for node in each["nodes"]][:3]
-        return found
+def test_a_message_is_sent_by_the_button_of_its_sentence_and_the_page_follows_live(stage):
+    async def story(site, page):
+        handle = await an_order(site, "to-be-decided")
+        await page.goto(f"{site.url}/instances/order/to-be-decided")
+        await page.click(".why-list .do button")
+        await page.fill("#d-body", '"yes"')
+        command = await page.inner_text("dialog .cmd code")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector(".stamp.st-completed")
+        return command, await handle.result()
 
-    found = run(story)
+    command, result = stage.tell(story)
 
-    assert not found, "\n".join(map(str, found.items()))
-
-
-def test_a_message_is_sent_by_the_button_of_its_sentence_and_the_page_follows_live():
-    async def story(site):
-        async with opened(site) as page:
-            await filled(site)
-            await page.goto(f"{site.url}/instances/order/o-1")
-            await page.click(".why-list .do button")
-            await page.fill("#d-body", '"yes"')
-            command = await page.inner_text("dialog .cmd code")
-            await page.click("dialog button[type=submit]")
-            await page.wait_for_selector(".stamp.st-completed")
-            return command, await site.engine.handle("order/o-1").result()
-
-    command, result = run(story)
-
-    assert command.startswith("perdure send order/o-1 decision")
+    assert command.startswith("perdure send order/to-be-decided decision")
     assert result["decision"] == "yes"
 
 
-def test_a_moved_instance_is_noticed_before_a_confirm():
-    async def story(site):
-        async with opened(site) as page:
-            await filled(site)
-            await page.goto(f"{site.url}/instances/order/o-1")
-            await page.click("text=Cancel…")
-            await site.engine.handle("order/o-1").tag("moved", "yes")
-            await page.click("dialog button[type=submit]")
-            await page.wait_for_selector("dialog [role=alert]")
-            return await page.inner_text("dialog [role=alert]"), await site.engine.handle("order/o-1").status()
+def test_a_moved_instance_is_noticed_before_a_confirm(stage):
+    async def story(site, page):
+        handle = await an_order(site, "moving")
+        await page.goto(f"{site.url}/instances/order/moving")
+        await page.click("text=Cancel…")
+        await handle.tag("moved", "yes")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector("dialog [role=alert]")
+        return await page.inner_text("dialog [role=alert]"), await handle.status()
 
-    text, status = run(story)
+    text, status = stage.tell(story)
 
     assert "version-conflict" in text
     assert status == "waiting"
 
 
-def test_a_task_is_done_at_360_pixels_and_the_form_refuses_what_the_schema_refuses():
-    async def story(site):
-        async with opened(site, width=360, height=740) as page:
-            await filled(site)
-            await page.goto(f"{site.url}/tasks")
-            await page.click(".todo a")
-            await page.click(".task-form button[type=submit]")
-            problem = await page.inner_text(".problem")
-            await page.click("text=yes")
-            wide = await page.evaluate("document.documentElement.scrollWidth")
-            await page.click(".task-form button[type=submit]")
-            return problem, wide, await site.engine.handle("approval/a-1").result(20)
+def test_a_task_is_done_at_360_pixels_and_the_form_refuses_what_the_schema_refuses(stage):
+    async def story(site, page):
+        handle = await site.engine.start("approval", key="narrow", amount=8)
+        await handle.until("waiting")
+        await page.goto(f"{site.url}/tasks")
+        await page.click("text=Approve 8")
+        await page.click(".task-form button[type=submit]")
+        problem = await page.inner_text(".problem")
+        await page.click(".choice >> text=yes")
+        wide = await page.evaluate("document.documentElement.scrollWidth")
+        await page.click(".task-form button[type=submit]")
+        return problem, wide, await handle.result(20)
 
-    problem, wide, result = run(story)
+    problem, wide, result = stage.tell(story, width=360, height=740)
 
     assert "needed" in problem
     assert wide <= 360
     assert result == "yes"
 
 
-def test_new_instances_are_announced_and_do_not_move_the_rows():
-    async def story(site):
-        async with opened(site) as page:
-            await filled(site)
-            await page.goto(f"{site.url}/instances")
-            await page.wait_for_selector(".foot .live:not(.off)")
-            before = await page.locator(".ledger.inst tbody tr").count()
-            await site.engine.start("secret_plan", key="s-2")
-            await page.wait_for_selector("button.new")
-            still = await page.locator(".ledger.inst tbody tr").count()
-            await page.click("button.new")
-            await page.wait_for_selector("text=s-2")
-            return before, still
+def test_new_instances_are_announced_and_do_not_move_the_rows(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances")
+        await page.wait_for_selector(".foot .live:not(.off)")
+        await page.wait_for_selector(".ledger.inst tbody tr")
+        before = await page.locator(".ledger.inst tbody tr").count()
+        await site.engine.start("secret_plan", key="s-2")
+        await page.wait_for_selector("button.new")
+        still = await page.locator(".ledger.inst tbody tr").count()
+        await page.click("button.new")
+        await page.wait_for_selector("text=s-2")
+        return before, still
 
-    before, still = run(story)
+    before, still = stage.tell(story)
 
     assert before == still
 
 
-def test_pages_are_reached_by_keys():
-    async def story(site):
-        async with opened(site) as page:
-            await filled(site)
-            await page.keyboard.press("g")
-            await page.keyboard.press("i")
-            await page.wait_for_selector(".ledger.inst")
-            await page.keyboard.press("/")
-            await page.keyboard.type("status:failed")
-            await page.keyboard.press("Enter")
-            await page.wait_for_url("**/instances?q=status*failed")
-            await page.keyboard.press("Escape")
-            await page.wait_for_selector("text=b-1")
-            await page.keyboard.press("j")
-            await page.keyboard.press("Enter")
-            await page.wait_for_selector(".inst-head")
-            return page.url
+def test_pages_are_reached_by_keys(stage):
+    async def story(site, page):
+        await page.keyboard.press("g")
+        await page.keyboard.press("i")
+        await page.wait_for_selector(".ledger.inst")
+        await page.keyboard.press("/")
+        await page.keyboard.type("status:failed")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/instances?q=status*failed")
+        await page.keyboard.press("Escape")
+        await page.wait_for_selector("text=/^1 match/")
+        await page.keyboard.press("j")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".inst-head")
+        return page.url
 
-    assert run(story).endswith("/instances/broken/b-1")
+    assert stage.tell(story).endswith("/instances/broken/b-1")
 
 
-def test_cross_site_writes_fail_in_a_real_browser():
-    async def story(site):
-        async with opened(site) as page:
-            own = await page.context.new_page()
-            await own.goto("about:blank")
-            await own.set_content(
-                f'<form id=f method=post action="{site.url}{API}/instances" enctype="text/plain">'
-                '<input name=\'{"workflow":"order","key":"evil","x":"\' value=\'"}\'></form>'
-            )
-            async with own.expect_navigation():
-                await own.evaluate("document.querySelector('#f').submit()")
-            return await site.engine.queries.counts()
+def test_cross_site_writes_fail_in_a_real_browser(stage):
+    async def story(site, page):
+        own = await page.context.new_page()
+        await own.goto("about:blank")
+        await own.set_content(
+            f'<form id=f method=post action="{site.url}{API}/instances" enctype="text/plain">'
+            '<input name=\'{"workflow":"order","key":"evil","x":"\' value=\'"}\'></form>'
+        )
+        async with own.expect_navigation():
+            await own.evaluate("document.querySelector('#f').submit()")
+        return await site.engine.queries.head(Address("order", "evil"))
 
-    assert not any(workflow == "order" for workflow, *_ in run(story))
+    assert stage.tell(story) is None
 
 
-def test_a_stranger_sees_the_login_page():
-    async def story(site):
-        async with opened(site, login="") as page:
-            await page.goto(f"{site.url}/instances/order/o-1")
-            text = await page.inner_text("main")
-            await page.goto(f"{site.url}/login#wrong")
-            await page.wait_for_function("document.querySelector('#say').textContent.includes('too old')")
-            return text
+def test_a_stranger_sees_the_login_page(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances/order/o-1")
+        text = await page.inner_text("main")
+        await page.goto(f"{site.url}/login#wrong")
+        await page.wait_for_function("document.querySelector('#say').textContent.includes('too old')")
+        return text
 
-    assert "not logged in" in run(story)
+    assert "not logged in" in stage.tell(story, login="")
+
+
+def test_time_travel_equals_a_fold_to_that_entry(stage):
+    async def story(site, page):
+        handle = await an_order(site, "travelled")
+        await handle.send("decision", "yes")
+        await handle.result()
+        await page.goto(f"{site.url}/instances/order/travelled?entry=2")
+        await page.wait_for_selector(".travel.is-past")
+        await page.wait_for_selector(".stamp.st-waiting")
+        then = await page.locator("[role=treegrid] .loc").all_inner_texts()
+        await page.focus("input.range")
+        await page.keyboard.press("ArrowRight")
+        await page.wait_for_selector(".stamp.st-completed")
+        head = await site.engine.queries.head(Address("order", "travelled"))
+        return then, page.url, await past(site.engine.queries, head, 2)
+
+    then, url, folded = stage.tell(story)
+
+    assert then == [each.location for each in folded.operations]
+    assert folded.status == "waiting"
+    assert "entry=" not in url  # the last entry is now
+
+
+def test_why_equals_the_cli_and_buttons_equal_the_allowed_verbs(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances/order/o-1")
+        await page.wait_for_selector(".why-list")
+        said = await page.locator(".why-list .say > p:first-child").all_inner_texts()
+        buttons = await page.locator(".acts button").all_inner_texts()
+        answer = await why(site.engine, WhyParams("order/o-1"))
+        client = await site.login("ann")
+        may = (await client.get(f"{API}/instances/order/o-1")).json()["may"]
+        return said, [each.text for each in answer.reasons], {each.strip("…").lower() for each in buttons}, may
+
+    said, told, buttons, may = stage.tell(story)
+
+    assert [re.sub("since .*", "", text) for text in said] == [re.sub("since .*", "", text) for text in told]
+    assert buttons == {verb for verb, against in may.items() if not against} - {"settle"}
+
+
+def test_ten_thousand_rows_keep_600_elements(stage):
+    async def story(site, page):
+        handle = await site.engine.start("counting", key="c", n=2500)
+        await handle.result(60)
+        await page.goto(f"{site.url}/instances/counting/c")
+        await page.wait_for_selector(".tall tbody tr")
+        await page.evaluate("document.querySelectorAll('.tall')[1].scrollTop = 60000")
+        await page.wait_for_selector("td.marg >> text=/^2[0-9]{3}$/")
+        await page.click("text=Compact")
+        await page.wait_for_selector("text=opened")
+        return await page.locator("tr, [role=row]").count()
+
+    assert stage.tell(story) <= 600
+
+
+def test_states_are_shown_empty_error_and_not_live(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances?q=status:stuck")
+        await page.wait_for_selector("text=No instance matches")
+        await page.goto(f"{site.url}/instances?q=statu:stuck")
+        error = await page.inner_text("[role=alert]")
+        await page.goto(f"{site.url}/instances/order/none")
+        missing = await page.inner_text("[role=alert]")
+        await page.goto(f"{site.url}/instances")
+        await page.wait_for_selector(".foot .live:not(.off)")
+        await page.context.set_offline(True)
+        site.server.stopping.set()
+        site.server.feed.wake()
+        await page.wait_for_selector(".stale")
+        site.server.stopping.clear()
+        return error, missing
+
+    error, missing = stage.tell(story)
+
+    assert "bad-filter" in error and "did you mean" in error
+    assert "not-found" in missing
+
+
+def test_eval_and_inline_script_do_nothing(stage):
+    """Asked by the page itself: a driver's evaluate is exempt from the policy."""
+
+    async def story(site, page):
+        await page.goto(site.url)
+        await page.wait_for_selector(".totals")
+        return await page.evaluate(
+            """() => new Promise((resolve) => {
+                const found = [];
+                document.addEventListener("securitypolicyviolation", (event) => found.push(event.effectiveDirective));
+                const script = document.createElement("script");
+                const tried = [
+                    () => { script.textContent = "window.hurt = 1"; document.body.append(script); },
+                    () => document.body.insertAdjacentHTML("beforeend", "<img src=x>"),
+                ];
+                for (const each of tried) try { each(); } catch { found.push("trusted types"); }
+                setTimeout(() => resolve([window.hurt ?? 0, found.length > 0]), 200);
+            })"""
+        )
+
+    assert stage.tell(story) == [0, True]

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 import perdure
-from perdure.app.copy import Moved, move
+from perdure.app.copy import MoveCounts, move
 from perdure.ports.store import Filter
 from perdure.stores.postgres import upgrade
 from tests.cells.shop import Order, Placed, order
@@ -53,7 +53,7 @@ async def waiting(engine: perdure.Engine, workflow: Any, key: str) -> perdure.Ha
     return handle
 
 
-async def there_and_back(source: str | Path, target: str | Path) -> Moved:
+async def there_and_back(source: str | Path, target: str | Path) -> MoveCounts:
     charged.clear()
     async with opened(source) as engine:
         for n in range(5):

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.kernel.asked import Actor
 from perdure.tasks.life import CHANGES, ENDED, TaskStatus, changed
-from perdure.tasks.rights import VERBS, Request, Standing, Verb, refusal
+from perdure.tasks.rights import VERBS, Standing, TaskRequest, Verb, refusal
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "tasks" / "reference.md"
 
@@ -37,7 +37,7 @@ def cells() -> Iterator[tuple[str, str, str]]:
 
 def may(task: Standing, verb: str, by: Actor, *, to: Actor | None = None, override: bool = False) -> str:
     """The code of the refusal; empty: it is granted."""
-    request = Request(verb, by, to or (BOB if verb == "assign" else None), override, "enough")  # type: ignore[arg-type]
+    request = TaskRequest(verb, by, to or (BOB if verb == "assign" else None), override, "enough")  # type: ignore[arg-type]
     found = refusal(task, request)
     return "" if found is None else found.code
 
@@ -122,7 +122,7 @@ def test_a_task_of_several_people_has_no_holder():
 
 
 def test_a_cancel_needs_a_reason():
-    found = refusal(OPEN, Request("cancel", ROLES["manager"], reason=" "))
+    found = refusal(OPEN, TaskRequest("cancel", ROLES["manager"], reason=" "))
 
     assert found is not None and found.code == "no-reason"
 

@@ -7,6 +7,7 @@ from .agent import Agent
 from .chat import ChatModel, chat
 from .mcp import mcp
 from .model import Model, Reply, ToolCall
+from .pydantic import pydantic
 from .scripted import calls, scripted
 
-__all__ = ["Agent", "ChatModel", "Model", "Reply", "ToolCall", "calls", "chat", "mcp", "scripted"]
+__all__ = ["Agent", "ChatModel", "Model", "Reply", "ToolCall", "calls", "chat", "mcp", "pydantic", "scripted"]

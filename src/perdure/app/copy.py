@@ -38,7 +38,7 @@ Progress = Callable[[str, int, int], None]
 """What is being written, how much of it is, and how much there is."""
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MoveCounts(msgspec.Struct, frozen=True):
     """What was copied, and found to be the same there."""
 
     entries: int
@@ -60,7 +60,9 @@ class Side:
         return self.stores[place(seq, len(self.stores))]
 
 
-async def move(source: str | os.PathLike[str], target: str | os.PathLike[str], told: Progress | None = None) -> Moved:
+async def move(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], told: Progress | None = None
+) -> MoveCounts:
     """Copy a stopped world into an empty database, which is made if it does not exist. The source stays as it is."""
     tell = told or (lambda what, done, total: None)
     if str(source) == str(target):
@@ -78,7 +80,7 @@ async def move(source: str | os.PathLike[str], target: str | os.PathLike[str], t
             await into.queries.add_world_snapshot(row)
         await _compare(origin.queries, into.queries, len(database.journal), tell)
         await into.mark(False)
-        return Moved(len(database.journal), len(database.heads), len(database.inbox), blobs, len(into.stores))
+        return MoveCounts(len(database.journal), len(database.heads), len(database.inbox), blobs, len(into.stores))
 
 
 async def _write(database: MemoryDatabase, into: Side, tell: Progress) -> None:

@@ -67,7 +67,7 @@ def restored_one(stored: Stored, gathered: list[Gathered]) -> Workflow | None:
         return None
 
 
-class Loading:
+class DefinitionLoader:
     """Definitions that other engines put while this one runs: each is read when an instance needs it."""
 
     def __init__(self, queries: Queries, known: Workflows[Any], gathered: list[Gathered], effects: Effects) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from perdure.errors import BadCall, CallerError
 from perdure.executors.builtin import BlobEffects, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
+from perdure.executors.queue import Tools
 from perdure.executors.secrets import MappingSecrets
 from perdure.flows.author import STEPS
 from perdure.ports.clock import Clock
@@ -45,14 +46,19 @@ class Effects:
         self.around = Surroundings(self._requests.allow, _checked(connections), secrets=self._secrets)
         self._built_in: Mapping[str, Callable[..., Any]] = dict.fromkeys(("http", "blob-put", "blob-get"), _unused)
         self._executor: EffectsExecutor | None = None
+        self._find: Callable[[str], Handler | None] = handlers(self.around)
         self._handlers(self._built_in)
 
     def executor(self, queries: Queries, clock: Clock, on_loop: Executor, in_threads: Executor) -> EffectsExecutor:
         blobs = BlobEffects(queries, clock.now)
         self._built_in = {"http": self._requests.perform, "blob-put": blobs.put, "blob-get": blobs.get}
-        find = handlers(msgspec.structs.replace(self.around, blobs=queries, now=clock.now))
+        find = self._find = handlers(msgspec.structs.replace(self.around, blobs=queries, now=clock.now))
         self._executor = EffectsExecutor(self._handlers(self._built_in), on_loop, in_threads, self._secrets, find)
         return self._executor
+
+    def tools(self) -> Tools:
+        """For the queues that this engine serves itself, once it has its database."""
+        return Tools(self._find, self._secrets)
 
     def extend(self, gathered: Iterable[Gathered]) -> None:
         """Dialects of which only the database has definitions perform their effects too."""

@@ -39,7 +39,7 @@ from perdure.runtime.startable import Startable
 from perdure.stores.answers import asked
 from perdure.tools.handler import enter
 
-from .definitions import Loading, restored, restored_one, stored
+from .definitions import DefinitionLoader, restored, restored_one, stored
 from .dialects import begin, built_in, checked, enclosure_of, read_catalog, registered
 from .dispatch import Dispatch, Dispatching
 from .effects import Effects
@@ -140,12 +140,12 @@ async def open(
     for each in gathered:
         if each.opened is not None:
             each.opened()
-    checked(gathered, known, handlers, check)
     clock = SystemClock(asyncio.get_running_loop())
     if keys is not None and not hasattr(keys, "judge"):
         raise CallerError(f"keys= takes a perdure.Keyring({{executor: [key]}}), found {type(keys).__name__}")
     dispatchers = Dispatching(dispatch, url)
     effects = Effects(gathered, handlers, lenient=lenient, allow=allow, secrets=secrets, connections=connections)
+    checked(gathered, known, handlers, check)
     enter(effects.around)
     on_loop, in_threads = InlineExecutor(inline), ThreadExecutor(threads)
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
@@ -155,7 +155,7 @@ async def open(
         workflows=known,
         clock=clock,
         executors=executors,
-        serving=ServedQueues(queues, known, keys, dispatchers),
+        serving=ServedQueues(queues, known, keys, dispatchers, effects.tools),
         effects=lambda store: effects.executor(store, clock, on_loop, in_threads),
         failed=hooks.tell,
         cache=cache,
@@ -170,7 +170,7 @@ async def open(
         before = len(gathered)
         await restored(queries, known, gathered)
         effects.extend(gathered[before:])
-        setup.loader = Loading(queries, known, gathered, effects).load
+        setup.loader = DefinitionLoader(queries, known, gathered, effects).load
 
     try:
         async with _running(url, setup, prepare) as running:

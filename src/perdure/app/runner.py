@@ -93,7 +93,7 @@ class RunnerThread:
 
     async def _run(self) -> None:
         self._loop, self._hurry = asyncio.get_running_loop(), asyncio.Event()
-        async with opened(self._db) as jobs:
+        async with opened(self._db) as (jobs, _):
             executors = [QueueExecutor(self._queue, SLOTS, declared)]
             sign = signing(self._keys)
             self._runner = Runner(jobs, executors, (), name=self._name, concurrency=SLOTS, sign=sign)

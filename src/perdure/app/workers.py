@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.errors import BadCall
-from perdure.executors.queue import Find, FoundFunction, QueueExecutor
+from perdure.executors.queue import TOOLS, Find, FoundFunction, QueueExecutor, Tools
 from perdure.flows.author import STEPS, Flow, StepFunction
 from perdure.flows.returns import importable, is_async, returns_of
 from perdure.kernel.batch import Publication
@@ -24,8 +24,10 @@ from perdure.kernel.job import asked
 from perdure.kernel.receipt import Answerer, Receipt
 from perdure.ports.executor import Executor
 from perdure.ports.jobs import Jobs
+from perdure.ports.store import Queries
 from perdure.runtime.setup import Serves
 from perdure.runtime.worker import Sign, Worker
+from perdure.tools import names as tool_names
 
 if TYPE_CHECKING:
     from perdure.executors.signatures import Keyring
@@ -40,21 +42,25 @@ class ServedQueues:
         workflows: Iterable[Any],
         keys: Keyring | None,
         dispatchers: Callable[[Jobs], list[Serves]],
+        tools: Callable[[], Tools] | None = None,
     ) -> None:
         self._queues = dict([checked(name, slots) for name, slots in (queues or {}).items()])
         self._workflows = workflows
         self._keys = keys
+        self._tools = tools
         self._dispatchers = dispatchers
 
     def executors(self) -> list[Executor]:
-        return [QueueExecutor(name, slots, imported) for name, slots in self._queues.items()]
+        tools = None if self._tools is None else self._tools()
+        return [QueueExecutor(name, slots, imported, tools) for name, slots in self._queues.items()]
 
     def workers(self, jobs: Jobs) -> list[Serves]:
         """Workers have the functions of the modules that the workflows are in. Dispatchers ask a cluster."""
         names = {name for found in self._workflows for name in _modules(found)}
         modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
         workers = [
-            worker(jobs, modules, [name], concurrency=slots, keys=self._keys) for name, slots in self._queues.items()
+            worker(jobs, modules, [name], concurrency=slots, keys=self._keys, tools=self._tools and self._tools())
+            for name, slots in self._queues.items()
         ]
         return [*workers, *self._dispatchers(jobs)]
 
@@ -147,13 +153,13 @@ def _found(value: Any) -> FoundFunction:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Jobs]:
-    """The jobs of a database, for a process that runs no engine on it."""
+async def opened(url: str) -> AsyncIterator[tuple[Jobs, Queries]]:
+    """The jobs and the blobs of a database, for a process that runs no engine on it."""
     from perdure.stores.postgres import PostgresDatabase
 
     database = await PostgresDatabase.open(url)
     try:
-        yield database.jobs
+        yield database.jobs, database.queries
     finally:
         await database.close()
 
@@ -195,9 +201,11 @@ def worker(
     concurrency: int,
     name: str = "",
     keys: Keyring | None = None,
+    tools: Tools | None = None,
 ) -> Worker:
-    """A worker of these queues, which runs what it finds in these modules."""
+    """A worker of these queues, which runs what it finds in these modules, and the tools that it is given."""
     functions = known(modules)
-    executors = [QueueExecutor(*checked(queue, concurrency), finding(functions)) for queue in queues]
+    executors = [QueueExecutor(*checked(queue, concurrency), finding(functions), tools) for queue in queues]
     name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
-    return Worker(jobs, executors, functions, name=name, concurrency=concurrency, sign=signing(keys))
+    names = [*functions, *([] if tools is None else [TOOLS + each for each in tool_names()])]
+    return Worker(jobs, executors, names, name=name, concurrency=concurrency, sign=signing(keys))

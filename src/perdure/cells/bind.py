@@ -23,7 +23,7 @@ from perdure.kernel.machine import Machine
 from perdure.kernel.receipt import is_interrupt
 from perdure.kernel.routing import Router
 from perdure.kernel.routing import Subscription as KernelSubscription
-from perdure.kernel.rules import Route, Rules
+from perdure.kernel.rules import FactRoute, Rules
 
 from . import system
 from .author import Cell, Datum, define, members, named, receipt_shape, where
@@ -306,7 +306,7 @@ def in_force(manifest: Manifest) -> Rules:
     routes = []
     for found in manifest.routing:
         parsed = parse_name(found.cell)
-        routes.append(Route(found.event, parsed.workflow, found.key_field))
+        routes.append(FactRoute(found.event, parsed.workflow, found.key_field))
     return Rules(manifest.hash, versions, tuple(routes))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.runtime.client import Client
 
 T = TypeVar("T")
-Database = Literal["required", "optional", "memory", "none"]
+Database = Literal["required", "optional", "memory", "project", "none"]
 
 
 class Console:
@@ -142,9 +142,11 @@ def _database(db: Database) -> click.Option:
     texts = {
         "required": "The database: path of a SQLite file, or sqlite:///path.",
         "optional": "Check this database too: path of a SQLite file, or sqlite:///path.",
+        "project": "The database: path of a SQLite file.  [default: .perdure/dev.db]",
         "memory": "Keep the run in this SQLite file, so that it survives.  [default: nothing is kept]",
     }
-    default: dict[str, Any] = {"default": ":memory:"} if db == "memory" else {}  # click tells None from nothing
+    defaults = {"memory": ":memory:", "project": ".perdure/dev.db"}
+    default: dict[str, Any] = {"default": defaults[db]} if db in defaults else {}  # click tells None from nothing
     return click.Option(
         ["--db"],
         metavar="URL",

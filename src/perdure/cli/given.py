@@ -38,6 +38,48 @@ def read_tags(texts: Iterable[str]) -> dict[str, str]:
     return tags
 
 
+def with_sets(value: Any, sets: Iterable[str]) -> Any:
+    """The input with single values over it: `floor=3`, `a.b=text`. A value is JSON, or else a text."""
+    sets = list(sets)
+    if not sets:
+        return value
+    if value is not None and not isinstance(value, dict):
+        raise Stopped("--set goes over an object, and --input is none")
+    made: dict[str, Any] = json.loads(json.dumps(value or {}))
+    for text in sets:
+        path, sign, given = text.partition("=")
+        if not path or not sign:
+            raise Stopped(f"--set {text!r} is no PATH=VALUE")
+        *keys, last = path.split(".")
+        at = made
+        for key in keys:
+            if not isinstance(at.get(key), dict):
+                at[key] = {}
+            at = at[key]
+        at[last] = json_or_text(given)
+    return made
+
+
+def json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except ValueError:
+        return text
+
+
+def secrets_of(texts: Iterable[str]) -> dict[str, Any]:
+    """Connections: the name of each, and the secret that it is."""
+    from perdure.ports.secrets import Secret
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, secret = text.partition("=")
+        if not name or not sign or not secret:
+            raise Stopped(f"--connection {text!r} is no NAME=SECRET")
+        found[name] = Secret(secret)
+    return found
+
+
 def read_time(text: str, what: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)

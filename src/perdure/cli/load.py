@@ -2,11 +2,13 @@
 
 import difflib
 import os
+import re
 import sys
 import traceback
 from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -18,12 +20,17 @@ from .exits import Stopped
 FILES: Final = (".json", ".yaml", ".yml")
 """How the names of files end that have definitions."""
 
+_PROCESS: Final = re.compile(r"^(\{\s*)?[\"']?(format|steps)\b", re.MULTILINE)
+
 
 def load(target: str) -> tuple[Any, list[Any]]:
     """The flow, and every workflow of its module: children of the flow are usually among them."""
+    if is_playbook(target):
+        playbook = _playbook(target)
+        return playbook, [playbook]
     module_name, found, name = target.partition(":")
     if not (module_name and found and name):
-        raise Stopped(f"{target!r} names no flow; write MODULE:FLOW, for example shop:order")
+        raise Stopped(f"{target!r} names no flow; write MODULE:FLOW, for example shop:order, or the file of a playbook")
     module = module_of(module_name)
     workflows = _workflows(module)
     flow = _attribute(module, name, workflows)
@@ -38,6 +45,25 @@ def load(target: str) -> tuple[Any, list[Any]]:
             advice = "; the first event that is routed to it makes it: perdure.open(...)"
         raise Stopped(f"{target} is {_kind(flow)}, not a flow{advice}{_choice(module, workflows)}")
     return flow, list({id(each): each for each in (flow, *workflows.values())}.values())
+
+
+def is_playbook(target: str) -> bool:
+    """Whether a target is the file of a playbook: YAML that is no process."""
+    if not target.endswith((".yaml", ".yml")):
+        return False
+    try:
+        text = Path(target).read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        return True  # the reader of playbooks says what is wrong
+    return _PROCESS.search(text) is None
+
+
+def _playbook(file: str) -> Any:
+    from perdure.app.playbooks import load_playbook
+
+    if not os.path.isfile(file):
+        raise Stopped(f"there is no file {file}")
+    return load_playbook(file)
 
 
 def _of_dialects(value: Any) -> list[Any]:
@@ -81,6 +107,22 @@ def code_of(target: str) -> list[Any]:
     return [each for each in workflows if each.name in names] or load_all(target)
 
 
+def served_by(target: str) -> tuple[list[Any], list[Any]]:
+    """What an engine runs of a module: its workflows in every dialect and its functions; and its handlers."""
+    from perdure.app.dialects import workflows_in
+
+    if ":" in target:
+        functions, handlers = helpers_of(target)
+        return [load(target)[0], *functions], handlers
+    with redirect_stdout(sys.stderr):
+        values = list({id(each): each for each in vars(module_of(target)).values()}.values())
+        workflows = [each for each in values if workflows_in([each])]
+    if not workflows:
+        raise Stopped(f"{target} has no workflows; put @perdure.flow above an async def")
+    functions, handlers = helpers_of(target)
+    return [*workflows, *functions], handlers
+
+
 def current_directory_first() -> None:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -88,6 +130,8 @@ def current_directory_first() -> None:
 
 def helpers_of(target: str) -> tuple[list[Any], list[Any]]:
     """The functions and the handlers that stand in the module of a workflow, for the engine that runs it."""
+    if is_playbook(target):
+        return [], []
     values = vars(module_of(target.partition(":")[0])).values()
     functions = [value for value in values if type(value).__name__ == "UserFunction"]
     return functions, [value for value in values if hasattr(type(value), "dialect")]

@@ -25,7 +25,7 @@ MODULES: Final = {
     **dict.fromkeys(("ls", "show", "history", "why", "diff", "export"), "read"),
     **dict.fromkeys(("check", "replay"), "code"),
     **dict.fromkeys(("db", "copy", "doctor"), "database"),
-    **{name: name for name in ("run", "worker", "dispatch", "debug", "serve")},
+    **{name: name for name in ("run", "worker", "dispatch", "debug", "serve", "dev")},
 }
 """Of a command or a group, the module that has it; a group that is not here has a module of its name."""
 
@@ -36,6 +36,7 @@ GROUPS: Final = {
     "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
     "manifest": "Manifests: the definitions that a world of cells runs.",
+    "playbooks": "Playbooks: write, draw, try, test and register them.",
     "processes": "Processes: definitions that are data, their versions and their pictures.",
     "retention": "Retention: remove instances that ended long ago.",
     "tasks": "Tasks: what people are asked for.",
@@ -47,7 +48,7 @@ VERBS: Final = {
     for verb in (
         CommandRow(
             "run",
-            "Run a flow here and print its result.",
+            "Run a flow or a playbook here and print its result.",
             """perdure run shop:order --input '{"order_id": "o-17"}' --db shop.db --key o-17""",
         ),
         CommandRow(
@@ -70,13 +71,18 @@ VERBS: Final = {
             "Run an engine with a server: HTTP API and web UI.",
             "perdure serve shop --db shop.db",
         ),
+        CommandRow(
+            "dev",
+            "Run a module with server and UI; reload.",
+            """perdure dev shop.py --start order --input '{"order_id": "o-17"}'""",
+        ),
         CommandRow("access link", "Make a login link that works once.", "perdure access link --db shop.db"),
         CommandRow(
             "copy",
             "Copy a stopped world into another database.",
             "perdure copy shop.db postgresql://shop@db.example/shop",
         ),
-        CommandRow("check", "Check flows for what a replay would not repeat.", "perdure check shop:order"),
+        CommandRow("check", "Check flows, graphs, processes and playbooks.", "perdure check shop:order"),
         CommandRow("ls", "List instances, newest first.", "perdure ls --status waiting --db shop.db"),
         CommandRow("show", "Show one instance: its state, result or error.", "perdure show order/o-17 --db shop.db"),
         CommandRow("history", "Tell what happened to an instance.", "perdure history order/o-17 --db shop.db"),
@@ -230,6 +236,35 @@ VERBS: Final = {
             "manifest apply", "Put a manifest into force.", "perdure manifest apply 1 --mode migrate --db shop.db"
         ),
         CommandRow("manifest migrate", "Let all cells go over.", "perdure manifest migrate --db shop.db"),
+        CommandRow(
+            "playbooks fmt", "Write a playbook in its one canonical form.", "perdure playbooks fmt restock.yaml"
+        ),
+        CommandRow(
+            "playbooks draw", "Draw the net of a playbook.", "perdure playbooks draw restock.yaml -o restock.svg"
+        ),
+        CommandRow(
+            "playbooks render",
+            "Show the rendered fields of an action.",
+            "perdure playbooks render restock.yaml scan/page --set floor=3",
+        ),
+        CommandRow(
+            "playbooks simulate",
+            "Run a playbook on stubs, in virtual time.",
+            "perdure playbooks simulate restock.yaml --runs 100 --crash",
+        ),
+        CommandRow("playbooks test", "Run the tests of playbooks.", "perdure playbooks test restock.test.yaml"),
+        CommandRow("playbooks put", "Register a playbook.", "perdure playbooks put restock.yaml --db shop.db"),
+        CommandRow(
+            "playbooks activate",
+            "Choose the version of new instances.",
+            "perdure playbooks activate shelf-restock c144489622f7 --db shop.db",
+        ),
+        CommandRow("playbooks ls", "List registered playbooks.", "perdure playbooks ls --db shop.db"),
+        CommandRow(
+            "playbooks patch",
+            "Change ctx of an instance: open its gates.",
+            "perdure playbooks patch monday approved=true --by ann --db shop.db",
+        ),
         CommandRow("snapshot take", "Take a snapshot of a world.", "perdure snapshot take --against shop --db shop.db"),
         CommandRow("snapshot ls", "List snapshots.", "perdure snapshot ls --db shop.db"),
         CommandRow(

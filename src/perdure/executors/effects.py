@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from perdure.ports.secrets import Secrets
 from . import info
 from .redaction import Redaction, hide
 from .secrets import EnvironmentSecrets, inject
+
+OWN: Final = ("sys/", "perdure.")
+"""How names begin that belong to perdure."""
 
 
 class EffectsExecutor:
@@ -71,7 +74,7 @@ class EffectsExecutor:
         if handler is None and self._find is not None:
             handler = self._find(name)
         if handler is None:
-            known = ", ".join(sorted(name for name in self._handlers if not name.startswith("sys/"))) or "none"
+            known = ", ".join(sorted(name for name in self._handlers if not name.startswith(OWN))) or "none"
             text = f"this engine has no handler for {name}; it has: {known}; open it with handlers=[...]"
             answered(publication.intent, Receipt("error", error=Failure("NoHandler", text, retry=False)))
             return

@@ -14,8 +14,9 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 
-from perdure.errors import NotInRun
+from perdure.errors import NotInRun, TooLarge
 from perdure.kernel.batch import Publication
+from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.receipt import is_interrupt
 from perdure.ports import asking
 from perdure.ports.executor import CUT, Answered, Framed, Requests, Work
@@ -53,6 +54,8 @@ class InlineExecutor:
     async def _ask(self, about: info.StepInfo, id: str, name: str, body: bytes) -> bytes:
         if self._requested is None or about.intent not in self._tasks:
             raise NotInRun(f"the request {name!r}")
+        if len(body) > VALUE_MAX:
+            raise TooLarge(f"the request {name!r}", len(body), VALUE_MAX)
         future: asyncio.Future[bytes] = self._loop.create_future()
         self._asked[about.intent, id] = future
         self._requested(about.intent, about.delivery, id, name, body)

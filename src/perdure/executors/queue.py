@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,9 +16,11 @@ from perdure.codec import decode
 from perdure.errors import BadCall
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt, failure_of
-from perdure.ports.executor import Answered, Framed, Work
+from perdure.ports.executor import Answered, Framed, Handler, Work
+from perdure.ports.secrets import Secrets
 
 from . import child
+from .effects import EffectsExecutor
 from .inline import InlineExecutor
 from .thread import ThreadExecutor
 
@@ -29,6 +31,17 @@ class FoundFunction(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     returns: Any
     is_async: bool
+
+
+TOOLS: Final = "tools/"
+"""What the name of a call begins with that a tool performs."""
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """What performs the tools of a queue: their handlers by name, and where secrets come from."""
+
+    find: Callable[[str], Handler | None]
+    secrets: Secrets | None = None
 
 
 Find = Callable[[str], FoundFunction]
@@ -48,20 +61,29 @@ def work_of(found: FoundFunction, asked: Mapping[str, Any]) -> Work:
 
 
 class QueueExecutor:
-    def __init__(self, name: str, slots: int, find: Find) -> None:
+    def __init__(self, name: str, slots: int, find: Find, tools: Tools | None = None) -> None:
         self.name = name
         self.slots = slots
         self._find = find
         self._inline = InlineExecutor()
         self._thread = ThreadExecutor(slots)
+        self._tools: EffectsExecutor | None = None
+        if tools is not None:
+            self._tools = EffectsExecutor((), self._inline, self._thread, tools.secrets, tools.find)
 
     def listen(self, framed: Framed) -> None:
+        if self._tools is not None:
+            self._tools.listen(framed)
+            return
         self._inline.listen(framed)
         self._thread.listen(framed)
 
     def start(self, publication: Publication, answered: Answered) -> None:
         try:
             asked = decode(publication.effect.params or b"")
+            if self._tools is not None and asked["call"].startswith(TOOLS):
+                self._tools.start(publication, answered)
+                return
             found = self._find(asked["call"])
             work = work_of(found, asked)
         except Exception as error:  # not a line of the step ran, and none ever will
@@ -71,6 +93,9 @@ class QueueExecutor:
         executor.start(msgspec.structs.replace(publication, work=work), answered)
 
     def stop(self, intent: bytes) -> None:
+        if self._tools is not None:
+            self._tools.stop(intent)
+            return
         self._inline.stop(intent)
         self._thread.stop(intent)
 

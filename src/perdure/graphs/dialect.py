@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from perdure.ports.dialect import Gathered
+from perdure.codec.converters.frame import did_you_mean
+from perdure.errors import BadGraph, GraphProblem
+from perdure.ports.dialect import Gathered, Opening
 from perdure.ports.seen import Words
 
 from .author import POLICY, Graph
@@ -20,7 +22,33 @@ class GraphDialect:
         rest = [each for each in given if not isinstance(each, Graph)]
         for graph in graphs:
             graph.registered()
-        return Gathered(graphs, rest)
+        return Gathered(graphs, rest, check=Checking(graphs))
+
+
+class Checking:
+    """The children of graphs name workflows that this engine knows."""
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        self._graphs = graphs
+
+    def __call__(self, opening: Opening) -> None:
+        for graph in self._graphs:
+            problems = tuple(
+                [
+                    GraphProblem(spec.name, _unknown(spec.workflow, opening.workflows))
+                    for spec in graph.model.nodes
+                    if spec.workflow and spec.workflow not in opening.workflows
+                ]
+            )
+            if problems and opening.strict:
+                raise BadGraph(graph.name, problems)
+            if problems:
+                opening.unavailable(graph, str(BadGraph(graph.name, problems)))
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    there = f"{', '.join(sorted(known))}{did_you_mean(name, known)}"
+    return f"unknown workflow {name!r:.80}; there are: {there}; register it: workflows=[...]"
 
 
 DIALECT: Final = GraphDialect()

@@ -17,6 +17,9 @@ from .model import APPROVALS, CONTEXTS, ISOLATIONS, KINDS, ROLES, TRUSTS, Limits
 Reader = Callable[[Any], Any]
 """Gives the value as the model has it, or raises `ValueError` with what is expected."""
 
+COUNTED: Final = ("running", "nodes", "depth")
+"""Limits that bound a graph; a node has none of them."""
+
 
 def text(value: Any) -> str:
     if not isinstance(value, str):
@@ -81,16 +84,22 @@ def limits(value: Any) -> Limits:
     if not isinstance(value, Mapping) or not set(value) <= set(known):
         raise ValueError(f"limits of {', '.join(known)}")
     for name, each in value.items():
-        is_whole = name in ("running", "nodes", "depth")
+        is_whole = name in COUNTED
         if each is None:
             continue
         if isinstance(each, bool) or not isinstance(each, int if is_whole else int | float) or not 0 <= each < 2**53:
             raise ValueError(f"{name} as {'a whole number' if is_whole else 'a number'}, not negative")
-    counted = ("running", "nodes", "depth")
     found: dict[str, Any] = {
-        name: each if each is None or name in counted else float(each) for name, each in value.items()
+        name: each if each is None or name in COUNTED else float(each) for name, each in value.items()
     }
     return Limits(**found)
+
+
+def node_limits(value: Any) -> Limits:
+    found = limits(value)
+    if wrong := [name for name in COUNTED if getattr(found, name) is not None]:
+        raise ValueError(f"limits of tokens, cost, calls and wall; {', '.join(wrong)} is a limit of the graph")
+    return found
 
 
 def backoff(value: Any) -> Backoff:
@@ -173,7 +182,7 @@ COMMON: Final[dict[str, Reader]] = {
     "backoff": backoff,
     "timeout": duration,
     "once": flag,
-    "limits": limits,
+    "limits": node_limits,
     "priority": whole(-(2**31)),
     "rest": flag,
     "approve": approval,

@@ -85,7 +85,7 @@ def opening(
         return found
     if spec.approve == "before" and not approved:
         return ASK
-    if limits.running is not None and spec.kind != "child":
+    if limits.running is not None and spec.kind not in ("child", "reduce", "tournament"):
         if limits.running == 0:
             return deny("running", "the graph runs no node at all: running=0")
         if running >= limits.running:

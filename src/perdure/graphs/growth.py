@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -12,12 +12,15 @@ from perdure.errors import GraphProblem
 from . import gate, life
 from .check import Reading
 from .fields import limits as read_limits
-from .model import Limits, NodeSpec, fits_any
+from .fields import texts
+from .model import Limits, NodeSpec, fits_any, lower
 from .state import NodeState, Run
 from .turn import Turn
 
 if TYPE_CHECKING:
     from .author import Graph
+
+NO_LIMITS: Final = Limits()
 
 
 class Begun(msgspec.Struct):
@@ -35,9 +38,11 @@ def begin(graph: Graph, plain: Mapping[str, Any]) -> Begun:
         return begun
     model = graph.model
     known = {spec.name: (spec, 0) for spec in model.nodes}
+    left_out: set[str] = set()
     for submitter, raw in _by_submitter(given).items():
         base = _node_of(submitter)
         if submitter and base not in done:
+            left_out |= {f"{submitter}/{each.get('name')}" for each in raw}
             continue  # it runs again, and submits them again
         if submitter and base not in known:
             begun.problems.append(GraphProblem(submitter, "it is named as a submitter, and there is no such node"))
@@ -48,11 +53,12 @@ def begin(graph: Graph, plain: Mapping[str, Any]) -> Begun:
         reading = Reading(graph.book, f"{submitter}/" if submitter else "", known.keys(), tainted=tainted)
         found = reading.read(batch)
         begun.problems += reading.problems
-        for spec in found:
+        for each in found:
+            spec = narrowed(graph, each, parent)
             known[spec.name] = (spec, depth + 1)
             begun.nodes.append((spec, depth + 1, base if submitter else ""))
     for name in done:
-        if name not in known:
+        if name not in known and name not in left_out:
             begun.problems.append(GraphProblem("done", f"{name!r:.80} is no node"))
     limit = model.limits.nodes
     weight = sum(spec.weight for spec, _ in known.values())
@@ -81,10 +87,15 @@ def _node_of(submitter: str) -> str:
 def submit(turn: Turn, node: NodeState | None, run: Run | None, asked: Any) -> dict[str, Any]:
     """Add a batch under a run, or at the top. Gives the answer: full names, or the denial."""
     state, limits = turn.state, turn.model.limits
-    batch, extra, veto = _batch(asked)
+    try:
+        batch, extra, veto = _batch(asked)
+    except ValueError as error:
+        return turn.deny(node, "submit", "shape", f"expected {error}, found {asked!r:.80}")
     if not batch:
         return {"v": []}
     depth = node.depth + 1 if node is not None else 0
+    if node is not None:
+        limits = msgspec.structs.replace(limits, depth=lower(limits.depth, node.the.limits.depth))
     quarantined = node is not None and not node.trusted
     if quarantined:
         batch = [{**each, "trust": "quarantined"} if isinstance(each, Mapping) else each for each in batch]
@@ -92,9 +103,10 @@ def submit(turn: Turn, node: NodeState | None, run: Run | None, asked: Any) -> d
     reading = Reading(turn.graph.book, prefix, state.nodes.keys(), tainted=quarantined)
     specs = reading.read(batch)
     added = sum(spec.weight for spec in specs)
-    verdict = gate.growth(
-        limits, closed=state.cancelled, depth=depth, weight=state.weight, added=max(added, len(batch))
-    )
+    added = max(added, len(batch))
+    verdict = gate.growth(limits, closed=state.cancelled, depth=depth, weight=state.weight, added=added)
+    if verdict.word != "deny" and extra.nodes is not None and added > extra.nodes:
+        verdict = gate.deny("nodes", f"the submitted graph allows itself {extra.nodes} nodes, and has {added}")
     subject = "submit"
     if verdict.word != "deny" and reading.problems:
         first = reading.problems[0]
@@ -105,28 +117,32 @@ def submit(turn: Turn, node: NodeState | None, run: Run | None, asked: Any) -> d
         return turn.deny(node, subject, verdict.stage, verdict.reason)
     if quarantined:
         turn.fact("tainted", {"submitter": node.name if node else "", "nodes": [spec.name for spec in specs]})
-    _take(turn, node, [_narrowed(turn, spec, node, extra, veto) for spec in specs], depth)
+    if extra.depth is not None:
+        extra = msgspec.structs.replace(extra, depth=depth + extra.depth)  # from here on: generations of the host
+    parent = None if node is None else node.the
+    _take(turn, node, [narrowed(turn.graph, spec, parent, extra, veto) for spec in specs], depth)
     return {"v": [spec.name for spec in specs]}
 
 
 def _batch(asked: Any) -> tuple[list[Any], Limits, tuple[str, ...]]:
     """The nodes of a batch; of an authored graph its limits and vetoes too."""
-    if isinstance(asked, Mapping):
-        return list(asked.get("nodes") or ()), read_limits(asked.get("limits")), tuple(asked.get("veto") or ())
-    return list(asked) if isinstance(asked, list | tuple) else [asked], Limits(), ()
+    if not isinstance(asked, Mapping):
+        return list(asked) if isinstance(asked, list | tuple) else [asked], Limits(), ()
+    nodes = asked.get("nodes", ())
+    if not set(asked) <= {"nodes", "limits", "veto"} or not isinstance(nodes, list | tuple):
+        raise ValueError("a list of nodes, or a mapping with nodes, limits and veto")
+    return list(nodes), read_limits(asked.get("limits")), texts(asked.get("veto", ()))
 
 
-def _narrowed(
-    turn: Turn, spec: NodeSpec, submitter: NodeState | None, limits: Limits, veto: tuple[str, ...]
+def narrowed(
+    graph: Graph, spec: NodeSpec, parent: NodeSpec | None, limits: Limits = NO_LIMITS, veto: tuple[str, ...] = ()
 ) -> NodeSpec:
-    """Nothing that is submitted may do more than its submitter."""
-    parent = None if submitter is None else submitter.the
+    """Nothing that is submitted may do more than its submitter, the parent."""
     tools = spec.tools
     if parent is not None and parent.tools is not None:
-        both = [name for name in turn.graph.tools if fits_any(parent.tools, name)]
+        both = [name for name in graph.tools if fits_any(parent.tools, name)]
         tools = tuple([name for name in both if spec.tools is None or fits_any(spec.tools, name)])
-    spent = Limits(tokens=limits.tokens, cost=limits.cost, calls=limits.calls, wall=limits.wall)
-    tight = spec.limits.tightened(spent)
+    tight = spec.limits.tightened(msgspec.structs.replace(limits, running=None, nodes=None))
     if parent is not None:
         tight = tight.tightened(parent.limits)
     all_veto = tuple(dict.fromkeys((*(parent.veto if parent is not None else ()), *veto, *spec.veto)))

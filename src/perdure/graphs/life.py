@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,8 @@ from .model import NodeSpec, Result
 from .ready import push
 from .state import NodeState, Run
 from .turn import SECOND, Turn
+
+WITHOUT_RUN: Final = ("reduce", "tournament")
 
 
 def add_node(
@@ -49,13 +51,18 @@ def consider(turn: Turn, node: NodeState) -> None:
 
 def make_ready(turn: Turn, node: NodeState) -> None:
     node.status = "ready"
-    match node.the.kind:
-        case "reduce":
-            _reduce(turn, node)
-        case "tournament":
-            _fan_out(turn, node)
-        case _:
-            push(turn.state, node)
+    if node.the.kind in WITHOUT_RUN and not node.the.approve:
+        begin_without_run(turn, node)
+    else:
+        push(turn.state, node)
+
+
+def begin_without_run(turn: Turn, node: NodeState) -> None:
+    """A reduce is computed here; a tournament becomes its entrants."""
+    if node.the.kind == "reduce":
+        _reduce(turn, node)
+    else:
+        _fan_out(turn, node)
 
 
 def spread(turn: Turn) -> None:
@@ -143,9 +150,7 @@ def close_call(turn: Turn, node: NodeState, run: Run, *, withdraw: bool) -> None
     run.rest_timer = run.wall_timer = b""
     if not run.intent:
         return
-    seconds = turn.wall_of(node)
-    if seconds:
-        node.used = {**node.used, "wall": node.used.get("wall", 0) + seconds}
+    node.used = {**node.used, "wall": node.used.get("wall", 0) + turn.wall_of(node)}
     if withdraw:
         turn.withdraw(run.intent)
     else:

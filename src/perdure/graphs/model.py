@@ -60,7 +60,14 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     def tightened(self, other: Limits) -> Limits:
         """The lower one of each."""
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return Limits(*[min((each for each in pair if each is not None), default=None) for pair in pairs])
+        return Limits(*[lower(*pair) for pair in pairs])
+
+
+def lower(one: Any, other: Any) -> Any:
+    """The lower one of two limits; None is no limit."""
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)
 
 
 class Permit(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -112,6 +112,8 @@ def _open(turn: Turn, node: NodeState) -> bool:
         _ask_to_begin(turn, node)
     elif spec.kind == "child":
         _open_child(turn, node)
+    elif spec.kind in life.WITHOUT_RUN:  # a person has let it begin
+        life.begin_without_run(turn, node)
     else:
         _open_run(turn, node)
     return True
@@ -205,7 +207,12 @@ def family(turn: Turn) -> str:
 
 
 def _ask_to_begin(turn: Turn, node: NodeState) -> None:
-    data = {"node": node.name, "goal": node.the.goal}
+    try:
+        goal = life.filled_goal(turn, node)
+    except (goals.NoValue, ValueError) as error:
+        life.end(turn, node, "failed", "input", detail=str(error))
+        return
+    data = {"node": node.name, "goal": goal}
     location = f"{node.name}/ask/begin"
     node.intent = ask(turn, location, f"Begin {node.name}?", data, ("ask", node.name, ""), node=node)
     turn.fact("asked", {"node": node.name, "location": location, "subject": "begin"})

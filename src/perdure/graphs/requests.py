@@ -109,7 +109,7 @@ def _use(turn: Turn, node: NodeState, run: Run, id: str, asked: dict[str, Any]) 
         permit = verdict.permit
         assert permit is not None
         location = f"{run.location}/ask/{escape(name)}#{number}"
-        data = {"node": node.name, "goal": node.the.goal, "tool": name, "arguments": arguments}
+        data = {"node": node.name, "goal": life.filled_goal(turn, node), "tool": name, "arguments": arguments}
         request.status = "asked"
         request.intent = ask(
             turn,

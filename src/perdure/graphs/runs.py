@@ -15,8 +15,19 @@ import msgspec
 
 from perdure.codec import decode, digest, encode, from_plain, to_plain
 from perdure.codec.converters.records import hints_of
-from perdure.errors import BadCall, CallerError, Denied, NotInRun, OutcomeUnknown, PerdureError, StepFailed, StepTimeout
+from perdure.errors import (
+    BadCall,
+    CallerError,
+    Denied,
+    NotInRun,
+    OutcomeUnknown,
+    PerdureError,
+    StepFailed,
+    StepTimeout,
+    TooLarge,
+)
 from perdure.kernel.backoff import Backoff
+from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.loops import Break, Continue
 from perdure.kernel.receipt import Failure
 from perdure.ports import asking
@@ -25,7 +36,7 @@ from perdure.ports.executor import Work
 from . import gate
 from .author import Graph, is_async, portable
 from .life import filled_goal, read_result
-from .model import Limits, Match, NodeSpec, Partial, Result, Used
+from .model import Limits, Match, NodeSpec, Partial, Result, Used, lower
 from .state import NodeState, Run
 from .tools import Tool
 
@@ -56,6 +67,13 @@ class Node:
         self.labels = spec.labels
         self.limits: Limits = spec.limits
         self.priority = spec.priority
+        self.after = dict(spec.after)  # full names by alias
+        self.needs = spec.needs
+        self.runner, self.queue = spec.runner, spec.queue
+        self.veto = spec.veto
+        self.repairs, self.retries, self.backoff = spec.repairs, spec.retries, spec.backoff
+        self.timeout, self.once = spec.timeout, spec.once
+        self.rest, self.approve = spec.rest, spec.approve
         self.output = None if graph is None else graph.type_of(spec)
         self.labels_of_branches = tuple(spec.branches)
         self.system = "" if graph is None else graph.model.system
@@ -63,6 +81,7 @@ class Node:
         self.tools: list[Tool] = []
         self.may_submit = True
         self._graph = graph
+        self._spec = spec
         self._recorded: Mapping[str, bytes] = {}
         self._counts: Counter[str] = Counter()
         self._ask_instance: asking.Ask | None = None
@@ -110,6 +129,8 @@ class Node:
             found = function(*args)
             value = await found if isawaitable(found) else found
             plain = to_plain(value)
+            if (size := len(encode(plain))) > VALUE_MAX:
+                raise TooLarge(f"the result of {name}", size, VALUE_MAX)
             cost = dict(usage(value) if callable(usage) else usage or {})
         except Exception as error:
             failure = Failure(type(error).__name__, str(error)[:2000])
@@ -123,6 +144,22 @@ class Node:
         names = [names] if isinstance(names, str) else list(names)
         answer = await self._ask("results", "results", _plain("results", names))
         return {each[0]: self._result(*each) for each in answer["r"]}
+
+    def judged(self, name: str, arguments: Mapping[str, Any], *, writes: bool) -> gate.Verdict:
+        """What the gate says of a call that the run itself performs: a tool that only its runner knows."""
+        graph = self._graph
+        if graph is None:
+            return gate.deny("permit", "a run on a queue has no tools")
+        return gate.use(
+            self._spec,
+            name,
+            arguments,
+            tools={name: OwnTool(_anything, name=name, writes=writes)},
+            permits=graph.model.permits,
+            veto=graph.model.veto,
+            accounts=(),
+            wanted={},
+        )
 
     def _tool(self, name: str) -> Tool | None:
         return None if self._graph is None else self._graph.tools.get(name)
@@ -163,6 +200,17 @@ class Node:
         answer: dict[str, Any] = decode(data)
         self.notes += answer.get("n", ())
         return answer
+
+
+class OwnTool(Tool):
+    """A tool that the graph does not know. Its runner has checked the arguments."""
+
+    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(arguments)
+
+
+def _anything() -> None:
+    """Stands for the function of a tool that is only judged here."""
 
 
 def _plain(what: str, value: Any) -> Any:
@@ -241,7 +289,7 @@ def node_of(machine: GraphMachine, node: NodeState, run: Run) -> Node:
         left, right = state.nodes[node.left], state.nodes[node.right]
         made.match = Match(read_result(graph, left), read_result(graph, right))
     made.tools = gate.offered(spec, graph.tools, model.permits, model.veto)
-    depth = model.limits.depth
+    depth = lower(model.limits.depth, spec.limits.depth)
     made.may_submit = depth is None or node.depth < depth
     made._recorded = {request.id: request.answer for request in run.requests.values() if request.status == "answered"}
     return made
@@ -290,7 +338,9 @@ def packed(value: Any) -> list[Any]:
         value, usage = value.value, value.usage
     try:
         plain = to_plain(value)
-        encode(plain)
+        size = len(encode(plain))
+        if size > VALUE_MAX:
+            raise TooLarge("the output", size, VALUE_MAX)
     except CallerError as error:
         return ["output", str(error)]
     if reason:

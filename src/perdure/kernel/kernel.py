@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.errors import BadDecision, LimitExceeded
+from perdure.errors import LimitExceeded
 
 from . import creation, order, placement, snapshot, unrecorded
 from .apply import apply
@@ -379,19 +379,13 @@ class Kernel:
         try:
             intents = check(instance, taken.heard, decision)
             if decision.announce and instance.address != RULER:  # it has judged what it hands on
-                self._refuse_bad_keys(instance, decision)
+                self.router.refuse_bad_keys(instance.address.workflow, decision.announce)
             return self._record(instance, taken.event, decision, intents)
         except Exception as error:
             if intents:  # else it was no decision, or an unsound one: nothing was admitted
                 for id, effect in zip(intents, decision.open, strict=True):
                     self.slots.stop(id, effect)
             return self._record(instance, taken.event, spoil(instance, error), ())
-
-    def _refuse_bad_keys(self, instance: Instance, decision: Decision) -> None:
-        for fact in decision.announce:
-            objection = self.router.objection(fact)
-            if objection:
-                raise BadDecision(instance.address.workflow, f"it emitted {objection}")
 
     def _record(self, instance: Instance, event: Event, decision: Decision, intents: tuple[bytes, ...]) -> Written:
         held: tuple[bytes, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from perdure.codec import decode
-from perdure.errors import PerdureError
+from perdure.errors import BadDecision, PerdureError
 
 from .decision import Fact
 from .events import Address
@@ -58,6 +58,12 @@ class Router:
             return ""  # no key in it can be too long
         wrong = (text for address in self.route(fact) if (text := key_objection(address.key)))
         return next((f"{fact.name}: {text}" for text in wrong), "")
+
+    def refuse_bad_keys(self, workflow: str, facts: Iterable[Fact]) -> None:
+        for fact in facts:
+            objection = self.objection(fact)
+            if objection:
+                raise BadDecision(workflow, f"it emitted {objection}")
 
 
 def key_objection(key: str) -> str:

@@ -28,7 +28,7 @@ RULING: Final = "sys/"
 """Messages to the ruler whose names begin so may change the rules: nothing is decided beside them."""
 
 
-class Route(msgspec.Struct, frozen=True, array_like=True):
+class FactRoute(msgspec.Struct, frozen=True, array_like=True):
     """Facts of this name go to the workflow's instance whose key stands at `key_path`; empty: to its only one."""
 
     fact: str
@@ -41,7 +41,7 @@ class Rules(msgspec.Struct, frozen=True, array_like=True):
 
     hash: str = ""
     versions: dict[str, str] = {}
-    routes: tuple[Route, ...] = ()
+    routes: tuple[FactRoute, ...] = ()
     migrating: dict[str, tuple[str, ...]] = {}
     """Of a workflow, the earlier definitions whose instances go over to the one in force, each when it is next used."""
 

@@ -7,7 +7,7 @@ expressions, the final step, dead arcs, and the warnings.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -18,11 +18,12 @@ from perdure.expressions import Expression
 from .keys import V10, VERSIONS
 from .kinds import Kind, all_kinds
 from .load import Node, Place, read_yaml
-from .model import Action, Definition, Playbook, Step, define
-from .net import JoinRule, Net
+from .model import Action, Definition, Playbook, Step, define, net_of
+from .net import Net
 from .problem import BadPlaybook, Problem, Report, meant
 from .read import Reader
 from .scope import ROOT_NAMES, ActionCode, Code, Compiler, StepCode, has_template
+from .soundness import findings
 from .v10 import rewrite
 
 _SQL_FIELDS: Final = ("query", "commands", "script")
@@ -82,21 +83,6 @@ def _joined(playbook: Playbook) -> Playbook:
     return msgspec.structs.replace(playbook, steps=tuple(steps))
 
 
-def net_of(playbook: Playbook) -> Net:
-    joins = {}
-    for step in playbook.steps:
-        if step.join is not None:
-            needs = {"all": 0, "any": 1}.get(step.join.mode, step.join.of)
-            joins[step.name] = JoinRule(needs, step.join.cancel_rest)
-    return Net(
-        [step.name for step in playbook.steps],
-        {step.name: [arc.step for arc in step.next.arcs] if step.next is not None else [] for step in playbook.steps},
-        {step.name for step in playbook.steps if step.next is not None and step.next.mode == "inclusive"},
-        joins,
-        playbook.entry,
-    )
-
-
 class _Check:
     def __init__(self, definition: Definition, kinds: Mapping[str, Kind], report: Report) -> None:
         self.definition = definition
@@ -120,6 +106,10 @@ class _Check:
             self.compiler.entry(name)
         compiled = {step.name: self.compiler.step(step.name) for step in self.playbook.steps}
         self.compiler.result()
+        self.compiler.workload()
+        if not self.playbook.v10 and has_template(self.playbook.workload):
+            text = "a template stands in the workload, which is data"
+            self.report.add(self.at("workload"), "bad-expression", text, "use args of a step, or executor.spec.ctx")
         for step in self.playbook.steps:
             self.dead_arcs(step, compiled[step.name])
         for path, action in self.pipelines():
@@ -410,9 +400,18 @@ def _of_action(action: ActionCode) -> Iterator[tuple[str, Expression]]:
     yield from ((path, code) for path, code in parts if isinstance(code, Expression))
 
 
-def problems_of(text: str, source: str = "", tools: Mapping[str, Kind] | None = None) -> Iterable[Problem]:
-    """Problems, or else warnings: what `check` prints."""
+def problems_of(text: str, source: str = "", tools: Mapping[str, Kind] | None = None) -> list[Problem]:
+    """Problems, or else warnings, soundness included: what `check` prints."""
     try:
-        return load(text, source, tools).warnings
+        loaded = load(text, source, tools)
     except BadPlaybook as bad:
-        return bad.problems
+        return list(bad.problems)
+    known = {(each.code, each.line) for each in loaded.warnings}
+    places = loaded.definition.places
+    index = {step.name: number for number, step in enumerate(loaded.definition.playbook.steps)}
+    more = []
+    for each in findings(loaded.definition.playbook):
+        line, column = places.get(f"steps/{index[each.step]}", (1, 1)) if each.step else (1, 1)
+        if (each.code, line) not in known and ("unreachable-step", line) not in known:
+            more.append(Problem(each.code, each.text, "", line, column, source, warning=True))
+    return sorted([*loaded.warnings, *more], key=lambda each: (each.line, each.column))

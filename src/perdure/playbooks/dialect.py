@@ -7,13 +7,14 @@ from perdure.ports.dialect import Gathered, Stored
 from perdure.ports.seen import Words
 
 from .model import from_bytes
+from .words import PlaybookWords
 from .workflow import NOUN, PlaybookWorkflow
 
 
 class PlaybookDialect:
     name = NOUN
     catalog = None
-    words: Final[Mapping[str, Words]] = {}
+    words: Final[Mapping[str, Words]] = {NOUN: PlaybookWords()}
 
     def gather(self, given: Sequence[Any]) -> Gathered:
         playbooks = [each for each in given if isinstance(each, PlaybookWorkflow)]

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 from perdure.codec import decode, encode
 from perdure.errors import BadCall
 from perdure.expressions import NeedsRead
-from perdure.expressions.jinja import Scope, compile_value
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Effect, Timer
 from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Rewound, Started, Woken
@@ -28,7 +27,7 @@ from .net import Net, Token
 from .patch import refusal
 from .pipeline import Pipelines
 from .runs import Runs
-from .scope import Compiler, has_template
+from .scope import Compiler
 from .state import Failed, Open, Pipe, Run, State, dump, restore
 from .turn import Turn, due, effect_of
 from .values import Fault, NeedsPut, Stored, error, kept_of, shown
@@ -125,9 +124,16 @@ class PlaybookMachine:
     def _started(self, turn: Turn, event: Started) -> None:
         state, settings = self.state, self.compiler.playbook.settings
         given = decode(event.input)
-        state.workload = merged(self.compiler.playbook.workload, given if isinstance(given, dict) else {})
-        if self.compiler.playbook.v10 and has_template(state.workload):
-            state.workload = self._rendered(turn, state.workload)
+        given = given if isinstance(given, dict) else {}
+        state.workload = merged(self.compiler.playbook.workload, given)
+        code = self.compiler.workload()
+        if code is not None:  # v10: defaults may be templates; what the caller gave never is one
+            try:
+                made = turn.value(code, {"workload": state.workload}, "workload", "workload")
+                state.workload = merged(made, given)
+            except Fault as fault:
+                self.stop(turn, fault.error)
+                return
         state.ctx = {key: each.init for key, each in settings.ctx.items()}
         limit = seconds(settings.timeout) if settings.timeout is not None else None
         if limit is not None:
@@ -136,12 +142,6 @@ class PlaybookMachine:
             turn.open(Timer("&start", event.due), Open("start", ""))
         else:
             self._enter(turn)
-
-    def _rendered(self, turn: Turn, workload: Any) -> Any:
-        """v10: the workload may have templates that read the workload."""
-        names = {"workload": ("workload",), **{key: ("workload", key) for key in workload}}
-        code = compile_value(workload, Scope(bind=names.get, v10=True))
-        return turn.value(code, {"workload": workload}, "workload", "workload")
 
     def _enter(self, turn: Turn) -> None:
         self.token(turn, self.compiler.playbook.entry, (), {}, {"from": None, "join": None})

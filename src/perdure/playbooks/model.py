@@ -13,6 +13,8 @@ import msgspec
 
 from perdure.codec import decode, encode
 
+from .net import JoinRule, Net
+
 Value = Any
 """Plain data with templates in its texts."""
 
@@ -195,3 +197,18 @@ def to_bytes(playbook: Playbook) -> bytes:
 
 def from_bytes(data: bytes) -> Definition:
     return define(msgspec.convert(decode(data), Playbook))
+
+
+def net_of(playbook: Playbook) -> Net:
+    joins = {}
+    for step in playbook.steps:
+        if step.join is not None:
+            needs = {"all": 0, "any": 1}.get(step.join.mode, step.join.of)
+            joins[step.name] = JoinRule(needs, step.join.cancel_rest)
+    return Net(
+        [step.name for step in playbook.steps],
+        {step.name: [arc.step for arc in step.next.arcs] if step.next is not None else [] for step in playbook.steps},
+        {step.name for step in playbook.steps if step.next is not None and step.next.mode == "inclusive"},
+        joins,
+        playbook.entry,
+    )

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from .machine import PlaybookMachine
 
 TIMEOUT: Final = 60.0
+KINDS: Final = {"Denied": "denied", "SecretMissing": "secret_missing", "NoHandler": "unknown_kind"}
+"""Errors of the engine itself, as rules compare them."""
+
 ATTEMPTS_MAX: Final = 1_000_000
 
 
@@ -331,7 +334,7 @@ class Pipelines:
             return error(kind, f"{failure.type}: {message}", retryable=False, details=failure.data), {}
         data = failure.data if isinstance(failure.data, dict) else {}
         told = {key: data[key] for key in ("http", "sql", "py") if key in data}
-        kind = "denied" if failure.type == "Denied" else str(data.get("kind") or failure.type)
+        kind = KINDS.get(failure.type) or str(data.get("kind") or failure.type)
         details = data.get("details", None if data.keys() & {"kind", "http", "sql", "py"} else failure.data)
         return error(
             kind,

@@ -374,7 +374,7 @@ class Reader:
         spec = self.map(keys.get("spec"), "step.spec")
         policy = self.policy(spec.get("policy"), "policy")
         life = self.map(policy.get("lifecycle"), "lifecycle")
-        if not keys.keys() & {"tool", "next", "join"}:
+        if not keys.keys() & {"tool", "next", "join"} and not self.v10:
             self.problem(node, "missing-key", f"the step {name} has no tool, next or join")
         failure = policy.get("failure")
         return Step(

@@ -127,6 +127,14 @@ class Compiler:
             found = self._workbook[name] = self._actions(actions, scopes, f"workbook/{name}")
         return found
 
+    def workload(self) -> Code | None:
+        """The templates of the workload, which v10 mode allows. They see the workload alone."""
+        raw = self.playbook.workload
+        if not self.playbook.v10 or not has_template(raw):
+            return None
+        names: dict[str, tuple[str, ...]] = {"workload": ("workload",), **{key: ("workload", key) for key in raw}}
+        return self.value("workload", raw, Scope(bind=names.get, v10=True))
+
     def result(self) -> Code | None:
         settings = self.playbook.settings
         if settings.result is None:

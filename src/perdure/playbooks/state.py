@@ -9,7 +9,7 @@ import msgspec
 from perdure.codec import decode, encode
 
 from .net import Marking
-from .values import Beside, Kept, Stored, part, rejoin
+from .values import Beside, Kept, Stored, part, rejoin, shown
 
 Phase = Literal["begin", "open", "after", "backoff"]
 
@@ -206,4 +206,20 @@ def _hints(kind: type) -> dict[str, Any]:
     return found
 
 
-__all__ = ["Counts", "Failed", "Frame", "Kept", "Open", "Pipe", "Run", "State", "Turns", "dump", "restore"]
+def state_of(state: State) -> dict[str, Any]:
+    """What people see of an instance: ctx, tokens and the last runs."""
+    tokens = [
+        {"id": token.id, "step": token.step, "state": token.state, "args": shown(token.args)}
+        for _, token in sorted(state.marking.tokens.items())
+    ]
+    ended = {step: found["status"] for step, found in sorted(state.steps.items()) if found is not None}
+    return {
+        "ctx": shown(state.ctx),
+        "ctx_version": state.ctx_version,
+        "tokens": tokens,
+        "steps": ended,
+        "counts": msgspec.to_builtins(state.counts),
+    }
+
+
+__all__ = ["Counts", "Failed", "Frame", "Kept", "Open", "Pipe", "Run", "State", "Turns", "dump", "restore", "state_of"]

@@ -152,7 +152,9 @@ def _holds_ref(value: Any) -> bool:
 
 def effect_of(opened: Open) -> Effect:
     kind, fields = opened.effect
-    return KINDS[kind](*[tuple(each) if isinstance(each, list) else each for each in fields])
+    make: Any = KINDS[kind]
+    made: Effect = make(*[tuple(each) if isinstance(each, list) else each for each in fields])
+    return made
 
 
 def due(turn: Turn, within: float) -> int:

@@ -54,10 +54,10 @@ class _Rewriter:
         if not isinstance(node.value, dict):
             return node
         changed = self.renamed(node, {"input": "args", "payload": "args", "description": "desc"})
-        for key in ("set", "set_vars"):
+        for key in ("set", "set_vars", "set_ctx"):
             if key in changed:
-                found = _like(changed.pop(key), self.context(changed.get(key) or node.value[key]))
-                changed["set"] = found
+                found = changed.pop(key)
+                changed["set"] = _like(found, self.context(found))
         if "tool" in changed:
             changed["tool"] = self.tool(changed["tool"])
         if "next" in changed:
@@ -152,7 +152,7 @@ class _Rewriter:
             self.move(changed, "cmds", "script")
         if "name" in changed and isinstance(changed["name"].value, str):
             changed["name"] = Node(_name(changed["name"].value), changed["name"].at)
-        self.spec(changed, str(changed["kind"].value) if "kind" in changed else "")
+        self.spec(changed, str(changed["kind"].value) if "kind" in changed else "", node)
         for key in ("set", "set_vars"):
             if key in changed:
                 found = changed.pop(key)
@@ -164,7 +164,7 @@ class _Rewriter:
         if old in keys and new not in keys:
             keys[new] = keys.pop(old)
 
-    def spec(self, keys: dict[str, Node], kind: str) -> None:
+    def spec(self, keys: dict[str, Node], kind: str, action: Node) -> None:
         """Parameters may stand under spec, and parts of spec beside kind."""
         given = keys.get("spec")
         spec = dict(given.value) if given is not None and isinstance(given.value, dict) else {}
@@ -175,12 +175,12 @@ class _Rewriter:
         if "timeout" in keys and "timeout" not in own:
             spec.setdefault("timeout", keys.pop("timeout"))
         if "output_select" in keys:
-            spec["result"] = Node({"select": self.select(keys.pop("output_select"))}, keys["kind"].at)
+            spec["result"] = Node({"select": self.select(keys.pop("output_select"))}, action.at)
         policy = spec.get("policy")
         if policy is not None and isinstance(policy.value, dict):
             spec["policy"] = self.policy(policy)
         if spec:
-            at = given.at if given is not None else keys["kind"].at
+            at = given.at if given is not None else action.at
             keys["spec"] = Node(spec, at, keys=given.keys if given is not None else None)
 
     def select(self, node: Node) -> Node:

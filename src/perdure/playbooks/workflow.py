@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from perdure.codec import decode, digest, encode, to_plain
+from perdure.drawing.draw import Format
+from perdure.drawing.model import Direction
 from perdure.errors import CallerError, TooLarge
 from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference, Explanation
@@ -15,12 +17,14 @@ from perdure.kernel.policy import Policy
 from perdure.kernel.routing import Subscription
 from perdure.ports.dialect import Stored
 
-from .check import load, net_of
+from .check import load
 from .kinds import Kind
 from .machine import PlaybookMachine
-from .model import Definition, to_bytes
+from .model import Definition, net_of, to_bytes
+from .picture import graph_of
 from .problem import Problem
 from .scope import Compiler
+from .state import state_of
 
 NOUN: Final = "playbook"
 POLICY: Final = Policy(
@@ -43,6 +47,7 @@ class PlaybookWorkflow:
     subscriptions: tuple[Subscription, ...] = ()
     limits = LIMITS
     policy = POLICY
+    keeps_state = True
 
     def __init__(self, definition: Definition, warnings: tuple[Problem, ...] = ()) -> None:
         self.definition = definition
@@ -74,6 +79,11 @@ class PlaybookWorkflow:
     def machine(self, address: str, snapshot: bytes | None) -> PlaybookMachine:
         return PlaybookMachine(self.compiler, self.net, snapshot)
 
+    def read_state(self, machine: Machine) -> Any:
+        """What people see of an instance: ctx, tokens, and how steps ended."""
+        assert isinstance(machine, PlaybookMachine)
+        return state_of(machine.state)
+
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return (
             recorded.open != current.open
@@ -86,6 +96,20 @@ class PlaybookWorkflow:
     def explain(self, machine: Machine, difference: Difference) -> Explanation:
         advice = "an expression gave another value than before: a playbook is never changed under its instances"
         return Explanation(advice=advice)
+
+    def draw(self, format: Format = "svg", direction: Direction = "LR") -> str:
+        """The net of steps as SVG, Mermaid or JSON."""
+        from perdure.drawing import draw
+
+        return draw(graph_of(self.definition.playbook), format, direction, title=self.name)
+
+    def draw_instance(self, machine: Machine, format: Format = "svg", direction: Direction = "LR") -> str:
+        """An instance with its marking: tokens, gates, and what has run."""
+        from perdure.drawing import draw
+
+        assert isinstance(machine, PlaybookMachine)
+        seen, title = state_of(machine.state), f"{self.name}/{machine.state.key}"
+        return draw(graph_of(self.definition.playbook, seen), format, direction, title=title)
 
     # ---- what callers need ---------------------------------------------------------------------------------------
 

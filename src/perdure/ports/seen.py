@@ -30,7 +30,7 @@ class Line(msgspec.Struct, frozen=True):
     """One entry: `event` in one word, the `location` it belongs to, the `value` that came, what it `opened`.
 
     `announced` has the names of the domain events that it led to, `facts` these themselves; `seq` is its place in the
-    journal.
+    journal. `noted` has the operations that needed no effect, each as kind and location.
     """
 
     number: int
@@ -45,6 +45,7 @@ class Line(msgspec.Struct, frozen=True):
     announced: tuple[str, ...] = ()
     seq: int = 0
     facts: tuple[Fact, ...] = ()
+    noted: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -176,6 +176,19 @@ class JobState(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class ListedJob(msgspec.Struct, frozen=True):
+    """A job of a list: what `JobState` says, of which instance, and since when it is open."""
+
+    instance: int
+    queue: str
+    function: str
+    delivery: int
+    at: int
+    worker: str = ""
+    claimed: int = 0
+    note: str = ""
+
+
 class Store(Protocol):
     """One shard of a database. Every question is answered by a callback, with what was found or with the error."""
 
@@ -323,6 +336,14 @@ class Queries(Protocol):
 
     async def job(self, intent: bytes) -> JobState | None:
         """The job of an open call of a queue, if there is one."""
+        ...
+
+    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
+        """Open jobs of all queues, the oldest of each queue first."""
+        ...
+
+    async def owners(self) -> list[tuple[Owner, int]]:
+        """The engines that live, and how many shards each has."""
         ...
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:

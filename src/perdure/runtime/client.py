@@ -48,7 +48,7 @@ from .judged import judged
 from .outside import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
 from .startable import Named, Startable
-from .state import Keyed, Stateful, read_state, record_at
+from .state import Keyed, Stateful, read_state, record_at, record_now
 from .tasks import Tasks
 
 R = TypeVar("R")
@@ -260,11 +260,19 @@ class Client(Speaker):
             await self._door.reached(checked_entry(at_least, "at_least"))
         known = self._workflows if name in self._workflows else await self._stored()
         if at is None:
-            return read_state(known, await self._door.queries.record(address))
+            return read_state(known, await record_now(self._door.queries, address))
         height = await self._door.queries.height()
         if checked_entry(at, "at") > height:
             raise CallerError(f"at={at}: the journal ends with entry {height}; at_least={at} waits for it")
         return read_state(known, await record_at(self._door.queries, address, at))
+
+    async def code(self, name: str, version: str = "") -> Any:
+        """The workflow that this process, or else the database, has; without a version the active one. None: none."""
+        for known in (self._workflows, await self._stored()):
+            found = known.exactly(name, version) if version else known.active(name)
+            if found is not None:
+                return found
+        return None
 
     async def _stored(self) -> Workflows[Any]:
         """The workflows whose definitions the database has."""

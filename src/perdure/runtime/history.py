@@ -143,8 +143,8 @@ def _line(entry: Entry, opened: Opened) -> Line:
         outcome, error = "stuck", decision.stuck.error
     led_to = tuple(in_words(effect) for effect in decision.open)
     facts = tuple(fact.name for fact in decision.announce)
-    at, said = when(entry.at), decision.announce
-    return Line(entry.number, at, event, location, status, value, error, led_to, outcome, facts, entry.seq, said)
+    at, said, noted = when(entry.at), decision.announce, decision.noted
+    return Line(entry.number, at, event, location, status, value, error, led_to, outcome, facts, entry.seq, said, noted)
 
 
 def _event(event: Event, opened: Opened) -> tuple[str, str, str, Any, Failure | None]:

@@ -34,7 +34,7 @@ class Serves(Protocol):
     async def drain(self, seconds: float, hurry: asyncio.Event) -> None: ...
 
 
-class Serving(Protocol):
+class QueueService(Protocol):
     """The queues that this engine serves itself."""
 
     def executors(self) -> list[Executor]:
@@ -53,7 +53,7 @@ class Setup(msgspec.Struct):
     workflows: Workflows[Workflow]
     clock: Clock
     executors: list[Executor]
-    serving: Serving
+    serving: QueueService
     effects: Callable[[Queries], Executor] | None
     failed: Callable[[Report], None]
     cache: int

@@ -37,6 +37,16 @@ class Stateful(Workflow, Protocol):
     def read_state(self, machine: Machine) -> Any: ...
 
 
+async def record_now(queries: Queries, ref: Address | int) -> StoredInstance | None:
+    """What is known of an instance, with its past also if it has ended: some workflows keep their state."""
+    record = await queries.record(ref)
+    if record is None or record.rows or record.snapshot is not None:
+        return record
+    rows = await queries.history(record.head.id)
+    whole = rows and rows[0].seq == record.head.id  # a restored database may have the end alone
+    return StoredInstance(record.head, None, tuple(rows)) if whole else record
+
+
 async def record_at(queries: Queries, address: Address, at: int) -> StoredInstance | None:
     """What was known of an instance when the journal ended with an entry: of the generation that there was."""
     head = await _generation_at(queries, address, at)

@@ -16,7 +16,7 @@ from perdure.ports.frame import Frame
 WAITING_MAX: Final = 1000
 
 
-class Stream:
+class FrameStream:
     """The frames of one instance that one listener has not taken yet."""
 
     def __init__(self, frames: Iterable[Frame] = ()) -> None:
@@ -53,14 +53,14 @@ class Streams:
     """All listeners of an engine, by instance."""
 
     def __init__(self) -> None:
-        self._streams: dict[int, list[Stream]] = {}
+        self._streams: dict[int, list[FrameStream]] = {}
 
-    def open(self, instance: int, so_far: Iterable[Frame]) -> Stream:
-        stream = Stream(so_far)
+    def open(self, instance: int, so_far: Iterable[Frame]) -> FrameStream:
+        stream = FrameStream(so_far)
         self._streams.setdefault(instance, []).append(stream)
         return stream
 
-    def close(self, instance: int, stream: Stream) -> None:
+    def close(self, instance: int, stream: FrameStream) -> None:
         streams = self._streams[instance]
         streams.remove(stream)
         if not streams:

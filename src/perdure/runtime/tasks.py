@@ -36,7 +36,7 @@ from perdure.tasks.history import TaskEvent, history
 from perdure.tasks.life import TaskStatus
 from perdure.tasks.machine import BAD_ANSWER, BAD_REQUEST, checked_comment, fitting
 from perdure.tasks.model import WORKFLOW, Question, Quorum, checked_priority, moment_of, texts
-from perdure.tasks.rights import VERBS, Request, Standing, Verb, may_see, refusal
+from perdure.tasks.rights import VERBS, Standing, TaskRequest, Verb, may_see, refusal
 from perdure.tasks.row import TaskInfo, answer_digest, form_digest, info_of
 
 from .arguments import Said, checked_text, limited
@@ -265,7 +265,7 @@ class Tasks(Speaker):
         row = await self._row(task, actor)
         if id is not None and (known := await self._known(row, id)) is not None:
             return _result(row, known)
-        request = Request(verb, actor, to, override, reason)
+        request = TaskRequest(verb, actor, to, override, reason)
         done = await self._judged(row, request, arguments)
         if done is not None:
             return done
@@ -286,7 +286,7 @@ class Tasks(Speaker):
         """Send a verb, and wait for the response of the task."""
         return await handle.ask(verb, arguments, acting.get("timeout"), **said)
 
-    async def _judged(self, row: TaskRow, request: Request, arguments: dict[str, Any]) -> TaskInfo | None:
+    async def _judged(self, row: TaskRow, request: TaskRequest, arguments: dict[str, Any]) -> TaskInfo | None:
         """The task, if the verb changes nothing; None: it is to be done. Raises what is wrong with it."""
         info = info_of(row)
         against = refusal(info.standing, request)
@@ -343,7 +343,7 @@ def _result(row: TaskRow, response: Any) -> TaskInfo:
 def _may(task: Standing, verb: Verb, actor: Actor) -> bool:
     """Whether an actor may use a verb, if its arguments are right."""
     everybody = Actor(actor.id, (*task.roles, *actor.roles))
-    return refusal(task, Request(verb, actor, everybody if verb == "assign" else None, True, "some reason")) is None
+    return refusal(task, TaskRequest(verb, actor, everybody if verb == "assign" else None, True, "some reason")) is None
 
 
 def _is_id(task: Any) -> bool:

@@ -62,6 +62,7 @@ class ServerApp:
         self.feed = Feed(client)
         self.static = Static()
         self.stopping = asyncio.Event()
+        self.notice = ""
         self._repeats = Repeats()
         self._buckets, self._logins = limits.requests(), limits.failed_logins()
         self._streams: dict[str, int] = {}
@@ -91,6 +92,11 @@ class ServerApp:
             yield self
         finally:
             await self.close()
+
+    def tell(self, notice: str) -> None:
+        """A text for all pages: of `perdure dev`, why new code was not taken over. Empty: none."""
+        self.notice = notice
+        self.feed.wake()
 
     async def close(self) -> None:
         self.stopping.set()
@@ -245,7 +251,7 @@ class ServerApp:
         async def again() -> Login | None:
             return (await self.accesses.login_of(request))[0]
 
-        stream = Stream(self.feed, self.client, login, channels, again, self.stopping)
+        stream = Stream(self.feed, self.client, login, channels, again, self.stopping, lambda: self.notice)
         last = request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
         headers = [("x-accel-buffering", "no")]
         return Answer(200, b"", "text/event-stream", headers, stream.events(last))
@@ -338,7 +344,8 @@ def _params(request: Request, route: Route, named: dict[str, str], body: bytes) 
         given |= {name: from_text(_type(fields, name), texts, name) for name, texts in query.items()}
     else:
         given = _body(request, body) if body else {}
-    for name, value in named.items():
+    for name, text in named.items():
+        value = from_text(_type(fields, name), [text], name)
         if given.setdefault(name, value) != value:
             raise HttpProblem(422, "bad-request", f"{name} is {value!r} in the path, and another one in the body")
     return to_struct(route.params, given)

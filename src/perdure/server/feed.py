@@ -76,6 +76,10 @@ class Feed:
             self._task.cancel()
             self._task = None
 
+    def wake(self) -> None:
+        for woken in self._watchers:
+            woken.set()
+
     def since(self, n: int) -> list[Moved] | None:
         """What moved after the n-th; None: too much has."""
         if n == self.n:

@@ -50,7 +50,8 @@ class Request:
 
     @property
     def host(self) -> str:
-        return self.headers.get("host", "")
+        host: str = self.headers.get("host", "")
+        return host
 
     @property
     def is_too_long(self) -> bool:

@@ -16,9 +16,10 @@ from perdure.access.model import Who
 from perdure.runtime.tasks import TaskDetail
 from perdure.tasks.row import TaskInfo
 from perdure.verbs import act
-from perdure.verbs.read import DiffAnswer, DiffParams
+from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
+from perdure.views.past import PastInstance
 
-from .api import access, fleet, instances, tasks
+from .api import access, fleet, instances, looks, tasks
 from .calling import Calling
 
 API: Final = "/api/v1"
@@ -64,7 +65,7 @@ ROUTES: Final[tuple[Route, ...]] = (
           DiffAnswer, instances.compare, "a=order/o-17&b=order/o-18"),
     Route("show", "GET", ON, "viewer", "Show one instance.", instances.Id, instances.InstanceDetail, instances.show),
     Route("why", "GET", f"{OF}/why", "viewer", "Say what an instance waits for, in words.", instances.Id,
-          instances.WhyAnswer, instances.why),
+          WhyAnswer, instances.why),
     Route("waiting", "GET", f"{OF}/waiting", "viewer", "List what an instance has open.", instances.Id,
           instances.WaitingAnswer, instances.waiting),
     Route("children", "GET", f"{OF}/children", "viewer", "List the children of an instance.", instances.Id,
@@ -73,6 +74,10 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.HistoryPage, instances.history, "after=10"),
     Route("operations", "GET", f"{OF}/operations", "viewer", "List the operations of an instance.", instances.Id,
           instances.OperationsAnswer, instances.operations_of),
+    Route("at", "GET", f"{OF}/at/{{entry}}", "viewer", "Show an instance as it was at an entry.", looks.AtQuery,
+          PastInstance, looks.at),
+    Route("drawing", "GET", f"{OF}/drawing", "viewer", "Draw an instance.", looks.DrawingQuery, looks.Drawing,
+          looks.drawing),
     Route("result", "GET", f"{OF}/result", "viewer", "Wait for the result of an instance.", instances.ResultQuery,
           instances.ResultAnswer, instances.result, "wait=30"),
     Route("read", "GET", f"{OF}/published/{{name}}", "viewer", "Read a value that an instance published.",
@@ -100,6 +105,14 @@ ROUTES: Final[tuple[Route, ...]] = (
           fleet.WorkflowList, fleet.workflows),
     Route("workflow show", "GET", "/workflows/{name}", "viewer", "Show one workflow.", fleet.WorkflowName,
           fleet.WorkflowDetail, fleet.workflow),
+    Route("workflow source", "GET", "/workflows/{name}/-/source", "viewer", "Show the source of a workflow.",
+          looks.VersionQuery, looks.SourceAnswer, looks.source),
+    Route("workflow drawing", "GET", "/workflows/{name}/-/drawing", "viewer", "Draw a workflow.", looks.VersionQuery,
+          looks.Drawing, looks.workflow_drawing),
+    Route("trace", "GET", "/trace/{event}", "viewer", "Tell what an event from outside led to.", TraceParams,
+          TraceAnswer, looks.traced),
+    Route("queue ls", "GET", "/queues", "viewer", "List queues with their open jobs.", instances.Nothing,
+          looks.QueueList, looks.queues),
     Route("tasks ls", "GET", "/tasks", "task", "List tasks.", tasks.TaskQuery, tasks.TaskList, tasks.ls,
           "candidate=true"),
     Route("tasks count", "GET", "/tasks/count", "task", "Count tasks.", tasks.TaskQuery, tasks.TaskCount,
@@ -119,7 +132,7 @@ ROUTES: Final[tuple[Route, ...]] = (
           tasks.comment, {"text": "asked the supplier"}),
     Route("tasks escalate", "POST", f"{TASK}/-/escalate", "task", "Add candidates to a task.", tasks.EscalateParams,
           TaskInfo, tasks.escalate, {"roles": ["manager"]}),
-    Route("tasks cancel", "POST", f"{TASK}/-/cancel", "task", "End a task without an answer.", tasks.CancelParams,
+    Route("tasks cancel", "POST", f"{TASK}/-/cancel", "task", "End a task without an answer.", tasks.TaskCancelParams,
           TaskInfo, tasks.cancel, {"reason": "not needed"}),
     Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
     Route("whoami", "GET", "/whoami", "anyone", "Tell who asks, and with which rights.", instances.Nothing,

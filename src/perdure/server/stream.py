@@ -63,9 +63,10 @@ class Stream:
         channels: list[Channel],
         again: Callable[[], Awaitable[Login | None]],
         stopping: asyncio.Event,
+        notice: Callable[[], str] = str,
     ) -> None:
         self._feed, self._client, self._login, self._channels = feed, client, login, channels
-        self._again, self._stopping = again, stopping
+        self._again, self._stopping, self._notice = again, stopping, notice
 
     async def events(self, last: str | None) -> AsyncIterator[bytes]:
         woken = await self._feed.join()
@@ -84,6 +85,8 @@ class Stream:
                         yield each
                     position = now
             yield event("live", {}, pack(position))
+            if self._notice():
+                yield event("notice", {"text": self._notice()})
             async for each in self._live(woken, position, n):
                 yield each
         finally:
@@ -91,6 +94,7 @@ class Stream:
 
     async def _live(self, woken: asyncio.Event, position: Position, n: int) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
+        notice = self._notice()
         beat, check = loop.time() + BEAT_SECONDS, loop.time() + RECHECK_SECONDS
         while not self._stopping.is_set() and not self._feed.failed:
             try:
@@ -106,6 +110,9 @@ class Stream:
                 if again is None:
                     break
                 self._login = again
+            if notice != self._notice():
+                notice = self._notice()
+                yield event("notice", {"text": notice})
             if now >= beat:
                 beat = now + BEAT_SECONDS
                 yield b": still here\n\n"

@@ -49,6 +49,7 @@ from perdure.ports.store import (
     Filter,
     JobState,
     Lease,
+    ListedJob,
     ListPlace,
     Owner,
     Page,
@@ -416,6 +417,20 @@ class MemoryStore:
         if claimed is not None and claimed.state in ("taken", "answered"):
             return JobState(row.queue, row.function, claimed.worker, claimed.claimed)
         return JobState(row.queue, row.function, note=self.database.notes.get(intent, ""))
+
+    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
+        rows = sorted(self.database.jobs.values(), key=lambda row: (row.queue, row.at))[:limit]
+        found = []
+        for row in rows:
+            state = await self.job(row.intent)
+            assert state is not None, "it is open"
+            job = (row.instance, row.queue, row.function, row.delivery, row.at)
+            found.append(ListedJob(*job, state.worker, state.claimed, state.note))
+        return found
+
+    async def owners(self) -> list[tuple[Owner, int]]:
+        owner = await self.owner()
+        return [] if owner is None else [(owner, 1)]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         wanted = (

@@ -28,7 +28,7 @@ from perdure.kernel.status import Status
 from . import votes
 from .life import TaskStatus, changed
 from .model import COMMENT_MAX, WORKFLOW, Question, checked_priority, moment_of, texts
-from .rights import VERBS, Refusal, Request, refusal
+from .rights import VERBS, Refusal, TaskRequest, refusal
 from .row import State, published
 
 BAD_ANSWER: Final = "bad-answer"
@@ -99,7 +99,7 @@ class TaskMachine:
             return _refused(message, BAD_REQUEST, "a task takes a verb with its arguments from an actor")
         try:
             to, override = _actor(arguments.get("to")), bool(arguments.get("override"))
-            request = Request(message.name, asked.by, to, override, asked.reason)
+            request = TaskRequest(message.name, asked.by, to, override, asked.reason)
             against = refusal(state.standing, request)
             if against is None:
                 return self._granted(message, request, arguments, moment)
@@ -107,7 +107,7 @@ class TaskMachine:
             return _refused(message, BAD_REQUEST, str(error))
         return self._refuse(message, against)
 
-    def _granted(self, message: Message, request: Request, arguments: dict[str, Any], moment: Moment) -> Decision:
+    def _granted(self, message: Message, request: TaskRequest, arguments: dict[str, Any], moment: Moment) -> Decision:
         now, by = when(moment.at), request.by
         match request.verb:
             case "claim":

@@ -42,7 +42,7 @@ class Refusal(msgspec.Struct, frozen=True):
     text: str
 
 
-class Request(msgspec.Struct, frozen=True):
+class TaskRequest(msgspec.Struct, frozen=True):
     """What an actor wants: the verb, and what of its arguments rights depend on."""
 
     verb: Verb
@@ -64,7 +64,7 @@ def may_see(task: Standing, actor: Actor) -> bool:
     return actor.admin or actor.id == task.assignee or is_candidate(task, actor) or is_manager(task, actor)
 
 
-def refusal(task: Standing, request: Request) -> Refusal | None:
+def refusal(task: Standing, request: TaskRequest) -> Refusal | None:
     """Why the request is refused; None: it is granted."""
     actor, verb = request.by, request.verb
     if not may_see(task, actor):
@@ -108,7 +108,7 @@ def _claim(task: Standing, actor: Actor) -> Refusal | None:
     return Refusal("not-candidate", f"{actor} is no candidate{_candidates(task)}")
 
 
-def _assign(task: Standing, request: Request) -> Refusal | None:
+def _assign(task: Standing, request: TaskRequest) -> Refusal | None:
     actor, to = request.by, request.to
     assert to is not None, "an assign names an actor"
     if task.shared:
@@ -124,7 +124,7 @@ def _assign(task: Standing, request: Request) -> Refusal | None:
     return None
 
 
-def _complete(task: Standing, request: Request) -> Refusal | None:
+def _complete(task: Standing, request: TaskRequest) -> Refusal | None:
     actor = request.by
     if actor.id in task.exclude:
         return Refusal("excluded", f"{actor} is excluded from this task")

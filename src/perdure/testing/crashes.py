@@ -195,6 +195,7 @@ class Trial:
         faults = schedule.faults(self.cache)
         if variant:
             faults.delay = 0.5
+            faults.late_commit = 0.3
         if self.reset is not None:
             self.reset()
         tell = None if story is None else story.append

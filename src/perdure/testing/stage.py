@@ -50,8 +50,9 @@ class Stage(Simulation):
         handlers: Iterable[Any] = (),
         ours: bool = False,
         verify: Verify = unsigned,
+        scripts: dict[str, Script] | None = None,
     ) -> None:
-        self.scripts: dict[str, Script] = {}
+        self.scripts: dict[str, Script] = {} if scripts is None else scripts
         self.runs: list[Run] = []
         self.deaths: list[tuple[int, int]] = []
         self._loops: dict[int, StepLoop] = {}

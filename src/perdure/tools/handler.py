@@ -107,7 +107,11 @@ class ToolHandler:
 
     async def _perform(self, tool: Tool, params: Any, call: ToolCall, asked: Mapping[str, Any]) -> Any:
         for path, kept in asked.get("refs", ()):
-            params = _put(params, path, await load(self._around.blobs, kept["blob"]["hash"]))
+            try:
+                body = await load(self._around.blobs, kept["blob"]["hash"])
+            except LookupError as error:
+                raise ToolError("ref_missing", str(error)) from None
+            params = _put(params, path, body)
         told = await tool.run(tool.read(params), call)
         return await self._answer(told, asked)
 

@@ -189,7 +189,7 @@ def find(name: str) -> Tool:
 
     if name in OURS:
         module, _, attribute = OURS[name].partition(":")
-        tool: Tool = getattr(import_module(f"perdure.tools.{module}"), attribute)
+        tool: Tool = getattr(import_module(f"perdure.tools.kinds.{module}"), attribute)
         return tool
     from importlib.metadata import entry_points
 

@@ -1,7 +1,7 @@
 // The login page: the token of the link is in the fragment, so that it is in no log.
 const root = document.body.dataset.root;
 const say = document.querySelector("#say");
-const token = location.hash.slice(1);
+const [token, path] = location.hash.slice(1).split("?"); // what follows the token is the page to go to
 
 async function login() {
   history.replaceState(null, "", location.pathname);
@@ -11,7 +11,8 @@ async function login() {
     headers: { "content-type": "application/json", "x-perdure": "1" },
     body: JSON.stringify({ token }),
   });
-  if (answer.ok) location.replace(location.pathname.endsWith("/login") ? `${root}/` : location.pathname);
+  if (answer.ok && path?.startsWith("/") && !path.startsWith("//")) location.replace(`${root}${path}`);
+  else if (answer.ok) location.replace(location.pathname.endsWith("/login") ? `${root}/` : location.pathname);
   else if (answer.status === 429) say.textContent = "Too many logins failed from here. Wait a minute and try again.";
   else say.textContent = "This link was used, or is too old. Make another one:";
 }

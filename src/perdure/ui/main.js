@@ -2,20 +2,24 @@
 import { html, render, useState, useEffect } from "./lib/html.js";
 import { get, logout } from "./lib/api.js";
 import { go, href, listen, place } from "./lib/router.js";
-import { Icon, Bones, Trouble } from "./lib/parts.js";
+import { Icon, Bones, Shape, Trouble } from "./lib/parts.js";
 import { next, theme } from "./lib/theme.js";
-import { use } from "./lib/format.js";
+import { use, visible } from "./lib/format.js";
 
 const PAGES = [
   { name: "Dashboard", path: "/", file: "dashboard", key: "d" },
   { name: "Instances", path: "/instances", file: "instances", key: "i" },
   { name: "Tasks", path: "/tasks", file: "tasks", key: "t" },
   { name: "Workflows", path: "/workflows", file: "workflows", key: "w" },
+  { name: "World", path: "/world", file: "world", key: "c" },
+  { name: "Queues", path: "/queues", file: "queues", key: "q" },
+  { name: "Fleet", path: "/fleet", file: "fleet", key: "f" },
   { name: "Settings", path: "/settings", file: "settings", key: "s" },
 ];
 const loaded = new Map();
 
 function route(path) {
+  if (path === "/compare") return { page: PAGES[1], file: "compare", rest: "" };
   if (path.startsWith("/instances/")) return { page: PAGES[1], file: "instance", rest: decodeURIComponent(path.slice(11)) };
   const page = PAGES.find((each) => each.path !== "/" && (path === each.path || path.startsWith(`${each.path}/`))) ?? PAGES[0];
   return { page, file: page.file, rest: decodeURIComponent(path.slice(page.path.length + 1)) };
@@ -40,6 +44,12 @@ function App() {
   const [live, setLive] = useState(null);
   const [late, setLate] = useState(0);
   const [help, setHelp] = useState(false);
+  const [notice, setNotice] = useState("");
+  useEffect(() => {
+    const heard = (event) => setNotice(event.detail);
+    addEventListener("perdure-notice", heard);
+    return () => removeEventListener("perdure-notice", heard);
+  }, []);
   const [shade, setShade] = useState(theme());
   useEffect(() => listen(() => turn((n) => n + 1)), []);
   useEffect(() => { get("/whoami").then((found) => { use(found.database); setMe(found); }, setError); }, []);
@@ -66,6 +76,7 @@ function App() {
   </div>
 </header>
 <main id="main" tabindex="-1">
+  ${notice && html`<div class="stale" role="alert"><span class="st st-failed"><${Shape} name="failed" />the old code goes on</span><pre class="notice">${visible(notice)}</pre></div>`}
   ${live === false && html`<div class="stale" role="status"><span class="live off">not live</span><span>The stream broke off. It is tried again by itself; what you see may be old.</span></div>`}
   ${error ? html`<${Trouble} error=${error} />` : Page && me ? html`<${Page} key=${file + rest} rest=${rest} query=${query} me=${me} setLive=${setLive} />` : html`<${Bones} />`}
 </main>

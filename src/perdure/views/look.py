@@ -19,7 +19,7 @@ from perdure.ports.seen import Line, Summary, Waiting, error_of, result_of
 from perdure.ports.store import Queries
 from perdure.runtime.history import read_history, summary, value_of
 from perdure.runtime.retention import Keeping
-from perdure.runtime.state import read_state
+from perdure.runtime.state import read_state, record_now
 
 from .reasons import with_jobs, words_for
 
@@ -122,7 +122,7 @@ async def _state(queries: Queries, head: HeadRow) -> Any:
     workflow = await stored_one(queries, head.workflow, head.version)
     if workflow is None or not getattr(workflow, "keeps_state", False):
         return UNSET
-    return read_state(cast(Any, Workflows([workflow])), await queries.record(head.id))
+    return read_state(cast(Any, Workflows([workflow])), await record_now(queries, head.id))
 
 
 async def parent_of(queries: Queries, head: HeadRow) -> Address | None:

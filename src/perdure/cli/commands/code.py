@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from typing import Any, Final, NoReturn
 
 import click
+import msgspec
 
 from perdure.codec import to_plain
 from perdure.codec.visible import visible
@@ -17,7 +18,7 @@ from perdure.views.survey import Replayed, survey
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
-from ..load import code_of, load_all
+from ..load import code_of, is_playbook, load_all
 from ..text import indented, joined, style, to_json
 from .snapshot import ask
 
@@ -29,12 +30,17 @@ PROBLEM: Final = ("where", "text", "at", "hint", "severity")
 @click.argument("targets", metavar="MODULE[:WORKFLOW]|FILE...", nargs=-1, required=True)
 def check(console: Console, targets: tuple[str, ...]) -> None:
     """MODULE is importable from the current directory, or a path ending in .py. Without :WORKFLOW all that it has are
-    checked. It is imported, and nothing is run; what it prints meanwhile goes to stderr. FILE is a process in YAML or
-    JSON.
+    checked. It is imported, and nothing is run; what it prints meanwhile goes to stderr. FILE is a playbook, or a
+    process in YAML or JSON.
 
     Found are clocks, dice, files and settings in the body of a flow, operations that are not awaited, and the problems
-    of a graph. Exit code 1 if there are any. Warnings are told and change nothing.
+    of a graph, a process or a playbook. Exit code 1 if there are any. Warnings are told and change nothing.
     """
+    files = [target for target in targets if is_playbook(target)]
+    if files:
+        if len(files) < len(targets):
+            raise Stopped("check playbooks and other workflows with two commands")
+        _check_playbooks(console, files)
     with redirect_stdout(sys.stderr):
         given = {id(each): each for target in targets for each in _given(target)}.values()
     flows = [each for each in given if hasattr(each, "findings")]
@@ -84,6 +90,19 @@ def _given(target: str) -> list[Any]:
 
         return [load_process(target)]
     return load_all(target)
+
+
+def _check_playbooks(console: Console, files: list[str]) -> NoReturn:
+    """All problems of each file, and else its warnings. Warnings alone are no failure."""
+    from perdure.app.playbooks import installed, text_of
+    from perdure.playbooks.check import problems_of
+
+    found = [each for file in files for each in problems_of(text_of(file), file, installed())]
+    bad = any(not each.warning for each in found)
+    document = {"files": files, "problems": [msgspec.to_builtins(each) for each in found], "ok": not bad}
+    number = f"{len(files)} playbook{'s' if len(files) != 1 else ''} checked"
+    console.answer(document, joined([str(each) for each in found]) if found else f"{number}, nothing found")
+    sys.exit(Exit.FAILED if bad else Exit.OK)
 
 
 @define("replay")

@@ -62,7 +62,7 @@ def debug(console: Console, id: str, target: str, at: int | None) -> None:
         history = History(address, rows, lambda _: newest)
     if at is not None and not history.first <= at <= history.last:
         raise Stopped(f"{address} has entries {history.first} to {history.last}; there is no entry {at}")
-    session = Session(console, history, words.code)
+    session = DebugSession(console, history, words.code)
     session.run(at or session.first())
 
 
@@ -92,7 +92,7 @@ def _exactly(
     return definition
 
 
-class Session:
+class DebugSession:
     """`what` is the author's code, in words."""
 
     def __init__(self, console: Console, history: History, what: str) -> None:

@@ -43,7 +43,7 @@ def dispatch(console: Console, queue: str, dask: str, slots: int, worker_db: str
 
     async def main() -> dict[str, int]:
         with interruptible() as (interrupted, hurry):
-            async with opened(console.db) as jobs:
+            async with opened(console.db) as (jobs, _):
                 dispatcher = wanted.dispatcher(jobs, console.db)
                 console.note(f"dispatching {queue} to dask {dask}, {slots} steps at once")
                 return await dispatcher.serve(interrupted, hurry, 0.0)

@@ -23,12 +23,12 @@ from perdure.kernel.status import Status
 from perdure.ports.seen import error_of, result_of
 from perdure.runtime.client import Client, Reuse
 from perdure.runtime.handle import Handle
-from perdure.runtime.history import Reader
+from perdure.runtime.history import Reader, value_of
 from perdure.views.look import shown_error
 
 from ..console import Console, define
 from ..exits import Exit
-from ..given import read_json
+from ..given import read_json, secrets_of, with_sets
 from ..live import Progress, shown
 from ..load import helpers_of, load
 from ..text import first_line, indented, joined, noted, to_json
@@ -49,8 +49,13 @@ class Ending(NamedTuple):
 
 
 @define("run", db="memory")
-@click.argument("target", metavar="MODULE:FLOW")
+@click.argument("target", metavar="MODULE:FLOW|FILE")
 @click.option("--input", "given", metavar="JSON|@FILE|-", help="An object: arguments by name. An array: by position.")
+@click.option("--set", "sets", metavar="PATH=VALUE", multiple=True, help="One value of the input: floor=3, a.b=text.")
+@click.option("--allow", metavar="ADDRESS", multiple=True, help="An address that HTTP requests of tools may go to.")
+@click.option(
+    "--connection", "connections", metavar="NAME=SECRET", multiple=True, help="What auth: NAME of a tool means."
+)
 @click.option("--key", help="Names the instance. The same key again goes on with it, or gives its result.")
 @click.option(
     "--reuse",
@@ -62,23 +67,27 @@ def run(  # noqa: PLR0917
     console: Console,
     target: str,
     given: str | None,
+    sets: tuple[str, ...],
+    allow: tuple[str, ...],
+    connections: tuple[str, ...],
     key: str | None,
     reuse: Reuse | None,
     timeout: float | None,
 ) -> None:
-    """MODULE is importable from the current directory, or a path ending in .py. All its flows are registered.
+    """MODULE is importable from the current directory, or a path ending in .py. All its flows are registered. FILE is a
+    playbook, ending in .yaml; its input goes over its workload.
 
     With --db, a run that was interrupted or killed goes on when the same command is given again with the
     same key. What flows and steps print goes to stderr.
     """
-    value = None if given is None else read_json(given, "--input")
+    value = with_sets(None if given is None else read_json(given, "--input"), sets)
     with shown() as progress:
         flow, workflows = load(target)
         functions, handlers = helpers_of(target)
-        run = Run(console, progress, timeout, handlers)
+        run = Run(console, progress, timeout, Given(handlers, allow, secrets_of(connections)))
         workflows += functions
         ending: Ending = run_async(lambda: run.run(workflows, flow, value, key, reuse))
-    again = Again(console, target, given, ending.state.address.key)
+    again = Again(console, target, given, sets, ending.state.address.key)
     sys.exit(_tell(console, ending, again, timeout))
 
 
@@ -88,25 +97,42 @@ class Again(NamedTuple):
     console: Console
     target: str
     given: str | None
+    sets: tuple[str, ...]
     key: str
 
     @property
     def command(self) -> str:
         given = () if self.given is None else ("--input", self.given)
-        return self.console.command("run", self.target, *given, "--key", self.key)
+        sets = [word for each in self.sets for word in ("--set", each)]
+        return self.console.command("run", self.target, *given, *sets, "--key", self.key)
+
+
+class Given(NamedTuple):
+    """What the engine of a run is given: handlers of the module, and what the operator says about tools."""
+
+    handlers: list[Any]
+    allow: tuple[str, ...]
+    connections: dict[str, Any]
 
 
 class Run:
-    def __init__(self, console: Console, progress: Progress, timeout: float | None, handlers: list[Any]) -> None:
-        self._handlers = handlers
+    def __init__(self, console: Console, progress: Progress, timeout: float | None, given: Given) -> None:
         self._console = console
+        self._given = given
         self._progress = progress
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._reader = Reader()
 
     async def run(self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None) -> Ending:
         with interruptible() as (interrupted, hurry):
-            opened = open_engine(self._console.db, workflows=workflows, handlers=self._handlers, drain=DRAIN_SECONDS)
+            opened = open_engine(
+                self._console.db,
+                workflows=workflows,
+                handlers=self._given.handlers,
+                allow=self._given.allow,
+                connections=self._given.connections,
+                drain=DRAIN_SECONDS,
+            )
             async with opened as engine:
                 engine.hurry = hurry
                 began = time.time()
@@ -127,10 +153,11 @@ class Run:
         try:
             while True:
                 await asyncio.wait({result, stop}, timeout=self._pause(), return_when=asyncio.FIRST_COMPLETED)
+                ended = result.done()  # before the look: what ends during it is in the next one
                 await self._look(engine, handle, id)
-                if result.done() and isinstance(result.exception(), InstanceStuck):
+                if ended and isinstance(result.exception(), InstanceStuck):
                     result = asyncio.ensure_future(self._result_later(handle))
-                if result.done():
+                elif ended:
                     _raise_unless_told(result)
                     return self._ending("ended")
                 if stop.done():
@@ -229,6 +256,11 @@ def _tell(console: Console, ending: Ending, again: Again, timeout: float | None)
         "error": shown_error(error),
     }
     completed = state.status is Status.COMPLETED
+    told = value_of(state.published["summary"]) if "summary" in state.published else None
+    if isinstance(told, dict) and "verdict" in told:
+        document["summary"] = told
+        if told["verdict"] == "partial":
+            console.note(f"{state.address} is partial: {_first_failure(told)}")
     console.answer(document, to_json(result_of(state), indent=2) if completed else "")
     if completed:
         return Exit.OK
@@ -241,6 +273,11 @@ def _tell(console: Console, ending: Ending, again: Again, timeout: float | None)
         "timeout": Exit.TIMEOUT,
         "interrupted": Exit.INTERRUPTED,
     }[ending.why]
+
+
+def _first_failure(told: dict[str, Any]) -> str:
+    unhandled = [each for each in told["failures"] if not each["handled"]]
+    return f"{unhandled[0]['location']}: {unhandled[0]['message']}" if unhandled else "the final step failed"
 
 
 def _message(console: Console, ending: Ending, again: Again, timeout: float | None) -> str:

@@ -6,7 +6,8 @@ import asyncio
 import getpass
 import socket
 import sys
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +17,11 @@ from perdure.runtime.client import Client
 
 from ..console import Console, define
 from ..exits import Stopped
-from ..load import load_all
+from ..load import served_by
+
+if TYPE_CHECKING:
+    from perdure.app import Engine
+    from perdure.server import ServerApp
 
 LISTEN = "127.0.0.1:7373"
 
@@ -58,14 +63,14 @@ def serve(  # noqa: PLR0917
     from perdure.server.serve import bind
     from perdure.server.settings import Settings
 
-    host, port = _address(listen)
+    host, port = address_of(listen)
     local = name_of(host) in LOOPBACK
     if (tls_cert is None) != (tls_key is None):
         raise Stopped("--tls-cert and --tls-key go together")
     if not local and tls_cert is None and not behind_proxy:
         text = f"{host} is reached from elsewhere: give --tls-cert and --tls-key, or --behind-proxy with a TLS proxy"
         raise Stopped(f"{text}; 127.0.0.1 needs neither")
-    workflows = [flow for module in modules for flow in load_all(module)]
+    code = [served_by(module) for module in modules]
     listening = bind(host, port)
     port = listening.getsockname()[1]
     settings = Settings(
@@ -80,17 +85,32 @@ def serve(  # noqa: PLR0917
     scheme, shown = "https" if tls_cert else "http", hosts[0] if hosts else f"{_shown(host)}:{port}"
     tls = None if tls_cert is None or tls_key is None else (tls_cert, tls_key)
     serving = Serving(console, listening, settings, f"{scheme}://{shown}", tls)
-    run_async(lambda: serving.run(workflows, _queues(queues)))
+    workflows, handlers = [each for found, _ in code for each in found], [each for _, found in code for each in found]
+    run_async(lambda: serving.run(workflows, handlers, _queues(queues)))
 
 
 class Serving:
-    def __init__(
-        self, console: Console, listening: socket.socket, settings: Any, url: str, tls: tuple[str, str] | None
+    """`ready` is called with the app when requests are answered; else the login link is printed."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        console: Console,
+        listening: socket.socket,
+        settings: Any,
+        url: str,
+        tls: tuple[str, str] | None,
+        ready: Callable[[ServerApp], None] | None = None,
     ) -> None:
         self._console, self._listening, self._settings, self._url = console, listening, settings, url
-        self._tls = tls
+        self._tls, self._ready = tls, ready
 
-    async def run(self, workflows: list[Any], queues: dict[str, int]) -> None:
+    async def run(
+        self,
+        workflows: list[Any],
+        handlers: list[Any],
+        queues: dict[str, int],
+        began: Callable[[Engine], Awaitable[None]] | None = None,
+    ) -> None:
         from perdure.server.serve import signals
 
         with signals() as (stop, hurry):
@@ -98,8 +118,11 @@ class Serving:
                 async with connect(self._console.db) as client:
                     await self._answer(client, stop)
                 return
-            async with open_engine(self._console.db, workflows=workflows, queues=queues or None) as engine:
+            opened = open_engine(self._console.db, workflows=workflows, handlers=handlers, queues=queues or None)
+            async with opened as engine:
                 engine.hurry = hurry
+                if began is not None:
+                    await began(engine)
                 await self._answer(engine, stop)
 
     async def _answer(self, client: Client, stop: asyncio.Event) -> None:
@@ -109,6 +132,9 @@ class Serving:
         made = app(client, settings=self._settings)
 
         def ready() -> None:
+            if self._ready is not None:
+                self._ready(made)
+                return
             link = f"{self._url}/login#{made.accesses.own_link(_user())}"
             if self._console.json:
                 self._console.answer({"url": self._url, "login": link}, "")
@@ -134,7 +160,7 @@ def _user() -> str:
         return "owner"
 
 
-def _address(listen: str) -> tuple[str, int]:
+def address_of(listen: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise Stopped(f"--listen is HOST:PORT such as {LISTEN}, found {listen!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -92,12 +93,24 @@ def _parameters(data: bytes) -> Any:
     return decode(data) if data else None
 
 
+class EngineItem(msgspec.Struct, frozen=True):
+    """An engine that lives, and how many shards it has."""
+
+    name: str
+    pid: int
+    host: str
+    since: datetime
+    shards: int
+
+
 class FleetAnswer(msgspec.Struct, frozen=True):
     """`engine` is who runs on the database now; `entries` the last entry of each shard."""
 
     engine: Owner | None
     entries: dict[str, str]
     facts: dict[str, str]
+    engines: list[EngineItem]
+    undelivered: int
 
 
 async def fleet(calling: Calling, given: Nothing) -> FleetAnswer:
@@ -105,7 +118,12 @@ async def fleet(calling: Calling, given: Nothing) -> FleetAnswer:
     heights = await queries.heights()
     facts = await queries.facts() if allowed(calling.login, "admin").yes else {}
     owner = await queries.owner()
-    return FleetAnswer(owner, {str(shard): str(seq) for shard, seq in heights.items()}, facts)
+    engines = [
+        EngineItem(each.name, each.pid, each.host, datetime.fromtimestamp(each.since, UTC), shards)
+        for each, shards in await queries.owners()
+    ]
+    waiting = len(await queries.undelivered())
+    return FleetAnswer(owner, {str(shard): str(seq) for shard, seq in heights.items()}, facts, engines, waiting)
 
 
 class VerbItem(msgspec.Struct, frozen=True):

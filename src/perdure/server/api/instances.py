@@ -17,11 +17,11 @@ from perdure.kernel.events import Address
 from perdure.kernel.location import is_sleep
 from perdure.kernel.policy import Policy
 from perdure.kernel.status import TERMINAL, Status
-from perdure.ports.seen import Reason
+from perdure.ports.seen import Line, Reason
 from perdure.ports.store import Filter
 from perdure.runtime.history import read_history, summary, value_of
 from perdure.verbs import act
-from perdure.verbs.read import DiffParams, diff
+from perdure.verbs.read import DiffParams, WhyAnswer, diff
 from perdure.views.lists import PAGE_MAX, Facet, count, facets, page
 from perdure.views.look import (
     ListedInstance,
@@ -37,6 +37,7 @@ from perdure.views.reasons import reasons, see, words_for
 from perdure.views.where import Where, from_pairs, joined, parse, to_text
 
 from ..calling import Calling, id_of, unknown
+from ..feed import pack
 from ..problems import HttpProblem
 
 WAIT_MAX: Final = 60.0
@@ -54,11 +55,14 @@ class ListedHead(ListedInstance, frozen=True, kw_only=True):
 
 
 class InstanceList(msgspec.Struct, frozen=True):
+    """`at` is the position of the journal: a stream that begins with `last=AT` tells all that came since."""
+
     items: list[ListedHead]
     next: str | None
     previous: str | None
     looked: int
     partial: bool
+    at: str
 
 
 class ListQuery(msgspec.Struct, frozen=True):
@@ -107,11 +111,12 @@ async def ls(calling: Calling, given: ListQuery) -> InstanceList:
             raise HttpProblem(422, "bad-cursor", text, where="/cursor")
         started, id = msgspec.msgpack.decode(body[8:])
         before = (started, id)
+    at = pack(await calling.client.queries.heights())
     found = await page(calling.client.queries, where, _shows(calling, where), given.limit, before)
     next = (
         None if found.next is None else calling.accesses.signer.sign("cursor", use + msgspec.msgpack.encode(found.next))
     )
-    return InstanceList([listed(head) for head in found.heads], next, None, found.looked, found.partial)
+    return InstanceList([listed(head) for head in found.heads], next, None, found.looked, found.partial, at)
 
 
 def _shows(calling: Calling, where: Where) -> Any:
@@ -213,12 +218,6 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
     return {verb: against or why for verb, why in now.items()}
 
 
-class WhyAnswer(msgspec.Struct, frozen=True):
-    id: str
-    status: str
-    reasons: list[Reason]
-
-
 async def why(calling: Calling, given: Id) -> WhyAnswer:
     head = await calling.find(given.id)
     seen, words = await see(calling.client.queries, head, datetime.now(UTC), calling.settings.database)
@@ -260,12 +259,16 @@ async def children(calling: Calling, given: Id) -> ChildrenAnswer:
 
 
 class HistoryQuery(msgspec.Struct, frozen=True):
-    """Entries after a number, at most `limit`; `before` gives the last ones before a number instead."""
+    """Entries after a number, at most `limit`; `before` gives the last ones before a number instead.
+
+    `find`: those whose event, location, status, error or opened operations have this text.
+    """
 
     id: str
     after: int = 0
     before: int = 0
     limit: int = 500
+    find: str = ""
 
 
 class HistoryPage(msgspec.Struct, frozen=True):
@@ -282,6 +285,8 @@ async def history(calling: Calling, given: HistoryQuery) -> HistoryPage:
     head = await calling.find(given.id)
     _, lines = await read_history(calling.client.queries, head.id)
     total = lines[-1].number if lines else 0
+    if given.find:
+        lines = [line for line in lines if given.find.lower() in _said(line)]
     if given.before:
         found = [line for line in lines if line.number < given.before][-given.limit :]
     else:
@@ -289,6 +294,11 @@ async def history(calling: Calling, given: HistoryQuery) -> HistoryPage:
     calling.tag = str(total)
     entries = [shown_entry(line) for line in found]
     return HistoryPage(id_of(head), entries, total, await _asked(calling, head.id, {line.seq: line for line in found}))
+
+
+def _said(line: Line) -> str:
+    error = line.error.type if line.error is not None else ""
+    return " ".join((line.event, line.location, line.status, error, line.outcome, *line.opened)).lower()
 
 
 async def _asked(calling: Calling, instance: int, lines: dict[int, Any]) -> dict[str, Any]:

@@ -154,12 +154,12 @@ async def escalate(calling: Calling, given: EscalateParams) -> TaskInfo:
     )
 
 
-class CancelParams(msgspec.Struct, frozen=True):
+class TaskCancelParams(msgspec.Struct, frozen=True):
     task: str
     reason: str = ""
 
 
-async def cancel(calling: Calling, given: CancelParams) -> TaskInfo:
+async def cancel(calling: Calling, given: TaskCancelParams) -> TaskInfo:
     return await calling.client.tasks.cancel(given.task, given.reason, by=calling.login.actor, id=_id(calling))
 
 

@@ -12,6 +12,7 @@ from perdure.ports.store import (
     BlobRow,
     Filter,
     JobState,
+    ListedJob,
     ListPlace,
     Owner,
     Page,
@@ -161,6 +162,12 @@ class PostgresQueries:
     async def job(self, intent: bytes) -> JobState | None:
         rows = await self._rows(self._sql.job, intent)
         return JobState(*rows[0]) if rows else None
+
+    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
+        return [ListedJob(*row) for row in await self._rows(self._sql.listed_jobs, limit)]
+
+    async def owners(self) -> list[tuple[Owner, int]]:
+        return [(Owner(*row[:-1]), row[-1]) for row in await self._rows(self._sql.owners)]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         if executor:

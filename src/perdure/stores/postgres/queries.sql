@@ -364,6 +364,10 @@ SELECT count(*) FROM gone
 SELECT owner, pid, host, extract(epoch FROM since)::bigint FROM perdure.shards
 WHERE perdure.lives(owner) ORDER BY shard LIMIT 1
 
+-- name: owners
+SELECT owner, pid, host, extract(epoch FROM min(since))::bigint, count(*) FROM perdure.shards
+WHERE perdure.lives(owner) GROUP BY owner, pid, host ORDER BY owner
+
 -- name: facts
 SELECT (SELECT max(version) FROM perdure.migrations)::text AS schema,
     (SELECT count(*) FROM perdure.shards)::text AS shards,
@@ -468,6 +472,13 @@ SELECT queue, function, CASE WHEN lost THEN '' ELSE worker END,
         ELSE (extract(epoch FROM claimed) * 1000000000)::bigint END,
     note
 FROM perdure.jobs WHERE intent = $1
+
+-- name: listed_jobs
+SELECT instance, queue, function, delivery, at, CASE WHEN lost THEN '' ELSE worker END,
+    CASE WHEN lost OR worker = '' OR NOT isfinite(claimed) THEN 0
+        ELSE (extract(epoch FROM claimed) * 1000000000)::bigint END,
+    note
+FROM perdure.jobs ORDER BY queue, at LIMIT $1
 
 -- name: all_jobs
 SELECT intent, instance, queue, function, delivery, at, body FROM perdure.jobs

@@ -24,6 +24,7 @@ from perdure.ports.store import (
     BlobRow,
     Filter,
     JobState,
+    ListedJob,
     ListPlace,
     Owner,
     Page,
@@ -193,6 +194,13 @@ class SqliteQueries:
 
     async def job(self, intent: bytes) -> JobState | None:
         return self._ask(reads.job, intent)
+
+    async def jobs(self, limit: int = 1000) -> list[ListedJob]:
+        return self._ask(reads.jobs, limit)
+
+    async def owners(self) -> list[tuple[Owner, int]]:
+        owner = await self.owner()
+        return [] if owner is None else [(owner, 1)]
 
     async def outside(self, executor: str = "", after: bytes = b"", limit: int = 100) -> list[WorkRow]:
         return self._ask(reads.outside, executor, after, limit)

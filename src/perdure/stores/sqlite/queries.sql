@@ -176,6 +176,9 @@ SELECT intent, instance, queue, function, delivery, at, body FROM jobs ORDER BY 
 -- name: job
 SELECT queue, function FROM jobs WHERE intent = ?
 
+-- name: listed_jobs
+SELECT instance, queue, function, delivery, at FROM jobs ORDER BY queue, at LIMIT ?
+
 -- name: insert_inbox
 INSERT INTO inbox (id, workflow, key, instance, at, body) VALUES (?, ?, ?, ?, ?, ?)
 

@@ -20,6 +20,7 @@ from perdure.ports.store import (
     Census,
     Filter,
     JobState,
+    ListedJob,
     Owner,
     Page,
     Place,
@@ -173,6 +174,10 @@ def due(connection: apsw.Connection, before: int, limit: int, after: Place = BEG
 def job(connection: apsw.Connection, intent: bytes) -> JobState | None:
     row = connection.execute(SQL.job, (intent,)).fetchone()
     return None if row is None else JobState(*row)
+
+
+def jobs(connection: apsw.Connection, limit: int) -> list[ListedJob]:
+    return [ListedJob(*row) for row in connection.execute(SQL.listed_jobs, (limit,))]
 
 
 def work(connection: apsw.Connection, intent: bytes) -> WorkRow | None:

@@ -50,7 +50,7 @@ export function Json({ value }) {
 export function Trouble({ error, again }) {
   const problem = error instanceof Problem ? error.problem : { code: "page-failed", detail: String(error) };
   return html`<section class="sheet" role="alert"><div class="empty"><span class="st st-failed"><${Shape} name="failed" />${problem.code}</span>
-    <h3>${visible(problem.detail ?? problem.title ?? "")}</h3>
+    <h2>${visible(problem.detail ?? problem.title ?? "")}</h2>
     ${again && html`<div class="row-btns"><button class="btn first" type="button" onClick=${again}>Try again</button></div>`}
     ${problem.request && html`<p class="muted mono">request ${problem.request}</p>`}</div></section>`;
 }
@@ -67,7 +67,7 @@ export function Bones({ rows = 8 }) {
   </tbody></table></section>`;
 }
 
-export const Empty = ({ title, children }) => html`<div class="empty"><h3>${title}</h3>${children}</div>`;
+export const Empty = ({ title, children }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 
 // Loads a value, again whenever one of its keys changes. Keeps the old value while the new one comes.
 export function useLoaded(load, keys) {

@@ -1,11 +1,15 @@
 // One instance: why it waits, what was done, and the record of it.
 import { html, useEffect, useMemo, useState } from "../lib/html.js";
 import { get, instancePath, send } from "../lib/api.js";
-import { ago, clock, command, count, day, json, moment, span, visible } from "../lib/format.js";
+import { ago, command, count, moment, span, visible } from "../lib/format.js";
 import { go, href, set } from "../lib/router.js";
 import { Bones, Cmd, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { Dialog } from "../lib/dialog.js";
 import { calm, watch } from "../lib/stream.js";
+import { Drawing } from "../lib/drawing.js";
+import { Journal } from "../lib/journal.js";
+import { Travel } from "../lib/travel.js";
+import { useWindow } from "../lib/window.js";
 
 const SHAPES = { stuck: ["stuck", "stuck"], failed: ["failed", "failed"], completed: ["completed", "completed"], cancelled: ["cancelled", "cancelled"],
   step: ["running", "running"], queued: ["running", "queued"], held: ["running", "queued"], "no-engine": ["stuck", "stuck"], "unknown-workflow": ["stuck", "unknown"] };
@@ -14,21 +18,31 @@ const KINDS = { step: "step", timer: "sleep", wait: "message", child: "child", t
 export default function Instance({ rest: id, query, setLive }) {
   const { value, error, again } = useLoaded(async () => {
     const [show, why, operations, history] = await Promise.all(
-      ["", "why", "operations", "history?limit=5000"].map((what) => get(...split(instancePath(id, what)))));
+      ["", "why", "operations", "history?limit=1000"].map((what) => get(...split(instancePath(id, what)))));
     return { show, why, operations: operations.operations, history };
   }, [id]);
   const [verb, setVerb] = useState(null);
   useEffect(() => watch([`instance:${id}`], calm(again, 300), setLive), [id]);
   useTick(5000);
+  const entry = Number(query.get("entry") ?? 0) || 0;
+  const total = value?.show.entries ?? 0;
+  const travels = entry > 0 && entry < total;
+  const then = useLoaded(() => (travels ? get(instancePath(id, `at/${entry}`)) : Promise.resolve(null)), [id, entry, travels]);
   if (!value) return error ? html`<${Trouble} error=${error} again=${again} />` : html`<${Bones} />`;
-  const { show, why, operations, history } = value;
+  const { why, history } = value;
+  const past = travels && then.value?.entry === entry ? then.value : null;
+  const show = past ? { ...value.show, status: past.status, published: past.published, result: past.result, error: past.error, ended_at: null } : value.show;
+  const operations = past ? past.operations : value.operations;
   const act = (name, given) => setVerb({ name, given: given ?? {}, entries: show.entries }); // of when the dialog opened: what came since is noticed;
   return html`<div class="stack">
   <${Head} show=${show} act=${act} history=${history} />
-  <${Why} show=${show} why=${why} act=${act} />
-  <${Operations} id=${id} list=${operations} show=${show} query=${query} act=${act} />
-  <${Records} show=${show} history=${history} operations=${operations} query=${query} />
-</div>${verb && html`<${Act} ...${verb} id=${show.id} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
+  ${!travels && html`<${Why} show=${show} why=${why} act=${act} />`}
+  <${Travel} show=${value.show} history=${history} entry=${entry} past=${past} act=${act} />
+  ${then.error && travels && html`<${Trouble} error=${then.error} />`}
+  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} />
+  ${show.parts?.length > 0 && html`<${Nodes} rows=${show.parts} />`}
+  <${Records} show=${show} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
+</div>${verb && html`<${Act} ...${verb} id=${show.id} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
 }
 
 const split = (path) => {
@@ -43,9 +57,10 @@ function Head({ show, act, history }) {
   const asked = history.asked["1"];
   const cut = show.id.indexOf("/") + 1;
   return html`<header class="inst-head">
-  <nav class="path" aria-label="Parents"><a href=${href("/instances")}>Instances</a>${show.parent && html`<span>›</span><${Id} id=${show.parent} />`}<span>›</span><a href=${href("/instances", { q: `workflow:${show.workflow}` })}>${show.workflow}</a></nav>
+  <nav class="path" aria-label="Where"><a href=${href("/instances")}>Instances</a>${show.parent && html`<span>›</span><${Id} id=${show.parent} />`}<span>›</span><a href=${href("/instances", { q: `workflow:${show.workflow}` })}>${show.workflow}</a></nav>
   <div class="head"><div class="title"><h1><span class="wf">${visible(show.id.slice(0, cut))}</span>${visible(show.id.slice(cut))}</h1><${Status} of=${show.status} stamp=${true} /></div>
     <div class="end acts"><span class="btns">${BUTTONS.filter(([verb]) => possible(verb)).map(([verb, label, icon]) => html`<button class="btn" type="button" onClick=${() => act(verb)}><${Icon} name=${icon} />${label}</button>`)}</span>
+    <a class="btn quiet" href=${href("/compare", { a: show.id })}>Compare…</a>
     ${possible("cancel") && html`<span class="btns"><button class="btn risk" type="button" onClick=${() => act("cancel")}><${Icon} name="cancel" />Cancel…</button></span>`}</div></div>
   <dl class="meta"><div><dt>version</dt><dd><a class="mono" href=${href(`/workflows/${show.workflow}`)}>${show.version}</a></dd></div>
     ${show.generation > 1 && html`<div><dt>generation</dt><dd>${show.generation}</dd></div>`}
@@ -113,10 +128,29 @@ const begin = (row) => Math.min(...row.attempts.map((each) => Date.parse(each.op
 const end = (row, now) => Math.max(...row.attempts.map((each) => (each.closed_at ? Date.parse(each.closed_at) : now)));
 const BARS = { ok: "p-ok", error: "p-bad", timeout: "p-bad", unknown: "p-unknown", running: "p-run", held: "p-held", waiting: "p-wait", dropped: "p-held", cancelled: "p-held" };
 
-function Operations({ list, show, query, act }) {
+const DRAWN = new Set(["graph", "playbook", "process"]);
+
+// The same operations as a tree with a timeline, or as a drawing of the definition with what became of each part.
+function Work({ id, show, query, entry, ...rest }) {
+  const drawn = DRAWN.has(show.noun);
+  const view = drawn && query.get("view") !== "tree" ? "drawing" : "tree";
+  const picture = useLoaded(() => (view === "drawing" ? get(instancePath(id, "drawing"), { at: entry || "" }) : Promise.resolve(null)), [id, view, entry, show.entries]);
+  const seg = drawn && html`<span class="seg"><button type="button" aria-pressed=${view === "drawing"} onClick=${() => set({ view: "" })}>Drawing</button><button type="button" aria-pressed=${view === "tree"} onClick=${() => set({ view: "tree" })}>Tree and timeline</button></span>`;
+  if (view === "tree") return html`<${Operations} show=${show} query=${query} seg=${seg} ...${rest} />`;
+  return html`<div class="stack">${picture.value ? html`<${Drawing} seg=${seg} picture=${picture.value.picture} name=${id} selected=${query.get("at")} choose=${(location) => set({ at: location, view: "tree" })} />` : picture.error ? html`<${Trouble} error=${picture.error} />` : html`<${Bones} rows=${6} />`}</div>`;
+}
+
+const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "cancelled", skipped: "dropped", open: "running" };
+
+function Nodes({ rows }) {
+  return html`<section class="sect nodes" aria-label="Nodes"><div class="sect-head"><h2>Nodes</h2><span class="muted">${rows.length}</span></div><div class="scroll"><table class="ledger flush"><thead><tr><th>node</th><th>outcome</th><th>reason</th><th class="num">runs</th><th class="num">since</th></tr></thead><tbody>
+    ${rows.map((row) => html`<tr key=${row.node}><td class="mono">${visible(row.node)}</td><td class="nowrap"><${Status} of=${ENDED[row.outcome] ?? "waiting"} /></td><td class="second">${visible(row.reason ?? "")}</td><td class="num">${row.runs}</td><td class="num muted">${row.since ? moment(row.since) : ""}</td></tr>`)}</tbody></table></div></section>`;
+}
+
+function Operations({ list, show, query, act, until, seg }) {
   const all = useMemo(() => rows(list), [list]);
-  const [limit, setLimit] = useState(200);
-  const now = Date.now();
+  const { box, first, last, above, below } = useWindow(all.length, 28);
+  const now = until ?? Date.now();
   const from = Date.parse(show.started_at);
   const to = Math.max(from + 1, show.ended_at ? Date.parse(show.ended_at) : now);
   const x = (time) => `${Math.min(100, Math.max(0, ((time - from) / (to - from)) * 98)).toFixed(2)}%`;
@@ -125,11 +159,12 @@ function Operations({ list, show, query, act }) {
   const chosen = all.find((each) => each.location === selected && !each.scope);
   const open = list.filter((each) => !each.closed).length;
   return html`<div class=${chosen ? "work" : "stack"}>
-  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${list.length} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}</span></div>
+  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${list.length} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}</span><div class="end">${seg}</div></div>
   ${all.length === 0 ? html`<p class="ops-none muted">It has asked for nothing yet: no step, timer, message or child.</p>` : html`
-  <div role="treegrid" aria-label="Operations" aria-rowcount=${all.length}><div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div>
+  <div role="treegrid" class="tall" ref=${box} tabindex="0" aria-label="Operations" aria-rowcount=${all.length}><div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div>
     <svg class="tl" aria-hidden="true"><text class="q" x="0.8%" y="14">${moment(show.started_at)}</text><text class=${show.ended_at ? "q" : "now"} x="98%" y="14" text-anchor="end">${show.ended_at ? span(to - from) : "now"}</text></svg></div>
-  ${all.slice(0, limit).map((row) => {
+  ${above > 0 && html`<div aria-hidden="true" style=${{ height: `${above}px` }}></div>`}
+  ${all.slice(first, last).map((row) => {
     const last = row.attempts.at(-1);
     const bad = row.scope ? row.attempts.filter((each) => each.status === "error").length : 0;
     const choose = () => !row.scope && set({ at: row.location === selected ? "" : row.location });
@@ -151,8 +186,7 @@ function Operations({ list, show, query, act }) {
             if (before?.closed_at) parts.unshift(html`<line class="p-back" x1=${x(Date.parse(before.closed_at))} x2=${x(Date.parse(each.opened_at))} y1="14" y2="14" />`);
             return parts;
           })}</svg></div>`;
-  })}</div>
-  ${all.length > limit && html`<div class="more"><button class="btn small" type="button" onClick=${() => setLimit(limit + 200)}>${all.length - limit} more rows</button></div>`}`}
+  })}${below > 0 && html`<div aria-hidden="true" style=${{ height: `${below}px` }}></div>`}</div>`}
   <ul class="key-list" aria-label="Key to the timeline">${[["p-held", "held"], ["p-ok", "done"], ["p-run", "running"], ["p-wait", "waiting"], ["p-bad", "failed attempt"], ["p-unknown", "outcome unknown"]].map(([kind, text]) => html`<li><svg aria-hidden="true"><rect class=${kind} x="0.5" y="1.5" width="23" height="9" rx="1" /></svg>${text}</li>`)}</ul></section>
   ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} />`}</div>`;
 }
@@ -174,59 +208,25 @@ function Chosen({ row, show, act }) {
 
 // ---- the record: journal, data, errors
 
-function Records({ show, history, operations, query }) {
+function Records({ show, history, operations, query, limit }) {
   const errors = operations.filter((each) => each.error);
   const tab = query.get("tab") ?? "journal";
-  const data = 1 + Object.keys(show.published).length + (show.status === "completed" ? 1 : 0);
+  const data = 1 + (show.state !== undefined) + (Object.keys(show.tags).length > 0) + Object.keys(show.published).length + (show.status === "completed" ? 1 : 0);
   const tabs = [["journal", "Journal", history.entries], ["data", "Data", data], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
   return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${n}</span></a>`)}</div>
-  ${tab === "journal" ? html`<${Journal} history=${history} show=${show} />` : tab === "data" ? html`<${Data} show=${show} />` : html`<${Errors} show=${show} errors=${errors} />`}</section>`;
-}
-
-function Journal({ history, show }) {
-  const [text, setText] = useState("");
-  const [limit, setLimit] = useState(200);
-  const all = history.history.filter((each) => !text || `${each.event} ${each.location} ${each.status} ${each.error?.type ?? ""} ${each.opened.join(" ")}`.includes(text));
-  const shown = all.slice(-limit);
-  let before = null;
-  let last = "";
-  return html`<div class="journal-bar"><input class="field" type="search" aria-label="Filter the journal" placeholder="kind, place or error" value=${text} onInput=${(e) => setText(e.target.value)} /></div>
-  <div class="sheet">${all.length > limit && html`<div class="more"><button class="btn small" type="button" onClick=${() => setLimit(limit + 400)}>${all.length - limit} earlier entries</button></div>`}
-  <table class="ledger journal"><thead><tr><th class="marg">entry</th><th class="c-when">when</th><th class="c-gap num">after</th><th class="came">event: what came</th><th class="led">decision: what it led to</th><th class="c-who">from</th></tr></thead><tbody>
-  ${shown.map((each) => {
-    const gap = before === null ? "" : span(Date.parse(each.at) - before);
-    before = Date.parse(each.at);
-    const today = day(each.at);
-    const head = today === last ? null : html`<tr class="day"><td colspan="6">${new Date(each.at).toDateString().slice(0, 10)}</td></tr>`;
-    last = today;
-    const asked = history.asked[each.number];
-    const value = each.value === undefined || each.value === null || each.value?.$withheld ? "" : json(each.value);
-    return html`${head}<tr class=${each.error ? "bad" : null} key=${each.number}><td class="marg">${each.number}</td><td class="c-when">${clock(each.at, true)}</td><td class="c-gap num muted">${gap}</td>
-      <td class="came">${each.event} ${each.location && html`<code>${visible(each.location)}</code>`} ${each.status} ${value && html`<span class="ev">${visible(value.length > 160 ? `${value.slice(0, 160)}…` : value)}</span>`}</td>
-      <td class="led">${led(each)}</td><td class="c-who mono" title=${asked?.via}>${asked && visible(asked.by)}${asked?.reason && html`<span class="muted"> ${visible(asked.reason)}</span>`}</td></tr>`;
-  })}</tbody></table>
-  <div class="more"><${Cmd} text=${command("history", show.id)} /></div></div>`;
-}
-
-function led(each) {
-  const parts = each.opened.map((text) => {
-    const [kind, ...place] = text.split(" ");
-    return html`${kind} <code>${visible(place.join(" "))}</code>`;
-  });
-  for (const name of each.announced) parts.push(html`event <code>${visible(name)}</code>`);
-  if (each.outcome) parts.push(html`<${Status} of=${each.outcome} />${each.error && html` ${visible(each.error.type)}: ${visible(each.error.message.split("\n")[0].slice(0, 140))}`}`);
-  if (!parts.length) return html`<span class="muted">nothing</span>`;
-  return parts.map((part, n) => html`${n > 0 && ", "}${part}`);
+  ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} show=${show} />` : html`<${Errors} show=${show} errors=${errors} />`}</section>`;
 }
 
 function Data({ show }) {
   return html`<div class="data-grid"><section class="sheet card"><header><h3>input</h3></header><div class="part"><${Json} value=${show.input} /></div></section>
     ${show.status === "completed" && html`<section class="sheet card"><header><h3>result</h3></header><div class="part"><${Json} value=${show.result} /></div></section>`}
+    ${show.state !== undefined && html`<section class="sheet card"><header><h3>state</h3></header><div class="part"><${Json} value=${show.state} /></div></section>`}
+    ${Object.keys(show.tags).length > 0 && html`<section class="sheet card"><header><h3>tags</h3></header><div class="part"><${Json} value=${show.tags} /></div></section>`}
     ${Object.entries(show.published).map(([name, value]) => html`<section class="sheet card"><header><h3>${visible(name)}</h3><span class="end muted">published</span></header><div class="part"><${Json} value=${value} /></div></section>`)}</div>`;
 }
 
 function Errors({ show, errors }) {
-  if (!show.error && !errors.length) return html`<div class="sheet"><div class="empty"><h3>No error so far</h3><p class="second">Failed attempts and what made the instance stuck stand here.</p></div></div>`;
+  if (!show.error && !errors.length) return html`<div class="sheet"><div class="empty"><h2>No error so far</h2><p class="second">Failed attempts and what made the instance stuck stand here.</p></div></div>`;
   return html`<div class="stack">${show.error && html`<${Failure} title=${`the instance${show.stuck_at ? ` at ${show.stuck_at}` : ""}`} error=${show.error} />`}
     ${errors.map((each) => html`<${Failure} title=${`${each.location}, attempt ${each.attempt}`} error=${each.error} />`)}</div>`;
 }
@@ -236,15 +236,15 @@ const Failure = ({ title, error }) => html`<section class="sheet card"><header><
 
 // ---- what can be done, each with its command
 
-function Act({ name, given, id, entries, close }) {
+function Act({ name, given, id, entries, places, close }) {
   const path = (what) => instancePath(id, what);
   const headers = { "if-match": `"${entries}"` };
   const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal." };
-  const place = { name: "location", label: "Location", value: given.location };
+  const place = { name: "location", label: "Location", value: given.location ?? places.at(-1), options: places.length ? places : undefined };
   const why = (given_) => ({ ...headers, ...(given_.reason ? { "x-reason": given_.reason } : {}) });
   const parsed = (text) => (text.trim() ? JSON.parse(text) : null);
   const spec = {
-    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", long: true, optional: true, value: "{}" }],
+    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", long: true, optional: true, value: given.name === "ctx" ? '{"set": {}}' : "{}" }],
       cmd: (g) => command("send", id, g.name || "NAME", g.body || "null"), run: (g) => send("POST", path("messages"), { name: g.name, body: parsed(g.body) }) },
     tag: { title: `Tag ${id}`, label: "Tag", fields: [{ name: "name", label: "Name" }, { name: "value", label: "Value", optional: true, help: "Empty removes the tag." }],
       cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), run: (g) => send("PATCH", path("tags"), { tags: { [g.name]: g.value || null } }) },

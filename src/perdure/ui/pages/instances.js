@@ -1,5 +1,5 @@
 // All instances: filter by text or facets, newest first, live above the pointer.
-import { html, useEffect, useState } from "../lib/html.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { get } from "../lib/api.js";
 import { ago, command, figure, moment, visible } from "../lib/format.js";
 import { set } from "../lib/router.js";
@@ -21,16 +21,18 @@ export default function Instances({ query, setLive }) {
     return { list, count: count.count, facets: facets.items };
   }, [q]);
   const reload = () => { setMore([]); setFresh(0); again(); };
+  const known = useRef(new Set());
+  useEffect(() => { known.current = new Set((value?.list.items ?? []).map((each) => each.instance)); }, [value]);
+  const at = useRef("");
+  if (value && !at.current) at.current = value.list.at;
   useEffect(() => {
-    const soon = calm(() => get("/instances/facets"), 2000);
-    const known = new Set((value?.list.items ?? []).map((each) => each.id));
+    if (!at.current) return undefined;
     const refresh = calm(again, 1500);
     return watch([`list:${q}`], (name, data) => {
       if (name === "gap") return reload();
-      if (known.has(data.id)) refresh();
-      else if (data.fits) { known.add(data.id); setFresh((n) => n + 1); }
-      soon();
-    }, setLive);
+      if (known.current.has(data.instance)) refresh();
+      else if (data.fits) { known.current.add(data.instance); setFresh((n) => n + 1); }
+    }, setLive, at.current);
   }, [q, Boolean(value)]);
   useTick(10000);
   const items = [...(value?.list.items ?? []), ...more.flatMap((page) => page.items)];
@@ -74,7 +76,7 @@ function Row({ of }) {
   const tags = Object.entries(of.tags);
   return html`<tr><td class="c-st"><${Status} of=${of.status} /></td>
     <td class="c-id"><${Id} id=${of.id} row=${true} />${of.generation > 1 && html` <span class="muted">generation ${of.generation}</span>`}</td>
-    <td class="why">${visible(of.reason)}${tags.length > 0 && html`<span class="tags">${tags.slice(0, 4).map(([name, value]) => html`<span class="tag">${visible(name)}:${visible(value)}</span>`)}</span>`}</td>
+    <td class="why">${visible(of.reason.replace("child perdure.task", "a task"))}${tags.length > 0 && html`<span class="tags">${tags.slice(0, 4).map(([name, value]) => html`<span class="tag">${visible(name)}:${visible(value)}</span>`)}</span>`}</td>
     <td class="c-t num second" title=${of.started_at}>${moment(of.started_at)}</td><td class="c-t num second" title=${of.changed_at}>${ago(of.changed_at)}</td></tr>`;
 }
 

@@ -84,14 +84,14 @@ function Task({ id, me, done, changed, back }) {
   <div class="head"><h1 id="h-task">${visible(task.title)}</h1><div class="end">
     ${may("claim") && !task.assignee && html`<button class="btn first" type="button" onClick=${() => act("claim")}>Claim</button>`}
     ${may("release") && task.assignee && html`<button class="btn" type="button" onClick=${() => act("release")}>Release</button>`}</div></div>
-  <dl class="meta"><div><${Status} of=${task.status} /><dd>${task.assignee && html`to ${task.assignee === me.id ? "you" : task.assignee}${task.held_since && html` since ${moment(task.held_since)}`}`}${task.ended_at && html`${moment(task.ended_at)} by ${task.ended_by.join(", ")}${task.outcome && html`: <b class="strong">${visible(task.outcome)}</b>`}`}</dd></div>
+  <dl class="meta"><div><dt class="sr">status</dt><dd><${Status} of=${task.status} /> ${task.assignee && html`to ${task.assignee === me.id ? "you" : task.assignee}${task.held_since && html` since ${moment(task.held_since)}`}`}${task.ended_at && html`${moment(task.ended_at)} by ${task.ended_by.join(", ")}${task.outcome && html`: <b class="strong">${visible(task.outcome)}</b>`}`}</dd></div>
     <div><dt>task</dt><dd><code>${task.id}</code></dd></div>${task.due && html`<div><dt>due</dt><dd class=${Date.parse(task.due) < Date.now() && !ended ? "late strong" : ""}>${moment(task.due)}, ${due(task.due)}</dd></div>`}
     ${task.expires && html`<div><dt>expires</dt><dd>${moment(task.expires)}</dd></div>`}<div><dt>priority</dt><dd>${task.priority}</dd></div>
-    <div><dt>for</dt><dd>${[...task.roles.map((role) => `role ${role}`), ...task.users].join(", ") || "nobody"}</dd></div><div><dt>asked by</dt><dd><${Id} id=${task.owner} /> at <code>${visible(task.location)}</code></dd></div></dl></header>
+    <div><dt>for</dt><dd>${[...task.roles.map((role) => `role ${role}`), ...task.users].join(", ") || "no one"}</dd></div><div><dt>asked by</dt><dd><${Id} id=${task.owner} /> at <code>${visible(task.location)}</code></dd></div></dl></header>
   <div class="task-body"><section class="task-data stack" aria-label="What it is about">
     ${task.description && html`<p>${visible(task.description)}</p>`}
     ${task.data !== null && html`<div><h2 class="label">data</h2><${Facts} value=${task.data} /></div>`}
-    ${task.exclude.length > 0 && html`<div class="note"><${Icon} name="info" /><p>Four eyes: ${task.exclude.join(", ")} may not do this task.${task.exclude.includes(me.id) ? " That is you: somebody else has to." : ""}</p></div>`}
+    ${task.exclude.length > 0 && html`<div class="note"><${Icon} name="info" /><p>Four eyes: ${task.exclude.join(", ")} may not do this task.${task.exclude.includes(me.id) ? " That is you: another person has to." : ""}</p></div>`}
     <div><h2 class="label">history</h2><ol class="past">${[...task.history].reverse().map((each) => html`<li><time title=${each.at}>${moment(each.at)}</time><span>${each.by && html`<b class="strong">${visible(each.by)}</b> `}${visible(each.verb ?? each.what ?? "")}${each.text && html`<q>${visible(each.text)}</q>`}</span></li>`)}</ol></div>
   </section>
   <section class="task-form" aria-label="Your answer">${ended ? html`<${Empty} title=${`It is ${task.status}`}><p class="second">Nothing more is asked.</p><//>` : html`<form class="form" onSubmit=${complete} novalidate>

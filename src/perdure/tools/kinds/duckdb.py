@@ -10,8 +10,8 @@ import msgspec
 
 from perdure.errors import NotInstalled
 
+from ..tool import Told, Tool, ToolCall, ToolError
 from .sql import Found, SqlParams, bound, dsn_of, result, statements, values
-from .tool import Told, Tool, ToolCall, ToolError
 
 ONCE: Final = "create table if not exists perdure_once (key varchar primary key, result varchar not null)"
 
@@ -78,7 +78,7 @@ def _transaction(connection: Any, params: DuckdbParams, call: ToolCall) -> Any:
 
 def _statements(connection: Any, params: DuckdbParams) -> Found:
     found = Found()
-    for text in [params.script] if params.script is not None else statements(params):
+    for text in statements(params):
         written, names = bound(text, lambda name: f"${name}")
         given = values(params, names)
         cursor = connection.execute(written, given or None)

@@ -9,8 +9,8 @@ import msgspec
 
 from perdure.errors import NotInstalled
 
+from ..tool import Told, Tool, ToolCall, ToolError
 from .sql import Found, SqlParams, bound, dsn_of, result, statements, values
-from .tool import Told, Tool, ToolCall, ToolError
 
 ONCE: Final = "create table if not exists perdure_once (key text primary key, result text)"
 
@@ -62,13 +62,13 @@ async def _transaction(connection: Any, params: PostgresParams, call: ToolCall) 
 
 
 async def _statements(cursor: Any, params: PostgresParams) -> Found:
-    found = Found()
+    found, texts = Found(), statements(params)
     if params.script is not None:
         await cursor.execute(params.script)
         while cursor.nextset():
             pass
         return await _found(cursor, params)
-    for text in statements(params):
+    for text in texts:
         written, names = bound(text, lambda name: f"%({name})s", "%%")
         given = {name: _adapted(value) for name, value in values(params, names).items()}
         await cursor.execute(written if given else text, given or None)

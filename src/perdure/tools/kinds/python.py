@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ..tool import Told, Tool, ToolCall, ToolError
 from .process import OUTPUT_MAX, run_process
-from .tool import Told, Tool, ToolCall, ToolError
 
 RUNNER: Final = str(Path(__file__).with_name("runner.py"))
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from ..tool import Told, Tool, ToolCall, ToolError
 from .sql import Found, SqlParams, as_json, bound, dsn_of, result, statements, values
-from .tool import Told, Tool, ToolCall, ToolError
 
 ONCE: Final = "create table if not exists perdure_once (key text primary key, result text not null)"
 
@@ -77,7 +77,7 @@ def _transaction(connection: apsw.Connection, params: SqliteParams, call: ToolCa
 def _statements(connection: apsw.Connection, params: SqliteParams) -> Found:
     found = Found()
     before = connection.total_changes()
-    for text in [params.script] if params.script is not None else statements(params):
+    for text in statements(params):
         _, names = bound(text, lambda name: f":{name}")
         given = {name: as_json(value) for name, value in values(params, names).items()}
         found = _rows(connection, text, given, params.max_rows)

@@ -11,12 +11,12 @@ from typing import Final
 
 import msgspec
 
-from .tool import ToolError
+from ..tool import ToolError
 
 OUTPUT_MAX: Final = 16 * 1024 * 1024
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ProcessEnd(msgspec.Struct, frozen=True):
     code: int
     out: bytes
     err: bytes
@@ -28,7 +28,7 @@ async def run_process(
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
-) -> Ended:
+) -> ProcessEnd:
     """Run a program to its end. It has a group of its own, which is killed if this is cancelled."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -44,7 +44,7 @@ async def run_process(
         raise ToolError("not_found", f"the program {argv[0]!a:.200} cannot be started: {error}") from None
     try:
         out, err, _ = await asyncio.gather(_read(process.stdout), _read(process.stderr), _write(process, stdin))
-        return Ended(await process.wait(), out, err)
+        return ProcessEnd(await process.wait(), out, err)
     finally:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.codec import to_plain
 
-from .tool import ToolCall, ToolError
+from ..tool import ToolCall, ToolError
 
 MAX_ROWS: Final = 10_000
 
@@ -53,7 +53,7 @@ def dsn_of(params: SqlParams, call: ToolCall) -> str:
 
 
 def statements(params: SqlParams) -> list[str]:
-    """The statements that have values bound."""
+    """The statements; a script is one text with several in it."""
     given = [key for key in ("query", "commands", "script") if getattr(params, key) is not None]
     if len(given) != 1:
         raise ToolError(
@@ -62,7 +62,7 @@ def statements(params: SqlParams) -> list[str]:
     if params.query is not None:
         return [params.query]
     if params.commands is None:
-        return []
+        return [str(params.script)]
     return [params.commands] if isinstance(params.commands, str) else params.commands
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from ..tool import Told, Tool, ToolCall, ToolError
 from .process import run_process
-from .tool import Told, Tool, ToolCall, ToolError
 
 
 class ShellParams(msgspec.Struct):

@@ -17,7 +17,7 @@ from perdure.errors import (
     ResponseTooLarge,
 )
 
-from .tool import Told, Tool, ToolCall, ToolError
+from ..tool import Told, Tool, ToolCall, ToolError
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -36,7 +36,7 @@ class HttpParams(msgspec.Struct):
     params: Annotated[dict[str, Any] | None, _about("the query; null values are left out")] = None
     json: Annotated[Any, _about("the body, as JSON")] = None
     form: Annotated[dict[str, Any] | None, _about("the body, as a form")] = None
-    body: Annotated[str | bytes | None, _about("the body, as it is")] = None
+    body: Annotated[Any, _about("the body, as it is: a text or bytes")] = None
     auth: Annotated[
         Any, _about("`{bearer}`, `{basic: {user, password}}`, `{header: {name: value}}`, or a connection")
     ] = None
@@ -133,7 +133,9 @@ def _body(params: HttpParams, headers: dict[str, str]) -> tuple[dict[str, str], 
     if params.form is not None:
         headers |= {} if has_type else {"Content-Type": "application/x-www-form-urlencoded"}
         return headers, urlencode([(key, _text(value)) for key, value in params.form.items()]).encode()
-    body = params.body or b""
+    body = params.body if params.body is not None else b""
+    if not isinstance(body, str | bytes):
+        raise ToolError("bad_parameters", f"body is a text or bytes, found {type(body).__name__}; use json")
     return headers, body.encode() if isinstance(body, str) else body
 
 

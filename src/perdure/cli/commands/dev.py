@@ -1,0 +1,253 @@
+"""`perdure dev`: engine, server and web UI on a database of the project, and new code after each change of a file.
+
+Two processes: this one has the socket and watches the files, the other one (`--child`) has the engine. New code is
+tried in a third one, which imports it and replays live instances on it. Only then the engine's process is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import click
+
+from perdure.app import run_async
+
+from ..console import Console, define
+from ..exits import Stopped
+from ..given import read_json
+from ..load import served_by
+from .serve import LISTEN, Serving, address_of
+
+DEMO: Final = "perdure.cli.demo"
+LOOK_SECONDS: Final = 0.5
+PARK_SECONDS: Final = 3.0
+"""What still runs then is cut, and runs again on the new code."""
+
+
+@define("dev", db="project")
+@click.argument("module", required=False)
+@click.option("--start", "workflow", metavar="WORKFLOW", help="Start this workflow, and open the page of its instance.")
+@click.option("--input", "given", metavar="JSON", help="Its input.")
+@click.option("--key", default="first", show_default=True, help="Its key.")
+@click.option("--listen", default=LISTEN, show_default=True, metavar="HOST:PORT", help="Port 0 takes a free one.")
+@click.option("--no-open", is_flag=True, help="Open no browser.")
+@click.option("--child", type=int, hidden=True)
+def dev(  # noqa: PLR0917
+    console: Console,
+    module: str | None,
+    workflow: str | None,
+    given: str | None,
+    key: str,
+    listen: str,
+    no_open: bool,
+    child: int | None,
+) -> None:
+    """Without MODULE the demo runs. The database is .perdure/dev.db, and you are logged in as dev, an admin.
+
+    When a file of the module changes, the new code is imported in another process and live instances are replayed on
+    it. If both are good, the new code takes over; else the old code stays, and the page says why.
+    """
+    try:
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise Stopped("a server needs uvicorn: pip install 'perdure[server]'") from None
+    target = module or DEMO
+    starts: list[tuple[str, str, Any]] = []
+    if workflow is not None:
+        starts = [(workflow, key, {} if given is None else read_json(given, "--input"))]
+    if child is not None:
+        _child(console, target, starts, child)
+        return
+    Path(console.db).parent.mkdir(parents=True, exist_ok=True)
+    host, port = address_of(listen)
+    from perdure.server.serve import bind
+
+    words = [target, "--db", console.db]
+    if workflow is not None:
+        words += ["--start", workflow, "--key", key, *([] if given is None else ["--input", given])]
+    Watching(console, target, words, bind(host, port), None if no_open else webbrowser.open).run()
+
+
+# ---- the process with the engine -----------------------------------------------------------------------------------
+
+
+def _child(console: Console, target: str, starts: list[tuple[str, str, Any]], fd: int) -> None:
+    from perdure.server.auth.origins import LOOPBACK
+    from perdure.server.settings import Settings
+
+    workflows, handlers = served_by(target)
+    if target == DEMO:
+        from ..demo import STARTS
+
+        starts = [*STARTS, *starts]
+    listening = socket.socket(fileno=fd)
+    host, port = listening.getsockname()[:2]
+    url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    settings = Settings(hosts=(*LOOPBACK, host), database=console.db, cookie=f"perdure-{port}")
+
+    def ready(app: Any) -> None:
+        loop = asyncio.get_running_loop()
+        link = f"{url}/login#{app.accesses.own_link('dev')}"
+        told = {"url": url, "login": link, "files": files_of_project()}
+        print(json.dumps(told), flush=True)
+        threading.Thread(target=_hear, args=(loop, app), daemon=True).start()
+
+    async def began(engine: Any) -> None:
+        from perdure.errors import KeyInUse
+
+        for workflow, key, value in starts:
+            with suppress(KeyInUse):
+                await engine.start_plain(workflow, value, key=key, by="dev")
+
+    serving = Serving(console, listening, settings, url, None, ready)
+    run_async(lambda: serving.run(workflows, handlers, {}, began))
+
+
+def _hear(loop: asyncio.AbstractEventLoop, app: Any) -> None:
+    """What the watching process says, a line each: a text for all pages. If it has gone, this process ends."""
+    for line in sys.stdin:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(app.tell, json.loads(line))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def files_of_project() -> list[str]:
+    """The files of imported modules that are neither installed nor ours."""
+    own = str(Path(__file__).parents[2]) + os.sep
+    installed = tuple(str(Path(each).resolve()) + os.sep for each in {sys.prefix, sys.base_prefix})
+    found = {
+        str(Path(file).resolve())
+        for module in list(sys.modules.values())
+        if (file := getattr(module, "__file__", None)) and str(file).endswith(".py")
+    }
+    return sorted(each for each in found if not each.startswith((own, *installed)) and "site-packages" not in each)
+
+
+# ---- the process that watches ----------------------------------------------------------------------------------------
+
+
+class Watching:
+    def __init__(self, console: Console, target: str, words: list[str], listening: socket.socket, browse: Any) -> None:
+        self._console, self._target, self._words = console, target, words
+        self._listening, self._browse = listening, browse
+        self._engine: subprocess.Popen[str] | None = None
+        self._files: dict[str, float] = {}
+        self._stopping = False
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        told = self._begin()
+        link = told["login"] + (f"?{self._page}" if self._page else "")
+        if self._console.json:
+            self._console.answer({"url": told["url"], "login": link}, "")
+        else:
+            click.echo(f"running {self._target} on {self._console.db}; open {link}")
+        sys.stdout.flush()
+        if self._browse is not None:
+            self._browse(link)
+        try:
+            while not self._stopping and self._engine is not None and self._engine.poll() is None:
+                time.sleep(LOOK_SECONDS)
+                if self._changed():
+                    self._take_over()
+        finally:
+            self._end()
+
+    @property
+    def _page(self) -> str:
+        """Of a start: the page that the login leads to."""
+        if "--start" not in self._words:
+            return ""
+        workflow, key = (self._words[self._words.index(name) + 1] for name in ("--start", "--key"))
+        return f"/instances/{workflow}/{key}"
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stopping = True
+
+    def _begin(self) -> dict[str, Any]:
+        """Start the process of the engine, and hear from it when it answers requests."""
+        fd = self._listening.fileno()
+        command = [sys.executable, "-m", "perdure", "dev", *self._words, "--child", str(fd)]
+        self._engine = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=[fd], start_new_session=True
+        )
+        assert self._engine.stdout is not None
+        line = self._engine.stdout.readline()
+        if not line:
+            sys.exit(self._engine.wait())  # it has told why
+        told: dict[str, Any] = json.loads(line)
+        self._files = _times(told["files"])
+        return told
+
+    def _changed(self) -> bool:
+        now = _times(self._files)
+        if now == self._files:
+            return False
+        self._files = now
+        return True
+
+    def _take_over(self) -> None:
+        problem = self._try()
+        if problem:
+            for line in f"the old code goes on: {problem}".split("\n"):
+                self._console.note(line)
+            self._say(problem)
+            return
+        self._end()
+        self._begin()
+        self._console.note("the new code has taken over")
+
+    def _try(self) -> str:
+        """Import the new code in another process, and replay live instances on it. Empty: it is good."""
+        command = [sys.executable, "-m", "perdure", "replay", "--against", self._target, "--db", self._console.db]
+        found = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+        if found.returncode == 0:
+            return ""
+        try:
+            unsafe = json.loads(found.stdout)["unsafe"]
+        except (ValueError, KeyError):
+            text = found.stdout.strip() or found.stderr.strip()
+            with suppress(ValueError, KeyError, TypeError):
+                text = json.loads(text)["error"]["message"]
+            return text or f"the new code ended its process with exit code {found.returncode}"
+        return "\n".join(f"{each['id']} would diverge: {each['divergence']}" for each in unsafe[:20])
+
+    def _say(self, text: str) -> None:
+        if self._engine is not None and self._engine.stdin is not None:
+            with suppress(OSError):
+                self._engine.stdin.write(json.dumps(text) + "\n")
+                self._engine.stdin.flush()
+
+    def _end(self) -> None:
+        """Park the engine: running steps get a few seconds."""
+        if self._engine is None:
+            return
+        self._engine.terminate()
+        try:
+            self._engine.wait(PARK_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._engine.terminate()
+            self._engine.wait()
+
+
+def _times(files: Iterable[str]) -> dict[str, float]:
+    found = {}
+    for file in files:
+        with suppress(OSError):
+            found[file] = os.stat(file).st_mtime_ns / 1e9
+    return found

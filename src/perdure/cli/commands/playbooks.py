@@ -1,0 +1,233 @@
+"""Commands about playbooks: write, draw, try, test and register them, and patch the ctx of an instance."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from perdure.app.playbooks import formatted, load_playbook, rendered
+from perdure.drawing import draw as drawn
+from perdure.kernel.events import Address
+from perdure.kernel.moment import when
+from perdure.playbooks.picture import graph_of
+from perdure.runtime.client import Client
+from perdure.testing.playbooks import cases_of
+from perdure.testing.playbooks import simulate as simulated
+from perdure.views.find import find_started
+
+from ..console import Console, define
+from ..exits import Exit, Stopped
+from ..given import json_or_text, read_json, with_sets
+from ..text import joined, local, table, to_json
+
+
+@define("playbooks fmt", db="none")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--write", is_flag=True, help="Write it to the file. Comments are lost.")
+def fmt(console: Console, file: str, write: bool) -> None:
+    """A document of NoETL becomes one of perdure/v1, as far as it uses kinds that are known here."""
+    text = formatted(load_playbook(file))
+    if write:
+        Path(file).write_text(text, encoding="utf-8")
+    console.answer({"file": file, "text": text}, f"wrote {file}" if write else joined(text.rstrip("\n").split("\n")))
+
+
+@define("playbooks draw", db="optional")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--instance", metavar="ID", help="Draw the tokens of this instance of --db, too.")
+@click.option("--format", "form", type=click.Choice(["svg", "mermaid", "json"]), default="mermaid", show_default=True)
+@click.option("--direction", type=click.Choice(["LR", "TB"]), default="LR", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write it there. Default: to stdout.")
+def draw(  # noqa: PLR0917
+    console: Console,
+    file: str,
+    instance: str | None,
+    form: Literal["svg", "mermaid", "json"],
+    direction: Literal["LR", "TB"],
+    output: str | None,
+) -> None:
+    playbook = load_playbook(file)
+    seen = None if instance is None else _state_of(console, instance)
+    if output is not None and form == "mermaid" and output.endswith(".svg"):
+        form = "svg"
+    text = drawn(graph_of(playbook.definition.playbook, seen), form, direction, title=playbook.name)
+    if output is not None:
+        Path(output).write_text(text, encoding="utf-8")
+    said = f"wrote {output}" if output is not None else joined(text.rstrip("\n").split("\n"))
+    console.answer({"file": file, "text": text}, said)
+
+
+def _state_of(console: Console, instance: str) -> Any:
+    async def read(client: Any) -> Any:
+        address, _ = await find_started(client, instance)
+        return await client.state(address.workflow, address.key, at=await client.queries.height())
+
+    return console.ask(read)
+
+
+@define("playbooks render", db="none")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("action", metavar="STEP[/LABEL]")
+@click.option("--input", "given", metavar="JSON|@FILE|-", help="The input, over the workload.")
+@click.option("--set", "sets", metavar="PATH=VALUE", multiple=True, help="One value of the input.")
+@click.option(
+    "--with", "more", metavar="PATH=VALUE", multiple=True, help="What else is seen: ctx.n=1, iter.shop=north."
+)
+def render(  # noqa: PLR0917
+    console: Console, file: str, action: str, given: str | None, sets: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    """Nothing runs. Secrets are shown by their names."""
+    value = with_sets(None if given is None else read_json(given, "--input"), sets)
+    found = rendered(load_playbook(file), action, value or {}, with_sets(None, more) or {})
+    console.answer(found, to_json(found, indent=2))
+
+
+@define("playbooks simulate", db="none")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--input", "given", metavar="JSON|@FILE|-", help="The input, over the workload.")
+@click.option("--set", "sets", metavar="PATH=VALUE", multiple=True, help="One value of the input.")
+@click.option("--stubs", metavar="JSON|@FILE", help="Location patterns to results. Others give null.")
+@click.option("--runs", type=click.IntRange(min=1), default=20, show_default=True, help="How many, each by other dice.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--crash", is_flag=True, help="Add a crash at every commit.")
+def simulate(  # noqa: PLR0917
+    console: Console,
+    file: str,
+    given: str | None,
+    sets: tuple[str, ...],
+    stubs: str | None,
+    runs: int,
+    seed: int,
+    crash: bool,
+) -> None:
+    """Actions without a stub give null or fail, by the dice of each run. Told are verdicts, and which steps and arcs
+    no run has come to. Exit code 1: a crash made a difference.
+    """
+    value = with_sets(None if given is None else read_json(given, "--input"), sets) or {}
+    outcomes = {} if stubs is None else read_json(stubs, "--stubs")
+    told = simulated(load_playbook(file), value, outcomes, runs=runs, seed=seed, crash=crash)
+    console.answer(told.document(), joined(told.lines()))
+    sys.exit(Exit.FAILED if told.finding else Exit.OK)
+
+
+@define("playbooks test", db="none")
+@click.argument("files", metavar="FILE|FOLDER...", nargs=-1, type=click.Path(exists=True))
+def test(console: Console, files: tuple[str, ...]) -> None:
+    """A FOLDER means all its files that end in .test.yaml; without any, the current one."""
+    found = [each for given in files or (".",) for each in _files(Path(given))]
+    if not found:
+        raise Stopped("there is no file that ends in .test.yaml")
+    results = [(case, case.run()) for file in found for case in cases_of(file)]
+    bad = [(case, problems) for case, problems in results if problems]
+    document = {
+        "tests": [{"file": str(case.file), "name": case.name, "problems": problems} for case, problems in results],
+        "ok": not bad,
+    }
+    lines = [f"{case.file}: {case.name}: {problem}" for case, problems in bad for problem in problems]
+    lines.append(f"{len(results) - len(bad)} of {len(results)} tests passed")
+    console.answer(document, joined(lines))
+    sys.exit(Exit.FAILED if bad else Exit.OK)
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.rglob("*.test.yaml")) if path.is_dir() else [path]
+
+
+@define("playbooks put")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--activate", is_flag=True, help="New instances run on it, whatever is put later.")
+@click.option("--by", metavar="NAME", help="Who registers it.")
+def put(console: Console, file: str, activate: bool, by: str | None) -> None:
+    """The version registered last is the one that new instances run on, unless another was activated."""
+    playbook = load_playbook(file)
+
+    async def put(client: Client) -> str:
+        version = await client.playbooks.put(playbook, activate=activate, by=by)
+        await console.warn_if_nobody_runs(client)
+        return version
+
+    version = console.ask(put)
+    console.answer({"name": playbook.name, "version": version}, f"{playbook.name} {version} is registered")
+
+
+@define("playbooks activate")
+@click.argument("name")
+@click.argument("version")
+@click.option("--by", metavar="NAME", help="Who says so.")
+def activate(console: Console, name: str, version: str, by: str | None) -> None:
+    name = name.replace("/", ".")
+
+    async def activate(client: Client) -> None:
+        await client.playbooks.activate(name, version, by=by)
+
+    console.ask(activate)
+    console.answer({"name": name, "version": version}, f"new instances of {name} run on {version}")
+
+
+@define("playbooks ls")
+def ls(console: Console) -> None:
+    async def read(client: Client) -> list[tuple[str, Any]]:
+        return await client.playbooks.list()
+
+    found = console.ask(read)
+    rows = [
+        [name, each.version, "active" if each.version == register.active else "", local(when(each.at)), each.by]
+        for name, register in found
+        for each in register.versions
+    ]
+    document = [
+        {"name": name, "version": version, "active": bool(active), "at": at, "by": by}
+        for name, version, active, at, by in rows
+    ]
+    console.answer(document, table(rows) if rows else "no playbook is registered")
+
+
+@define("playbooks patch")
+@click.argument("id")
+@click.argument("sets", metavar="KEY=VALUE...", nargs=-1, required=True)
+@click.option("--if-version", type=int, metavar="N", help="Only if ctx still has this version.")
+@click.option("--by", metavar="NAME", help="Who says so.")
+@click.option("--reason", metavar="TEXT", help="Why.")
+@click.option(
+    "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="How long an engine may take."
+)
+def patch(  # noqa: PLR0917
+    console: Console,
+    id: str,
+    sets: tuple[str, ...],
+    if_version: int | None,
+    by: str | None,
+    reason: str | None,
+    timeout: float,
+) -> None:
+    """A VALUE is JSON, or else a text. What the patch admits is in the same entry of the journal."""
+    body: dict[str, Any] = {"set": dict(map(_pair, sets))}
+    if if_version is not None:
+        body["if_ctx_version"] = if_version
+    said: dict[str, Any] = {key: value for key, value in (("by", by), ("reason", reason)) if value is not None}
+
+    async def patch(client: Client) -> tuple[Address, Any]:
+        address, _ = await find_started(client, id)
+        handle = client.handle(address.workflow, address.key)
+        if await client.queries.owner() is None:  # nobody could answer now
+            await handle.send("ctx", body, **said)
+            await console.warn_if_nobody_runs(client)
+            return address, {"recorded": True}
+        return address, await handle.ask("ctx", body, timeout=timeout, **said)
+
+    address, answer = console.ask(patch)
+    if "refused" in answer:
+        raise Stopped(f"{address}: {answer['refused']}", Exit.CONFLICT, kind="Refused")
+    keys = ", ".join(body["set"])
+    then = "is recorded" if "recorded" in answer else f"is set; ctx has version {answer['ctx_version']}"
+    console.answer({"id": str(address), **answer}, f"{address}: {keys} {then}")
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, sign, value = text.partition("=")
+    if not key or not sign:
+        raise Stopped(f"{text!r} is no KEY=VALUE")
+    return key, json_or_text(value)

@@ -1,0 +1,68 @@
+"""A playbook in words: why a token waits, and what would move it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.ports.seen import Advice, Reason, Seen, Waiting, Words
+
+from .model import from_bytes
+from .scope import Compiler
+from .workflow import POLICY
+
+
+class PlaybookWords(Words):
+    policy = POLICY
+    code = "playbook"
+
+    def name(self, location: str) -> str | None:
+        return f"The action {location}"
+
+    def open(self, seen: Seen, open: Waiting) -> Reason | None:
+        where, _, last = open.location.rpartition("/")
+        if open.location.startswith("gate/") and seen.definition is not None:
+            return self._gate(seen, seen.definition, open)
+        if open.due is not None and last.startswith("backoff#"):
+            error = seen.last_error(where)
+            told = f", last with {error}" if error else ""
+            text = f"{self.name(where)} has failed{told}; it is tried again at {seen.at(open.due)}."
+            return Reason("backoff", text, (), open)
+        return None
+
+    def _gate(self, seen: Seen, definition: bytes, open: Waiting) -> Reason | None:
+        """The guard of a gate, and the command that opens it."""
+        gate = gate_at(Compiler(from_bytes(definition)), open.location)
+        if gate is None:
+            return None
+        ways = [Advice(command=("playbooks", "patch", seen.id, f"{key}=true")) for key in gate.reads]
+        ways += [Advice(f"it opens when the step {step} has ended") for step in gate.others]
+        return Reason("gate", f"{gate.text}{seen.since(open)}{seen.deadline(open)}.", tuple(ways), open)
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """A gate at which a token waits. `reads` are the ctx keys that a patch could change."""
+
+    step: str
+    guards: tuple[str, ...]
+    reads: tuple[str, ...]
+    others: tuple[str, ...]  # steps whose end it reads
+
+    @property
+    def text(self) -> str:
+        wanted = " or ".join(self.guards) or "nothing admits it"
+        return f"A token waits at the gate of {self.step} until {wanted}"
+
+
+def gate_at(compiler: Compiler, location: str) -> Gate | None:
+    """The gate that a location `gate/STEP#TOKEN` names."""
+    place, _, rest = location.partition("/")
+    name = rest.partition("#")[0]
+    known = {step.name for step in compiler.playbook.steps}
+    if place != "gate" or name not in known:
+        return None
+    code = compiler.step(name)
+    assert code.step.admit is not None
+    guards = [str(rule.when) for rule in code.step.admit.rules if rule.allow and rule.when is not None]
+    reads = sorted({str(read[1]) for read in code.reads if read[0] == "ctx" and len(read) > 1})
+    others = sorted({str(read[1]) for read in code.reads if read[0] in ("steps", "_steps") and len(read) > 1})
+    return Gate(name, tuple(guards), tuple(reads), tuple(others))

@@ -1,0 +1,163 @@
+"""What is looked at beside one instance's own documents: its past, its picture, the code, traces, queues."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from perdure.codec import decode
+from perdure.errors import PerdureError
+from perdure.kernel.moment import when
+from perdure.verbs.read import TraceAnswer, TraceParams, trace
+from perdure.views.past import PastInstance, past
+
+from ..calling import Calling, id_of, unknown
+from ..problems import HttpProblem
+from .instances import Nothing
+
+
+class AtQuery(msgspec.Struct, frozen=True):
+    id: str
+    entry: int
+
+
+async def at(calling: Calling, given: AtQuery) -> PastInstance:
+    return await past(calling.client.queries, await calling.find(given.id), given.entry)
+
+
+class DrawingQuery(msgspec.Struct, frozen=True):
+    """`at`: the number of an entry; 0: as it is now."""
+
+    id: str
+    at: int = 0
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """`picture` has nodes, frames and edges at their places."""
+
+    picture: Any
+
+
+async def drawing(calling: Calling, given: DrawingQuery) -> Drawing:
+    head = await calling.find(given.id)
+    seq = None
+    if given.at:
+        seq = int((await past(calling.client.queries, head, given.at)).seq)
+    try:
+        text = await calling.client.handle(head.workflow, head.key).draw("json", at=seq)
+    except PerdureError as error:
+        raise HttpProblem(409, "code-not-here", f"{id_of(head)} cannot be drawn here: {error}") from None
+    return Drawing(json.loads(text))
+
+
+class VersionQuery(msgspec.Struct, frozen=True):
+    """`version`: that one; empty: the active one."""
+
+    name: str
+    version: str = ""
+
+
+class SourceAnswer(msgspec.Struct, frozen=True):
+    """`media` says what the text is; `file` and `line` where it stands, if that is known."""
+
+    name: str
+    version: str
+    text: str
+    media: str
+    file: str = ""
+    line: int = 0
+
+
+async def _code(calling: Calling, given: VersionQuery) -> Any:
+    calling.check(given.name, f"workflow {given.name[:80]!r}")
+    known = {row.name for row in await calling.client.queries.workflows()}
+    found = await calling.client.code(given.name, given.version)
+    if found is None and given.name not in known:
+        raise unknown(f"workflow {given.name[:80]!r}")
+    if found is None:
+        text = f"this server has no code of {given.name} {given.version}: serve the module that has it"
+        raise HttpProblem(409, "code-not-here", text)
+    return found
+
+
+async def source(calling: Calling, given: VersionQuery) -> SourceAnswer:
+    code = await _code(calling, given)
+    return await asyncio.to_thread(_source, given.name, code)
+
+
+def _source(name: str, code: Any) -> SourceAnswer:
+    version = str(code.version)
+    function = getattr(code, "function", None)
+    if function is not None:
+        try:
+            lines, line = inspect.getsourcelines(inspect.unwrap(function))
+        except (OSError, TypeError):
+            raise HttpProblem(409, "code-not-here", f"the source of {name} is not on this machine") from None
+        file = inspect.getsourcefile(function) or ""
+        return SourceAnswer(name, version, "".join(lines), "text/x-python", file.rpartition("/")[2], line)
+    if hasattr(code, "export"):
+        return SourceAnswer(name, version, code.export("python"), "text/x-python")
+    stored = getattr(code, "stored", None)
+    data = code.as_batch() if hasattr(code, "as_batch") else None if stored is None else decode(stored.definition)
+    if data is not None:
+        text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+        return SourceAnswer(name, version, text, "application/json")
+    raise HttpProblem(409, "code-not-here", f"{name} is no code that can be shown")
+
+
+async def workflow_drawing(calling: Calling, given: VersionQuery) -> Drawing:
+    code = await _code(calling, given)
+    if not hasattr(code, "draw"):
+        noun = code.policy.noun
+        raise HttpProblem(409, "code-not-here", f"{given.name} is a {noun}: its code is its picture")
+    return Drawing(json.loads(await asyncio.to_thread(code.draw, "json")))
+
+
+async def traced(calling: Calling, given: TraceParams) -> TraceAnswer:
+    return await trace(calling.client, given)
+
+
+class ShownJob(msgspec.Struct, frozen=True):
+    instance: str
+    function: str
+    delivery: int
+    since: datetime
+    worker: str
+    claimed_at: datetime | None
+    note: str
+
+
+class ShownQueue(msgspec.Struct, frozen=True):
+    """`depth` counts open jobs, `taken` those that a worker has."""
+
+    name: str
+    depth: int
+    taken: int
+    oldest: datetime | None
+    jobs: list[ShownJob]
+
+
+class QueueList(msgspec.Struct, frozen=True):
+    items: list[ShownQueue]
+
+
+async def queues(calling: Calling, given: Nothing) -> QueueList:
+    queries = calling.client.queries
+    by_queue: dict[str, list[ShownJob]] = {}
+    for job in await queries.jobs():
+        head = await queries.head(job.instance)
+        if head is None or not calling.sees(head.workflow):
+            continue
+        claimed = when(job.claimed) if job.claimed else None
+        shown = ShownJob(id_of(head), job.function, job.delivery, when(job.at), job.worker, claimed, job.note)
+        by_queue.setdefault(job.queue, []).append(shown)
+    found = []
+    for name, jobs in sorted(by_queue.items()):
+        taken = sum([bool(job.worker) for job in jobs])
+        found.append(ShownQueue(name, len(jobs), taken, min([job.since for job in jobs]), jobs[:200]))
+    return QueueList(found)

@@ -1,0 +1,1 @@
+"""The tools that perdure brings: one file each."""

@@ -1,0 +1,90 @@
+// The journal of one instance: what came, and what it led to. Compact: a row an operation; words: a row an entry; raw: as it is kept.
+import { html, useEffect, useState } from "./html.js";
+import { get, instancePath } from "./api.js";
+import { clock, command, day, json, span, visible } from "./format.js";
+import { set } from "./router.js";
+import { Cmd, Status } from "./parts.js";
+import { useWindow } from "./window.js";
+
+const PAGE = 500;
+const ROW = 28;
+const MODES = { compact: "Compact", words: "Words", raw: "Raw" };
+
+// Pages of entries, fetched when they are near the eye.
+function usePages(id, total, find, known) {
+  const [pages, setPages] = useState({});
+  useEffect(() => setPages({}), [id, find, total]);
+  const page = (n) => Math.floor(n / PAGE);
+  const want = async (n) => {
+    if (n < 0 || n * PAGE >= total || pages[n]) return;
+    setPages((old) => (old[n] ? old : { ...old, [n]: [] }));
+    const found = await get(instancePath(id, "history"), { after: n * PAGE, limit: PAGE });
+    setPages((old) => ({ ...old, [n]: found.history, asked: { ...old.asked, ...found.asked } }));
+  };
+  const at = (n) => known[n] ?? pages[page(n)]?.[n % PAGE];
+  return { at, want: (first, last) => { if (known.length >= total) return; want(page(first)); want(page(last)); want(page(last) + 1); }, asked: pages.asked ?? {} };
+}
+
+export function Journal({ history, show, operations, query, limit }) {
+  const mode = MODES[query.get("journal")] ? query.get("journal") : "words";
+  const find = query.get("find") ?? "";
+  const [text, setText] = useState(find);
+  const [found, setFound] = useState(null);
+  useEffect(() => {
+    if (!find) return setFound(null);
+    get(instancePath(show.id, "history"), { find, limit: PAGE }).then(setFound);
+  }, [find, show.entries]);
+  const total = found ? found.history.length : Math.min(limit || history.entries, history.entries);
+  const known = found ? found.history : history.history;
+  const pages = usePages(show.id, total, find, known);
+  const asked = { ...history.asked, ...found?.asked, ...pages.asked };
+  return html`<div class="journal-bar"><span class="seg">${Object.entries(MODES).map(([name, label]) => html`<button type="button" aria-pressed=${mode === name} onClick=${() => set({ journal: name === "words" ? "" : name })}>${label}</button>`)}</span>
+    <form onSubmit=${(event) => { event.preventDefault(); set({ find: text }); }}><input class="field" type="search" aria-label="Filter the journal" placeholder="kind, place or error" value=${text} onInput=${(e) => { setText(e.target.value); if (!e.target.value) set({ find: "" }); }} /></form>
+    ${found && html`<span class="muted">${found.history.length} match</span>`}</div>
+  ${mode === "compact" ? html`<${Compact} operations=${operations} />` : html`<${Entries} total=${total} pages=${pages} asked=${asked} raw=${mode === "raw"} />`}
+  <div class="more"><${Cmd} text=${command("history", show.id)} /></div>`;
+}
+
+function Entries({ total, pages, asked, raw }) {
+  const { box, first, last, above, below } = useWindow(total, ROW);
+  useEffect(() => { pages.want(first, last); });
+  const rows = [];
+  let before = first > 0 ? pages.at(first - 1) : null;
+  for (let n = first; n < last; n++) {
+    const each = pages.at(n);
+    rows.push(each ? html`<${Entry} key=${each.number} each=${each} before=${before} asked=${asked[each.number]} raw=${raw} />` : html`<tr key=${`w${n}`}><td class="marg">${n + 1}</td><td colspan="5"><span class="bone w2"></span></td></tr>`);
+    before = each;
+  }
+  return html`<div class="sheet tall" ref=${box} tabindex="0" role="region" aria-label="Entries"><table class="ledger journal" aria-rowcount=${total}><thead><tr><th class="marg">entry</th><th class="c-when">when</th><th class="c-gap num">after</th><th class="came">event: what came</th><th class="led">decision: what it led to</th><th class="c-who">from</th></tr></thead><tbody>
+    ${above > 0 && html`<tr aria-hidden="true"><td colspan="6" style=${{ height: `${above}px` }}></td></tr>`}${rows}${below > 0 && html`<tr aria-hidden="true"><td colspan="6" style=${{ height: `${below}px` }}></td></tr>`}</tbody></table></div>`;
+}
+
+function Entry({ each, before, asked, raw }) {
+  const gap = before ? span(Date.parse(each.at) - Date.parse(before.at)) : "";
+  const other = before && day(before.at) !== day(each.at);
+  if (raw) return html`<tr><td class="marg">${each.number}</td><td class="c-when">${clock(each.at, true)}</td><td colspan="4" class="mono raw">${visible(json(each))}</td></tr>`;
+  const value = each.value === undefined || each.value === null || each.value?.$withheld ? "" : json(each.value);
+  return html`<tr class=${each.error ? "bad" : null}><td class="marg"><button class="plain" type="button" title="Go to this entry" onClick=${() => set({ entry: each.number })}>${each.number}</button></td><td class="c-when">${other && html`<b class="strong">${day(each.at)}</b> `}${clock(each.at, true)}</td><td class="c-gap num muted">${gap}</td>
+    <td class="came">${each.event} ${each.location && html`<code>${visible(each.location)}</code>`} ${each.status} ${value && html`<span class="ev">${visible(value.length > 160 ? `${value.slice(0, 160)}…` : value)}</span>`}</td>
+    <td class="led">${led(each)}</td><td class="c-who mono" title=${asked?.via}>${asked && visible(asked.by)}${asked?.reason && html`<span class="muted"> ${visible(asked.reason)}</span>`}</td></tr>`;
+}
+
+function led(each) {
+  const parts = each.opened.map((text) => {
+    const [kind, ...place] = text.split(" ");
+    return html`${kind} <code>${visible(place.join(" "))}</code>`;
+  });
+  for (const name of each.announced) parts.push(html`event <code>${visible(name)}</code>`);
+  if (each.outcome) parts.push(html`<${Status} of=${each.outcome} />${each.error && html` ${visible(each.error.type)}: ${visible(each.error.message.split("\n")[0].slice(0, 140))}`}`);
+  if (!parts.length) return html`<span class="muted">nothing</span>`;
+  return parts.map((part, n) => html`${n > 0 && ", "}${part}`);
+}
+
+// A row an operation. Each entry belongs to one; what belongs to none is the instance's own.
+function Compact({ operations }) {
+  const { box, first, last, above, below } = useWindow(operations.length, ROW);
+  return html`<div class="sheet tall" ref=${box} tabindex="0" role="region" aria-label="Operations, a row each"><table class="ledger" aria-rowcount=${operations.length}><thead><tr><th>entries</th><th>opened</th><th>operation</th><th>status</th><th class="num">attempt</th><th class="num">took</th></tr></thead><tbody>
+    ${above > 0 && html`<tr aria-hidden="true"><td colspan="6" style=${{ height: `${above}px` }}></td></tr>`}
+    ${operations.slice(first, last).map((each) => html`<tr key=${`${each.location}#${each.attempt}#${each.opened}`}><td class="mono muted">${each.entries.length > 4 ? `${each.entries.slice(0, 3).join(", ")}…${each.entries.at(-1)}` : each.entries.join(", ")}</td><td class="nowrap">${clock(each.opened_at, true)}</td><td>${each.kind} <code>${visible(each.location)}</code></td><td class="nowrap"><${Status} of=${each.status} /></td><td class="num">${each.attempt}</td><td class="num">${each.closed_at ? span(Date.parse(each.closed_at) - Date.parse(each.opened_at)) : ""}</td></tr>`)}
+    ${below > 0 && html`<tr aria-hidden="true"><td colspan="6" style=${{ height: `${below}px` }}></td></tr>`}</tbody></table></div>`;
+}

@@ -1,0 +1,69 @@
+"""Playbooks on the command line: which files are playbooks, why a token waits, what an instance has in hand."""
+
+import asyncio
+import json
+
+from click.testing import CliRunner
+
+import perdure
+from perdure.app.definitions import load_process
+from perdure.cli import cli
+from tests.playbooks.stage import HEAD
+from tests.playbooks.test_engine import SLOW, book
+
+
+def called(*words):
+    return CliRunner().invoke(cli, words, prog_name="perdure", env={"PERDURE_DB": None})
+
+
+async def waiting_at_a_gate(url):
+    async with perdure.open(url, workflows=[book(SLOW)]) as engine:
+        handle = await engine.start("p", key="k")
+        assert await handle.status() == "waiting"
+
+
+def test_why_names_the_gate_and_the_command_that_opens_it(tmp_path):
+    url = str(tmp_path / "p.db")
+    asyncio.run(waiting_at_a_gate(url))
+
+    [gate, *_] = json.loads(called("why", "k", "--json", "--db", url).stdout)["reasons"]
+
+    assert gate["kind"] == "gate"
+    assert gate["text"].startswith("A token waits at the gate of b until ctx.go since ")
+    assert gate["todo"].startswith("perdure playbooks patch p/k go=true --db ")
+
+
+def test_show_has_ctx_and_tokens(tmp_path):
+    url = str(tmp_path / "p.db")
+    asyncio.run(waiting_at_a_gate(url))
+
+    state = json.loads(called("show", "k", "--json", "--db", url).stdout)["state"]
+
+    assert state["ctx"] == {"go": False}
+    assert [(each["step"], each["state"]) for each in state["tokens"]] == [("b", "pending")]
+
+
+def test_show_has_the_last_ctx_of_an_instance_that_has_ended(tmp_path):
+    url = str(tmp_path / "p.db")
+
+    async def done():
+        async with perdure.open(url, workflows=[book(SLOW)]) as engine:
+            handle = await engine.start("p", key="k")
+            await handle.ask("ctx", {"set": {"go": True}})
+            await handle.result()
+
+    asyncio.run(done())
+
+    assert json.loads(called("show", "k", "--json", "--db", url).stdout)["state"]["ctx"] == {"go": True}
+
+
+def test_check_tells_playbooks_and_processes_apart(tmp_path):
+    bad, process = tmp_path / "p.yaml", tmp_path / "q.yaml"
+    bad.write_text(HEAD + "workflow: [{step: a, next: b}]\n")
+    process.write_text("format: perdure.process/1\nname: q\nversion: 1.0.0\nsteps: []\n")
+
+    told, other = called("check", str(bad)), called("check", str(process), "--json")
+
+    assert told.exit_code == 1
+    assert f"{bad}:" in told.stdout
+    assert json.loads(other.stdout)["workflows"] == [load_process(process).name]

@@ -1,0 +1,94 @@
+"""Secrets of playbooks: values reach the tool, and no byte that is kept has them."""
+
+import json
+from pathlib import Path
+
+import perdure
+from tests.executors.site import Site
+from tests.playbooks.test_engine import book, start
+
+CANARIES = {f"s{number}": f"canary-{number:02d}-äö\"'{number * 7919}" for number in range(50)}
+
+
+async def echo(asked, writer):
+    """All that was sent, and much more than fits into a receipt."""
+    body = json.dumps(
+        {"headers": asked.headers, "body": asked.body.decode(), "pad": "x" * 100_000}, ensure_ascii=False
+    ).encode()
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
+
+def kept_bytes(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+async def test_fifty_canaries_are_in_no_byte_kept(tmp_path):
+    fields = ", ".join(f"{name}: {name}" for name in CANARIES)
+    texts = ", ".join(f'{name}: "<{{{{ keychain.k.{name} }}}}>"' for name in CANARIES)
+    async with Site({"/": echo}) as site:
+        playbook = book(
+            f"""
+            keychain: [{{name: k, map: {{{fields}}}}}]
+            workflow:
+              - step: a
+                tool:
+                  - {{name: ask, kind: http, method: POST, url: "{site.url()}", json: {{{texts}}}}}
+                  - {{name: look, kind: noop, result: "{{{{ ask.body }}}}"}}
+                  - {{name: err, kind: python, args: {{t: "{{{{ keychain.k.s7 }}}}"}}, code: "raise ValueError(t)",
+                      spec: {{policy: {{rules: [{{else: {{then: {{do: skip, set_ctx: {{e: "{{{{ outcome.error.message }}}}"}}}}}}}}]}}}}}}
+                  - {{name: last, kind: noop, result: "{{{{ look | length }}}}"}}
+            """
+        )
+        url = tmp_path / "p.db"
+        assert await start(playbook, url, secrets=CANARIES, allow=["127.0.0.1"]) > 500
+
+    sent = json.loads(site.asked[0].body)
+    assert sent == {name: f"<{value}>" for name, value in CANARIES.items()}
+    kept = kept_bytes(tmp_path)
+    for value in CANARIES.values():
+        assert value[:10].encode() not in kept
+    assert b"<secret s7>" in kept
+
+
+async def test_a_caller_cannot_name_a_secret(tmp_path):
+    playbook = book(
+        """
+        workload: {who: orders}
+        workflow: [{step: a, tool: {kind: sqlite, auth: "{{ workload.who }}", query: "select 1 as n"}}]
+        """
+    )
+    connections = {"orders": perdure.Secret("orders-dsn")}
+    secrets = {"orders-dsn": str(tmp_path / "o.db"), "other": "never"}
+
+    found = await start(playbook, secrets=secrets, connections=connections)
+    assert found["rows"] == [{"n": 1}]
+    try:
+        await start(playbook, input={"who": "other"}, secrets=secrets, connections=connections)
+        raise AssertionError("no connection has this name")
+    except perdure.InstanceFailed as failed:
+        assert "auth: a/a_task: the engine has no connection other" in str(failed)
+
+
+async def test_a_secret_that_is_missing_is_an_error_that_rules_can_tell():
+    playbook = book(
+        """
+        keychain: [{name: k, map: {t: nowhere}}]
+        workflow: [{step: a, tool: {kind: shell, argv: [echo, "{{ keychain.k.t }}"]}, next: [{step: b, when: outcome.error.kind == 'secret_missing'}]},
+                   {step: b, tool: {kind: noop, result: told}}]
+        """
+    )
+
+    assert await start(playbook, secrets={}) == "told"
+
+
+async def test_a_tool_is_a_step_of_a_flow(tmp_path):
+    @perdure.flow
+    async def ask(ctx: perdure.Context) -> object:
+        return await ctx.step("ask", perdure.tools.sqlite, auth="orders", query="select :n as n", params={"n": 4})
+
+    connections = {"orders": perdure.Secret("orders-dsn")}
+    async with perdure.open(
+        ":memory:", workflows=[ask], connections=connections, secrets={"orders-dsn": str(tmp_path / "o.db")}
+    ) as engine:
+        handle = await engine.start(ask, key="k")
+        assert await handle.result() == {"rows": [{"n": 4}], "row_count": 1, "columns": ["n"]}

@@ -1,0 +1,52 @@
+"""Soundness: nets with a mistake, and nets without."""
+
+import pytest
+
+from perdure.playbooks.soundness import findings
+from tests.playbooks.stage import book
+from tests.playbooks.test_crashes import BOOKS
+
+SPLIT = "next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}"
+
+CASES = [
+    (
+        "runs-twice",
+        "c",
+        f"[{{step: s, {SPLIT}}}, {{step: a, next: c}}, {{step: b, next: c}}, {{step: c, tool: {{kind: noop}}}}]",
+    ),
+    (
+        "join-short",
+        "c",
+        f"[{{step: s, {SPLIT}}}, {{step: a, next: c}}, {{step: b, next: [{{step: c, when: ctx.x}}]}}, {{step: c, join: 2}}]",
+    ),
+    (
+        "unbounded",
+        "b",
+        "[{step: a, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}, {step: b, next: a}]",
+    ),
+    ("dead-step", "z", "[{step: a, tool: {kind: noop}}, {step: z, tool: {kind: noop}}]"),
+]
+
+
+@pytest.mark.parametrize(("code", "step", "workflow"), CASES, ids=[case[0] for case in CASES])
+def test_a_mistake_is_found_with_its_path(code, step, workflow):
+    found = findings(book(f"executor: {{spec: {{ctx: {{x: {{}}}}}}}}\nworkflow: {workflow}").definition.playbook)
+
+    assert (code, step) in [(each.code, each.step) for each in found]
+    assert all(each.path or each.code == "dead-step" for each in found)
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_sound_nets_have_no_finding(name):
+    assert findings(book(BOOKS[name]).definition.playbook) == []
+
+
+def test_a_spent_budget_claims_nothing():
+    arcs = ", ".join(f"{{step: s{n}, when: ctx.x}}" for n in range(6))
+    steps = ", ".join(
+        f"{{step: s{n}, next: [{{step: t{n}, when: ctx.x}}]}}, {{step: t{n}, tool: {{kind: noop}}}}" for n in range(6)
+    )
+    text = f"executor: {{spec: {{ctx: {{x: {{}}}}}}}}\nworkflow: [{{step: a, next: {{spec: {{mode: inclusive}}, arcs: [{arcs}]}}}}, {steps}]"
+
+    assert [each.code for each in findings(book(text).definition.playbook, budget=50)] == ["undecided"]
+    assert findings(book(text).definition.playbook) == []

@@ -1,0 +1,146 @@
+"""v10 mode: documents of NoETL run where they use kinds that are known here."""
+
+import pytest
+
+from perdure.playbooks.author import from_text
+from perdure.playbooks.check import load
+from perdure.playbooks.document import document
+from tests.playbooks.stage import TOOLS, Stage
+
+DOCUMENT = """
+apiVersion: noetl.io/v10
+kind: Playbook
+metadata: {name: weather, path: examples/weather}
+notes: {team: ops}
+keychain:
+  - {name: openai, kind: bearer, scope: global}
+workload:
+  cities: [{name: Paris, lat: 48}, {name: Rome, lat: 41}]
+  greeting: "Hi {{ workload.cities | length }}"
+workflow:
+  - step: start
+    desc: where it begins
+    tool: {kind: python, input: {n: 2}, code: "result = {'n': n}"}
+    next: [check, report]
+  - step: check
+    loop: {in: "{{ workload.cities }}", iterator: city}
+    tool:
+      - fetch:
+          kind: http
+          endpoint: "https://api.example/{{ city.name }}"
+          payload: {lat: "{{ city.lat }}"}
+          timeout: 5
+          spec:
+            policy:
+              rules:
+                - {when: "{{ output.status == 'error' }}", then: {do: retry, attempts: 2, backoff: fixed, delay: 1}}
+                - else: {do: continue, set: {last: "{{ output.data.temp }}"}}
+    next:
+      arcs:
+        - {step: store, when: "{{ event.name == 'call.done' or event.name == 'loop.done' }}"}
+  - step: report
+    tool: {kind: noop}
+    next: store
+  - step: store
+    tool: {kind: postgres, credential: pg_local, command: "insert into t values ('{{ ctx.last }}')"}
+    next:
+      spec: {mode: exclusive}
+      arcs:
+        - {step: done, when: "{{ store.row_count }}"}
+  - step: done
+    tool: {kind: noop, result: {greeting: "{{ workload.greeting }}", team: "{{ notes.team }}", n: "{{ start.n }}", status: "{{ start.status }}", gone: "{{ nothing.at.all }}"}}
+"""
+
+
+def stubs(location, params):
+    if location.startswith("start"):
+        return {"n": 2}
+    return {"temp": 20} if location.startswith("check") else {"rows": [], "row_count": 1, "columns": []}
+
+
+def test_a_document_runs_unchanged():
+    stage = Stage(from_text(DOCUMENT, "w.yaml", TOOLS), stubs)
+
+    assert stage.result == {"greeting": "Hi 2", "team": "ops", "n": 2, "status": "done", "gone": None}
+    assert stage.asked["check/~0/fetch"]["params"]["url"] == "https://api.example/Paris"
+    assert stage.asked["store/store_task"]["params"]["query"] == "insert into t values ('20')"
+    assert stage.asked["store/store_task"]["params"]["auth"] == "pg_local"
+    assert stage.machine.state.fired["store"] == 1
+
+
+def test_its_name_is_its_path_with_dots():
+    assert from_text(DOCUMENT, "w.yaml", TOOLS).name == "examples.weather"
+
+
+def test_what_only_v10_takes_is_a_warning():
+    found = load(DOCUMENT, "w.yaml", TOOLS).warnings
+
+    assert ("v10", "the root has no key notes; it is data") in [(each.code, each.text) for each in found]
+    assert any("template stands in SQL" in each.text for each in found)
+
+
+@pytest.mark.parametrize(
+    ("guard", "result"),
+    [
+        ("{{ workload.id }}", "b"),
+        ("{{ workload.empty }}", "a"),
+        ("{{ workload.no }}", "a"),
+        ("{{ workload.gone }}", "a"),
+    ],
+)
+def test_a_text_is_a_guard(guard, result):
+    text = f"""
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: p}}
+workload: {{id: r-17, empty: "", no: "False"}}
+workflow:
+  - {{step: a, tool: {{kind: noop, result: a}}, next: {{arcs: [{{step: b, when: "{guard}"}}]}}}}
+  - {{step: b, tool: {{kind: noop, result: b}}}}
+"""
+
+    assert Stage(from_text(text, "p.yaml", TOOLS)).result == result
+
+
+def test_an_unknown_kind_fails_when_it_runs():
+    text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\nworkflow: [{step: a, tool: {kind: snowflake, command: x}}]\n"
+
+    assert Stage(from_text(text, "p.yaml", TOOLS)).error == "unknown_kind"
+
+
+def test_an_arc_without_on_is_followed_after_a_failure_which_stays_unhandled():
+    text = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: p}
+workflow:
+  - {step: a, tool: {kind: http, url: x}, next: [{step: b}]}
+  - {step: b, tool: {kind: noop}}
+"""
+    stage = Stage(from_text(text, "p.yaml", TOOLS), {"a/a_task": {"error": {"kind": "server_error"}}})
+
+    assert stage.machine.state.steps["b"]["status"] == "done"
+    assert stage.error == "server_error"
+
+
+def test_a_secret_of_the_keychain_is_named_by_entry_and_field():
+    text = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: p}
+keychain: [{name: openai, kind: bearer}]
+workflow:
+  - {step: a, tool: {kind: http, url: x, headers: {Authorization: "Bearer {{ keychain.openai.api_key }}"}}}
+"""
+    stage = Stage(from_text(text, "p.yaml", TOOLS), {"a/a_task": 1})
+
+    assert stage.asked["a/a_task"]["secrets"] == [
+        [["headers", "Authorization"], ["Bearer ", {"secret": "openai.api_key"}]]
+    ]
+
+
+def test_fmt_turns_it_into_v1_with_the_same_meaning():
+    made = document(from_text(DOCUMENT, "w.yaml", TOOLS).definition.playbook)
+
+    assert made["apiVersion"] == "perdure/v1"
+    assert made["workflow"][1]["tool"][0]["name"] == "fetch"

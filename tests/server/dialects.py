@@ -1,0 +1,20 @@
+"""Workflows of several dialects, for the pages that draw them."""
+
+import perdure
+from perdure.cli.demo import STARTS as ALL_STARTS
+from perdure.cli.demo import article, restock
+from tests.server import site
+
+
+async def one(n: int) -> int:
+    return n
+
+
+@perdure.flow
+async def counting(ctx, n: int = 0):
+    for each in range(n):
+        await ctx.step("count", one, each)
+
+
+ALL = [*site.ALL, article, restock, counting]
+STARTS = [each for each in ALL_STARTS if each[0] in ("article", "restock")]
