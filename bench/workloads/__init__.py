@@ -6,6 +6,7 @@ from . import (
     c1_cells,
     c2_cells,
     c3_snapshots,
+    p1_processes,
     postgres_dask,
     postgres_fleet,
     postgres_model,
@@ -46,6 +47,7 @@ SQLITE: tuple[Workload, ...] = (
     w9_payload.WORKLOAD,
     c1_cells.WORKLOAD,
     t1_tasks.WORKLOAD,
+    p1_processes.WORKLOAD,
 )
 POSTGRES: tuple[Workload, ...] = (
     postgres_w1.WORKLOAD,
