@@ -178,7 +178,7 @@ async def _message(opened: perdure.Engine) -> float:
     taken: dict[str, list[float]] = {"process": [], "flow": []}
     for number in range(LATENCIES):
         for name, workflow in (("process", hears), ("flow", flow_hears)):
-            handle = await opened.start(workflow, key=f"h{number}")  # type: ignore[call-overload]
+            handle = await opened.start(workflow, key=f"h{number}")
             began = time.perf_counter()
             await handle.send("go")
             verify(await handle.result() == 1, f"{handle.key} ended with something else")
@@ -223,13 +223,13 @@ async def _rebuild(place: Path) -> float:
         directory = place / name
         directory.mkdir()
         async with engine(directory, [workflow]) as opened:
-            handle = await opened.start(workflow, key="a")  # type: ignore[call-overload]
+            handle = await opened.start(workflow, key="a")
             while not [each for each in await handle.waiting() if each.kind == "wait"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         best = []
         async with engine(directory, [workflow]) as opened:
             began = time.perf_counter()
-            handle = opened.handle(workflow, "a")  # type: ignore[call-overload]
+            handle = opened.handle(workflow, "a")
             await handle.send("go")
             await handle.result()
             best.append(time.perf_counter() - began)

@@ -144,3 +144,41 @@ def test_schema_and_functions_are_told(world):
     schema = json.loads(world.perdure("processes", "schema", db=False).stdout)
     assert schema["type"] == "object"
     assert "coalesce" in world.perdure("processes", "functions", db=False).stdout
+
+
+LEAVE = """
+format: perdure.process/1
+name: leave
+version: 1.0.0
+tasks:
+  approve: {title: Leave, roles: [boss], exclude: [{expr: meta.started_by}]}
+steps:
+  - {kind: activate, task: approve}
+  - {kind: timer, name: short, after: SPAN}
+  - {kind: complete, output: {expr: "fn.upper(start.who)"}}
+"""
+
+
+def test_a_process_in_a_file_is_run_and_who_starts_it_is_told(world):
+    (world.directory / "leave.yaml").write_text(LEAVE.replace("SPAN", "{value: [duration, PT0.01S]}"))
+    world.perdure("processes", "put", "leave.yaml")
+    world.perdure("start", "leave", "--input", '{"who": "bob"}', "--key", "b", "--as", "bob")
+    engine = world.process("run", "leave.yaml", "--input", '{"who": "bob"}', "--key", "b", "--db", "shop.db")
+    (task,) = eventually(lambda: world.json("tasks", "ls")["tasks"])
+
+    refused = world.perdure("tasks", "complete", task["id"], "--as", "bob", "--role", "boss")
+    assert refused.exit_code != 0
+    world.perdure("tasks", "complete", task["id"], "--as", "max", "--role", "boss")
+
+    assert world.ended(engine) == (0, '"BOB"\n')
+
+
+def test_problems_of_a_file_are_told_in_lines_and_say_how_a_duration_is_written(world):
+    (world.directory / "leave.yaml").write_text(LEAVE.replace("SPAN", "1s"))
+
+    done = world.perdure("run", "leave.yaml")
+
+    assert done.exit_code == 2
+    first, second = done.stderr.rstrip("\n").split("\n")
+    assert first == "perdure: leave 1.0.0 has 1 problem:"
+    assert "PD016" in second and "{value: [duration, PT1H]}" in second
