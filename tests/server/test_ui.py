@@ -328,3 +328,21 @@ def test_eval_and_inline_script_do_nothing(stage):
         )
 
     assert stage.tell(story) == [0, True]
+
+
+def test_a_dialog_says_what_the_dry_run_says_and_records_nothing(stage):
+    async def story(site, page):
+        handle = await an_order(site, "gone-back")
+        before = (await handle.summary()).changed_at, len(await handle.history())
+        await page.goto(f"{site.url}/instances/order/gone-back")
+        await page.click("text=Rewind…")
+        await page.select_option("#d-location", "charge")
+        await page.wait_for_selector("#dry >> text=charge, receive:decision")
+        after = (await handle.summary()).changed_at, len(await handle.history())
+        dropped = await handle.rewind("charge")
+        return before, after, dropped
+
+    before, after, dropped = stage.tell(story)
+
+    assert before == after
+    assert dropped == ["charge", "receive:decision"]

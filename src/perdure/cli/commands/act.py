@@ -110,15 +110,22 @@ def retry(id: str) -> RetryParams:
     return RetryParams(id)
 
 
-@act("rewind", lambda answer: f"asked {answer.id} to go back to {answer.rewind}")
+def _rewound(answer: Any) -> str:
+    if isinstance(answer.drops, list):
+        return f"{answer.id} would drop and do again: {', '.join(answer.drops)}"
+    return f"asked {answer.id} to go back to {answer.rewind}"
+
+
+@act("rewind", _rewound)
 @click.argument("id")
 @click.argument("location")
 @click.option("--force", is_flag=True, help="Also while a step runs that is dropped: it is cancelled.")
-def rewind(id: str, location: str, force: bool) -> RewindParams:
+@click.option("--dry-run", is_flag=True, help="Only tell what would be dropped and done again.")
+def rewind(id: str, location: str, force: bool, dry_run: bool) -> RewindParams:
     """The operation at LOCATION, and all that came after it, did not happen; it is done anew. What came before is
     kept. `perdure history ID` shows the locations.
     """
-    return RewindParams(id, location, force)
+    return RewindParams(id, location, force, dry_run)
 
 
 @act("fork", lambda answer: f"forked: {answer.id}")
