@@ -21,3 +21,6 @@ W9_STEPS: Final = {100: 600, 1_000: 600, 10_000: 400, 100_000: 200, 1_000_000: 6
 
 WARM: Final = 20
 """Steps or runs before the measured ones, where something must get warm first."""
+G1_WIDE: Final = 300
+G2_LONG: Final = 100
+GRAPH_ROUNDS: Final = 5

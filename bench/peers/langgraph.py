@@ -1,4 +1,4 @@
-"""W1, W2, W3, W5, W6 and W9 on LangGraph, as its documentation writes graphs with a checkpointer.
+"""W1, W2, W3, W5, W6, W9, G1 and G2 on LangGraph, as its documentation writes graphs with a checkpointer.
 
     python -m bench.peers.langgraph W1 DIRECTORY URL def RUNS
 
@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import operator
+import statistics
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -34,7 +36,19 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from bench import records
 from bench.measure import Measures, payload, percentiles, verify
 from bench.peers.wal import settled
-from bench.sizes import W1_STEPS, W2_STEPS, W3_RUNS, W5_MESSAGES, W6_DONE, W6_STEPS, W9_STEPS, WARM
+from bench.sizes import (
+    G1_WIDE,
+    G2_LONG,
+    GRAPH_ROUNDS,
+    W1_STEPS,
+    W2_STEPS,
+    W3_RUNS,
+    W5_MESSAGES,
+    W6_DONE,
+    W6_STEPS,
+    W9_STEPS,
+    WARM,
+)
 
 CONNECTIONS = 20
 SETTINGS: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
@@ -91,6 +105,41 @@ def graph_of(node: Any, saver: Any) -> Any:
     builder.add_node("step", node)
     builder.add_edge(START, "step")
     builder.add_conditional_edges("step", lambda state: "step" if state["done"] < state["steps"] else END)
+    return builder.compile(checkpointer=saver)
+
+
+class Sum(TypedDict):
+    total: Annotated[int, operator.add]
+
+
+def instant(state: Sum) -> dict[str, int]:
+    return {"total": 1}
+
+
+async def instant_async(state: Sum) -> dict[str, int]:
+    return {"total": 1}
+
+
+def fan(node: Any, saver: Any) -> Any:
+    """G1: nodes side by side, and one that waits for all of them."""
+    builder = StateGraph(Sum)
+    names = [f"n{number}" for number in range(G1_WIDE)]
+    for name in names:
+        builder.add_node(name, node)
+        builder.add_edge(START, name)
+    builder.add_node("join", node)
+    builder.add_edge(names, "join")
+    builder.add_edge("join", END)
+    return builder.compile(checkpointer=saver)
+
+
+def chain(node: Any, saver: Any) -> Any:
+    """G2: nodes one after the other."""
+    builder = StateGraph(Sum)
+    for number in range(G2_LONG):
+        builder.add_node(f"n{number}", node)
+        builder.add_edge(f"n{number - 1}" if number else START, f"n{number}")
+    builder.add_edge(f"n{G2_LONG - 1}", END)
     return builder.compile(checkpointer=saver)
 
 
@@ -182,6 +231,21 @@ class Plain:
             verify(state["data"] == payload(steps - 1, size), "some bytes were lost")
         return found
 
+    def g1(self, saver: Any) -> Measures:
+        return self._graph(fan(instant, saver), G1_WIDE, G1_WIDE + 1)
+
+    def g2(self, saver: Any) -> Measures:
+        return self._graph(chain(instant, saver), G2_LONG, G2_LONG)
+
+    def _graph(self, graph: Any, nodes: int, total: int) -> Measures:
+        times = []
+        for n in range(GRAPH_ROUNDS + 1):
+            began = time.perf_counter()
+            state = graph.invoke({"total": 0}, thread(f"g-{n}", nodes + 2), durability="sync")
+            times.append(time.perf_counter() - began)
+            verify(state["total"] == total, f"the graph gave {state}")
+        return {"nodes": nodes / statistics.median(times[1:])}
+
 
 class Async:
     """Nodes written with `async def`."""
@@ -260,6 +324,21 @@ class Async:
             found[f"steps_{size}"] = steps / (time.perf_counter() - began)
             verify(state["data"] == payload(steps - 1, size), "some bytes were lost")
         return found
+
+    async def g1(self, saver: Any) -> Measures:
+        return await self._graph(fan(instant_async, saver), G1_WIDE, G1_WIDE + 1)
+
+    async def g2(self, saver: Any) -> Measures:
+        return await self._graph(chain(instant_async, saver), G2_LONG, G2_LONG)
+
+    async def _graph(self, graph: Any, nodes: int, total: int) -> Measures:
+        times = []
+        for n in range(GRAPH_ROUNDS + 1):
+            began = time.perf_counter()
+            state = await graph.ainvoke({"total": 0}, thread(f"g-{n}", nodes + 2), durability="sync")
+            times.append(time.perf_counter() - began)
+            verify(state["total"] == total, f"the graph gave {state}")
+        return {"nodes": nodes / statistics.median(times[1:])}
 
 
 def _rate(steps: int, seconds: float, results: list[int], expected: list[int]) -> Measures:

@@ -6,6 +6,11 @@ from . import (
     c1_cells,
     c2_cells,
     c3_snapshots,
+    g1_fan,
+    g2_chain,
+    g3_requests,
+    g4_growth,
+    p1_processes,
     postgres_dask,
     postgres_fleet,
     postgres_model,
@@ -46,6 +51,11 @@ SQLITE: tuple[Workload, ...] = (
     w9_payload.WORKLOAD,
     c1_cells.WORKLOAD,
     t1_tasks.WORKLOAD,
+    g1_fan.WORKLOAD,
+    g2_chain.WORKLOAD,
+    g3_requests.WORKLOAD,
+    g4_growth.WORKLOAD,
+    p1_processes.WORKLOAD,
 )
 POSTGRES: tuple[Workload, ...] = (
     postgres_w1.WORKLOAD,

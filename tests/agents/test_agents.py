@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.agents import Agent, Reply, calls, chat, scripted
+from perdure.agents import Agent, ChatModel, Reply, calls, chat, scripted
 from perdure.errors import InstanceFailed
 from perdure.graphs import Graph, Limits, Permit, Used, tool
 from perdure.testing import World, crash_test
@@ -313,3 +314,45 @@ async def test_a_server_that_refuses_fails_the_node_and_is_not_asked_again(tmp_p
 async def test_a_local_server_needs_to_be_allowed():
     with pytest.raises(perdure.errors.AddressRefused):
         await chat("http://127.0.0.1:9/v1", "small").reply([], [], "")
+
+
+async def test_a_server_that_is_too_slow_is_asked_again_and_then_fails_the_node(tmp_path):
+    """The first answer never comes, the second comes late and in time."""
+    asked = 0
+
+    async def serve(reader, writer):
+        nonlocal asked
+        asked += 1
+        head = await reader.readuntil(b"\r\n\r\n")
+        [length] = re.findall(rb"content-length: *(\d+)", head, re.IGNORECASE)
+        await reader.readexactly(int(length))
+        if asked == 1 or asked > 2:
+            await reader.read()  # until the client gives up
+        else:
+            body = json.dumps(completion("slow and sure")).encode()
+            writer.write(b"HTTP/1.1 200 X\r\ncontent-length: %d\r\n\r\n" % len(body))
+            for byte in body:
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+        model = ChatModel(url, "small", allow=["127.0.0.1"], timeout=0.5, wait=0.01)
+        graph = agent_graph(model)
+        async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+            assert await (await engine.start(graph, "tea", key="k")).result() == "slow and sure"
+            with pytest.raises(InstanceFailed, match="model"):
+                await (await engine.start(graph, "salt", key="never")).result()
+    assert asked == 2 + 4
+
+
+@pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": [{"message": 7}]}, [], "text"])
+async def test_an_answer_that_is_no_completion_fails_the_node_and_says_so(tmp_path, body):
+    async with server((200, body)) as (url, _):
+        graph = agent_graph(chat(url, "small", allow=["127.0.0.1"]))
+        async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+            with pytest.raises(InstanceFailed, match="no chat completion"):
+                await (await engine.start(graph, "tea", key="k")).result()

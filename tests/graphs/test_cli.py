@@ -176,3 +176,26 @@ async def test_a_run_at_rest_is_rows_only_when_an_engine_opens(tmp_path):
     async with perdure.open(tmp_path / "a.db", workflows=[again]) as engine:
         assert len(await engine.tasks.list()) == 20
         assert made == []
+
+
+WITHOUT_JINJA = """
+import sys
+sys.modules["jinja2"] = None  # as where the extra of playbooks is not installed
+from perdure.cli import main
+main()
+"""
+
+
+def test_why_and_show_need_no_extra_of_another_dialect(folder):
+    asyncio.run(asked(folder))
+    for verb in ("why", "show"):
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_JINJA, verb, "asking/k", "--db", "a.db"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "ship" in done.stdout

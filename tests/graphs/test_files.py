@@ -139,3 +139,23 @@ async def test_an_instance_is_drawn_with_its_outcomes(tmp_path):
         picture = await handle.draw("mermaid")
     for text in ("a/more", "failed", "dropped", "done"):
         assert text in picture
+
+
+async def test_a_picture_shows_which_edges_were_gone_and_the_labels_of_a_choice(tmp_path):
+    async def runner(node):
+        return "long" if node.name == "kind" else node.name
+
+    graph = Graph("ways", runner=runner)
+    graph.classify("kind", branches={"long": ["essay"], "short": ["tweet"]})
+    graph.node("essay", after=["kind"])
+    graph.node("tweet", after=["kind"])
+    graph.reduce("all", "collect", after=["essay", "tweet"])
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        handle = await engine.start(graph, key="k")
+        await handle.result()
+        picture = json.loads(await handle.draw("json"))
+    names = [node["location"] for node in picture["nodes"]]
+    went = {(names[edge["from"]], names[edge["to"]]): (edge["label"], edge["went"]) for edge in picture["edges"]}
+    assert went["kind", "essay"] == ("long", True)
+    assert went["kind", "tweet"] == ("short", False)
+    assert (went["essay", "all"][1], went["tweet", "all"][1]) == (True, False)

@@ -328,3 +328,14 @@ def test_a_failed_output_fails_the_graph_with_its_report():
     assert rig.outcome.error.type == "GraphFailed"
     assert "a failed (error): ValueError: no" in rig.outcome.error.message
     assert rig.outcome.error.data["nodes"][0]["node"] == "a"
+
+
+def test_a_failure_names_the_node_that_caused_it():
+    async def runner(node):
+        return node.goal
+
+    graph = Graph("g", runner=runner)
+    graph.node("read", goal="${input.file}")
+    graph.node("log", after=["read"])
+    message = run(graph, {}).outcome.error.message
+    assert message.startswith("log skipped (upstream); read failed (input): ${input.file} has no value")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from importlib import import_module
 from typing import Any, Final, cast
 
-from perdure.errors import CallerError
+from perdure.errors import CallerError, NotInstalled
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
 from perdure.kernel.policy import ANY
@@ -107,7 +107,18 @@ def _dialect(package: str) -> Dialect:
 
 def dialect_of(name: str) -> Dialect | None:
     """The dialect of this name, imported if need be."""
-    return next((each for each in map(_dialect, OURS) if each.name == name), None)
+    missing: NotInstalled | None = None
+    for package in OURS:
+        try:
+            found = _dialect(package)
+        except NotInstalled as error:  # perhaps it is not the dialect that is asked for
+            missing = error
+            continue
+        if found.name == name:
+            return found
+    if missing is not None:
+        raise missing
+    return None
 
 
 def _of_others() -> list[Dialect]:
@@ -161,8 +172,9 @@ def words_of(noun: str | None, made: bool) -> Words:
         return ruling.words[ruling.name]
     wanted = ANY.noun if noun is None else noun
     for package in OURS:
-        if wanted in (words := _own_words(_dialect(package))):
-            return words[wanted]
+        with suppress(NotInstalled):  # an extra that is not there: nothing of that dialect runs here
+            if wanted in (words := _own_words(_dialect(package))):
+                return words[wanted]
     return next((words[wanted] for words in map(_own_words, _of_others()) if wanted in words), Words())
 
 

@@ -35,20 +35,21 @@ def instance(nodes: Mapping[str, NodeState]) -> Graph:
 
 
 def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState]) -> Graph:
+    by_name = {spec.name: spec for spec in specs}
     shapes: list[Node] = []
     edges: list[Edge] = []
     waited: set[str] = set()
-    for spec in specs:
+    for spec in by_name.values():
         node = nodes.get(spec.name)
         kind = "agent" if spec.kind in ("node", "loop") else SHAPES[spec.kind]
         shapes.append(_node(spec, kind, node))
-        before = [(name, f"{alias}" if alias != name else "", False) for alias, name in spec.after]
+        before = [(name, _label(by_name.get(name), spec, alias), False) for alias, name in spec.after]
         if node is not None and node.controller:
             before = [(node.controller, "", True)]
         elif node is not None and node.submitter and not before:
             before = [(node.submitter, "", True)]
         for name, label, dashed in before:
-            went = node is not None and node.attempts > 0
+            went = _went(node) and _went(nodes.get(name))
             optional = spec.needs.get(name) in ("optional", "any_success")
             edges.append(Edge(name, spec.name, label, dashed=dashed or optional, went=went))
         if before:
@@ -57,19 +58,30 @@ def _graph(specs: Iterable[NodeSpec], nodes: Mapping[str, NodeState]) -> Graph:
     return Graph(tuple(shapes), tuple(edges), entries=entries)
 
 
+def _label(before: NodeSpec | None, spec: NodeSpec, alias: str) -> str:
+    """Of an edge: the labels by which a classifier chooses the node, else the alias of the dependency."""
+    labels = [] if before is None else [label for label, names in before.branches.items() if spec.name in names]
+    return ", ".join(labels) or ("" if before is not None and alias == before.name else alias)
+
+
+def _went(node: NodeState | None) -> bool:
+    return node is not None and node.status in ("open", "ended") and node.outcome != "skipped"
+
+
 def _node(spec: NodeSpec, kind: str, node: NodeState | None) -> Node:
     subtitle = spec.role if spec.role != "custom" else ""
     if spec.kind == "loop":
         subtitle = f"{subtitle} at most {spec.max_iters} times".strip()
     elif spec.kind == "child":
         subtitle = spec.workflow
-    badge = "quarantined" if spec.trust == "quarantined" else ""
+    if spec.trust == "quarantined":
+        subtitle = f"{subtitle}, quarantined".removeprefix(", ")
     if node is None:
-        return Node(kind, spec.name, spec.name, subtitle, badge=badge)  # type: ignore[arg-type]
+        return Node(kind, spec.name, spec.name, subtitle)  # type: ignore[arg-type]
     state: State = STATES.get(node.outcome) or ("open" if node.status == "open" else "not reached")
-    note = node.reason if node.outcome != "completed" else ""
-    if node.outcome == "partial":
+    note = node.reason.replace("_", " ") if node.outcome != "completed" else ""
+    if node.outcome == "partial" and node.reason != "partial":
         note = f"partial: {node.reason}"
     if node.the.kind == "loop" and node.attempts:
         note = f"{note} {node.iteration + 1} iterations".strip()
-    return Node(kind, spec.name, spec.name, subtitle, state, note, badge)  # type: ignore[arg-type]
+    return Node(kind, spec.name, spec.name, subtitle, state, note)  # type: ignore[arg-type]

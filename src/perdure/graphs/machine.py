@@ -307,13 +307,20 @@ class GraphMachine:
         outputs = [state.nodes[name] for name in state.outputs]
         bad = [node for node in outputs if node.outcome not in ("completed", "partial") and node.reason != "not_chosen"]
         if bad:
-            text = "; ".join(_told(node) for node in bad[:10])
+            text = "; ".join(_told(node) for node in [*bad[:10], *self._causes(bad)])
             error = Failure("GraphFailed", text, encoded=encode(failure_data(state)), retry=False)
             turn.outcome = Outcome(Status.FAILED, error=error)
             return
         values = {node.name: decode(node.value) for node in outputs if node.value}
         result = values if len(outputs) != 1 else next(iter(values.values()), None)
         turn.outcome = Outcome(Status.COMPLETED, encode(result))
+
+    def _causes(self, bad: list[NodeState]) -> list[NodeState]:
+        """The first nodes that failed, where outputs were only skipped because of them."""
+        if not any(node.reason == "upstream" for node in bad):
+            return []
+        nodes = self.state.nodes.values()
+        return [node for node in nodes if node.outcome in ("failed", "cancelled") and node not in bad][:5]
 
 
 def _told(node: NodeState) -> str:

@@ -25,6 +25,7 @@ class StartParams(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
     at: datetime | None = None
     delay: float | None = None
+    by: str | None = None
 
 
 class StartAnswer(msgspec.Struct, frozen=True):
@@ -42,6 +43,7 @@ async def start(client: Client, given: StartParams) -> StartAnswer:
         reuse=given.reuse,
         at=given.at,
         delay=given.delay,
+        by=given.by,
     )
     return StartAnswer(handle.id, handle.workflow, handle.key)
 

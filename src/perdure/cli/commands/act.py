@@ -56,6 +56,7 @@ def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspe
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag to find it by; any number.")
 @click.option("--delay", type=click.FloatRange(0), metavar="SECONDS", help="It begins its work after so long.")
 @click.option("--at", metavar="TIME", help="It begins its work then: 2026-11-16T09:00:00Z.")
+@click.option("--as", "person", metavar="ID", envvar="PERDURE_ACTOR", show_envvar=True, help="Who starts it.")
 def start(
     *,
     workflow: str,
@@ -65,11 +66,12 @@ def start(
     tags: tuple[str, ...],
     delay: float | None,
     at: str | None,
+    person: str | None,
 ) -> StartParams:
     """WORKFLOW is the name of a workflow that the last engine on this database ran. Prints the key."""
     value = {} if given is None else read_json(given, "--input")
     when: datetime | None = None if at is None else read_time(at, "--at")
-    return StartParams(workflow, value, key, reuse, read_tags(tags), when, delay)
+    return StartParams(workflow, value, key, reuse, read_tags(tags), when, delay, person)
 
 
 @act("send", lambda answer: f"sent {answer.sent} to {answer.id}")
