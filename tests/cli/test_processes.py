@@ -182,3 +182,14 @@ def test_problems_of_a_file_are_told_in_lines_and_say_how_a_duration_is_written(
     first, second = done.stderr.rstrip("\n").split("\n")
     assert first == "perdure: leave 1.0.0 has 1 problem:"
     assert "PD016" in second and "{value: [duration, PT1H]}" in second
+
+
+def test_why_of_a_failed_process_advises_nothing_that_is_refused(world):
+    text = LEAVE.partition("tasks:")[0] + 'steps:\n  - {kind: fail, code: rejected, message: "not now"}\n'
+    (world.directory / "leave.yaml").write_text(text)
+    assert world.perdure("run", "leave.yaml", "--key", "f").exit_code == 1
+
+    why = world.perdure("why", "leave/f").stdout
+
+    assert "rejected: not now" in why and "--reuse failed" in why
+    assert "perdure retry" not in why and "perdure debug" not in why
