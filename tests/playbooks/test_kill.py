@@ -74,7 +74,7 @@ def test_an_action_that_always_kills_its_process_is_lost(tmp_path, once, deaths)
     file.write_text(text.replace("spec: {policy", f"spec: {{{once}policy"))
     command = [sys.executable, "-m", "perdure", "run", str(file), "--db", str(tmp_path / "p.db"), "--key", "k"]
 
-    codes = []
+    codes: list[int] = []
     while not codes or codes[-1] < 0:
         codes.append(subprocess.run(command, capture_output=True, timeout=120, check=False, env=os.environ).returncode)
         assert len(codes) < 8, "it is never given up"
@@ -108,8 +108,12 @@ def test_exactly_once_leaves_one_row_after_a_crash_behind_the_commit(tmp_path):
 
     def insert(params):
         call = ToolCall(step_info().idempotency_key, 10.0)
+
+        async def told():
+            return await SQLITE.run(SQLITE.read(params), call)
+
         with ThreadPoolExecutor(1) as threads:  # the loop of this thread is the world's
-            return threads.submit(asyncio.run, SQLITE.run(SQLITE.read(params), call)).result().result
+            return threads.submit(lambda: asyncio.run(told())).result().result
 
     report = crash_test(
         playbook, script={"first": insert, "second": insert}, reset=reset, observe=rows, pairs=10, random=5
