@@ -361,7 +361,9 @@ class Client(Speaker):
             f", {part} {value!r:.80}" for part, value in (parts or {}).items()
         )
         if not live:
-            raise UnknownInstance(f"no live instance has {said}")
+            raise UnknownInstance(
+                f"no live instance has {said}; `perdure ls --reference` lists those that have ended, too"
+            )
         if len(live) > 1:
             found = ", ".join(f"{row.workflow}/{row.key}" for row in live[:5])
             raise AmbiguousReference(f"several live instances have {said}: {found}; tell them apart by parts={{...}}")
