@@ -322,6 +322,7 @@ class Client(Speaker):
             root=root,
             started=span_of(started, "started"),
             ended=span_of(ended, "ended"),
+            kept=True,
         )
         if name or parent or root or tags or key_prefix:
             return [summary(row) for row in await self._door.queries.heads(wanted)]
