@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import perdure
@@ -24,3 +25,8 @@ async def wait(place: str, go: str) -> str:
 @perdure.step
 async def refuse() -> None:
     raise ValueError("no such part")
+
+
+@perdure.step
+async def thread() -> int:
+    return threading.get_ident()
