@@ -28,10 +28,12 @@ class Proxy:
         self.keep_back = False  # the next question is kept back, and its connection cut
         self.lose_commits = 0  # so many commits will be made whose answer is lost, with its connection
         self.delay = 0.0  # seconds before anything is passed on, either way
+        self.deaf = False  # who listens for notifications from now on hears none
         self.refusing = False  # whoever connects is turned away
         self.stop_at = b""  # a statement that has this in it is the last thing that passes
         self.lost: list[bytes] = []  # the answers that were
         self.commits_lost = 0
+        self.deafened = 0
         self.refused = 0
         self.waiting = 0  # questions and answers that stand still
         self._flowing = asyncio.Event()
@@ -177,6 +179,9 @@ class _Link:
                     if proxy.stop_at and proxy.stop_at in statement:
                         proxy.stop_at = b""
                         proxy.stand_still()
+                if proxy.deaf and b'LISTEN "' in said:
+                    said = said.replace(b'LISTEN "test_', b'LISTEN "lost_')
+                    proxy.deafened += 1
                 self._server.write(said)
                 await self._server.drain()
 

@@ -193,3 +193,34 @@ def test_why_of_a_failed_process_advises_nothing_that_is_refused(world):
 
     assert "rejected: not now" in why and "--reuse failed" in why
     assert "perdure retry" not in why and "perdure debug" not in why
+
+
+RECEIVES = """
+format: perdure.process/1
+name: order
+version: 1.0.0
+reference: {key: {expr: start.order}, parts: {company: {expr: start.company}}}
+steps:
+  - {kind: receive, name: paid, message: paid, result: sum}
+  - {kind: complete, output: {expr: result.sum}}
+"""
+
+
+def test_a_message_is_sent_by_reference(world):
+    (world.directory / "order.yaml").write_text(RECEIVES)
+    for key, company in (("a", "acme"), ("b", "zeta")):
+        given = json.dumps({"order": "o-1", "company": company})
+        world.perdure("run", "order.yaml", "--input", given, "--key", key, "--timeout", "0")
+
+    several = world.perdure("send", "paid", "7", "--reference", "o-1")
+    assert several.exit_code == 4 and "order/a" in several.stderr and "order/b" in several.stderr
+    none = world.perdure("send", "paid", "--reference", "o-2")
+    assert none.exit_code == 3 and "no live instance has the reference 'o-2'" in none.stderr
+    assert world.perdure("send", "a", "paid", "7", "--part", "company=acme").exit_code == 2
+    assert world.perdure("send", "a", "paid", "7", "--reference", "o-1").exit_code == 2
+
+    sent = world.perdure("send", "paid", "7", "--reference", "o-1", "--part", "company=zeta")
+
+    assert sent.stdout == "sent paid to order/b\n"
+    again = world.perdure("run", "order.yaml", "--input", given, "--key", "b")
+    assert (again.exit_code, again.stdout) == (0, "7\n")

@@ -40,6 +40,7 @@ from perdure.processes import (
     transport,
 )
 from tests.processes import shop
+from tests.proxy import Proxy
 
 ANN = perdure.Actor("ann", ["manager"])
 Open = Callable[..., AbstractAsyncContextManager[Any]]
@@ -288,6 +289,35 @@ async def test_two_engines_never_run_a_slice_twice(postgres: str):
         assert {len(await handle.history()) for handle in handles} == {5}, "start, three calls, one message"
 
     assert len(calls) == 72 and set(calls.values()) == {1}
+
+
+async def test_a_lost_notification_delays_and_never_loses(postgres: str):
+    """A client and an engine that hear no hint: start, task, message and result are found by polls."""
+    process = small(
+        Activate("approve"),
+        Receive("m", "go", result="m"),
+        Complete(result.m),
+        tasks=[Task("approve", roles=["manager"])],
+    )
+    async with Proxy(postgres) as proxy:
+        proxy.deaf = True
+        async with (
+            perdure.open(proxy.url, workflows=[process]) as engine,
+            perdure.connect(proxy.url, workflows=[process]) as client,
+        ):
+            handles = [await client.start(process, key=str(number)) for number in range(5)]
+            found = await until(lambda: all_tasks(client, 5))
+            await asyncio.gather(*(client.tasks.complete(task.id, None, by=ANN) for task in found))
+            await asyncio.gather(*(handle.send("go", int(handle.key), id="once") for handle in handles))
+            assert [await handle.result(timeout=30) for handle in handles] == list(range(5))
+            assert {len(await handle.history()) for handle in handles} == {3}, "start, task, message"
+            assert await engine.queries.check() == []
+        assert proxy.deafened >= 1, "who listens hears another channel"
+
+
+async def all_tasks(client: perdure.Client, count: int) -> list[Any]:
+    found = list(await client.tasks.list(limit=100))
+    return found if len(found) == count else []
 
 
 @pytest.mark.parametrize("cache", [4096, 0], ids=["cached", "evicted"])

@@ -34,6 +34,7 @@ from perdure.processes import (
     Process,
     Receive,
     Reference,
+    Repeat,
     Request,
     Set,
     SubProcess,
@@ -44,6 +45,7 @@ from perdure.processes import (
     fn,
     function,
     http,
+    index,
     python,
     queue,
     result,
@@ -513,6 +515,27 @@ async def test_a_failed_process_has_the_code_as_its_error_and_no_retry(url: str)
             with pytest.raises(perdure.CallerError, match="a process: what it did stays done"):
                 await verb
         assert await engine.tasks.list() == [] and await handle.waiting() == []
+
+
+async def test_the_frame_of_a_running_repeat_shows_its_state_and_its_turns(url: str):
+    process = small(
+        "1.0.0",
+        Repeat("done", [Set("x", index)], times=3),
+        Repeat("rounds", [Receive("m", "go")], times=2),
+        Repeat("later", [Set("y", index)], times=2),
+    )
+    async with perdure.open(url, workflows=[process]) as engine:
+        handle = await engine.start(process, key="a")
+        await handle.send("go")
+        frames = json.loads(await handle.draw("json"))["frames"]
+        picture = await handle.draw("svg")
+
+    assert {each["location"]: (each["state"], each["note"]) for each in frames} == {
+        "done": ("done", ""),
+        "rounds": ("open", "2 turns"),
+        "later": ("not reached", ""),
+    }
+    assert ">open, 2 turns</text>" in picture
 
 
 async def test_an_instance_is_drawn_with_what_its_journal_says_and_as_it_was(url: str):

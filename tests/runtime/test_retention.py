@@ -68,6 +68,9 @@ async def test_retention_keeps_live_families_and_tombstones(url: str):
         assert await sweep(engine.queries, FAR) == Swept(1, 3)  # with its child and its task
         assert await sweep(engine.queries, FAR) == Swept(0, 0)
 
+        assert "parent" not in {each.workflow for each in await engine.instances()}
+        assert await engine.instances(workflow="parent") == []
+        assert not [standing for standing in await engine.queries.counts() if standing[0] == "parent"]
         with pytest.raises(InstanceForgotten, match="parent/a ended as completed"):
             await handle.result(timeout=5)
         assert await handle.history() == [] and await engine.tasks.list(status=["completed"]) == []

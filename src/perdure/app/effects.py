@@ -103,7 +103,8 @@ def step_handler(effect: str) -> Handler:
 def _step(place: str) -> Callable[..., Any] | None:
     """The function of a step by its place. A script that runs is the module that its file would be."""
     module, _, name = place.partition(":")
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    own = module == Path(script or "__main__").stem
-    found = STEPS.get((module, name)) or (STEPS.get(("__main__", name)) if own else None)
+    found = STEPS.get((module, name))
+    if found is None:
+        script = getattr(sys.modules.get("__main__"), "__file__", None)
+        found = STEPS.get(("__main__", name)) if module == Path(script or "__main__").stem else None
     return found.function if found is not None else None

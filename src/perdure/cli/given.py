@@ -28,12 +28,12 @@ def read_json(text: str, what: str) -> Any:
         raise Stopped(f"{source} cannot be used: {reason}; write it as text, or null") from error
 
 
-def read_tags(texts: Iterable[str]) -> dict[str, str]:
+def read_tags(texts: Iterable[str], option: str = "--tag") -> dict[str, str]:
     tags: dict[str, str] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not name or not sign:
-            raise Stopped(f"--tag {text!r} is no NAME=VALUE")
+            raise Stopped(f"{option} {text!r} is no NAME=VALUE")
         tags[name] = value
     return tags
 

@@ -4,6 +4,7 @@ Browsers have different fonts, so the estimate is generous. `unicodedata` is not
 version of Python, and equal input must give equal bytes everywhere.
 """
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -28,8 +29,9 @@ _WIDE_RANGES: Final = (
 _HIDDEN_RANGES: Final = (  # controls, direction marks, invisible characters, surrogates, and what XML does not allow
     (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x61C, 0x61C), (0x180E, 0x180E), (0x200B, 0x200B), (0x200E, 0x200F),
     (0x2028, 0x202E), (0x2060, 0x206F), (0xD800, 0xDFFF), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0xFFFE, 0xFFFF),
-    (0xE0000, 0xE0FFF),
+    (0xE0000, 0xE0FFF), *((plane | 0xFFFE, plane | 0xFFFF) for plane in range(0, 0x110000, 0x10000)),
 )  # fmt: skip
+_HIDDEN: Final = re.compile("[" + "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in _HIDDEN_RANGES) + "]")
 
 
 def _within(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
@@ -41,9 +43,7 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     flat = " ".join(text.split("\n")).replace("\t", " ").replace("\r", " ")
-    return "".join(
-        "\ufffd" if _within(ord(sign), _HIDDEN_RANGES) or ord(sign) & 0xFFFE == 0xFFFE else sign for sign in flat
-    )
+    return _HIDDEN.sub("\ufffd", flat)
 
 
 @lru_cache(maxsize=1024)
@@ -53,6 +53,7 @@ def _sign_width(sign: str, mono: bool) -> int:
     return MONO if mono else _WIDTHS.get(sign, _USUAL)
 
 
+@lru_cache(maxsize=1024)
 def text_width(text: str, mono: bool = False) -> int:
     """Estimated width in pixels of a title (mono, 13 px) or of other text (12 px)."""
     return -(-sum(_sign_width(sign, mono) for sign in clean(text)) // 10)

@@ -314,7 +314,10 @@ class WorkflowUnavailable(CallerError):
     """
 
     def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
-        super().__init__(f"{name} has problems, so it cannot be started: {'; '.join(each.text for each in problems)}")
+        told = "; ".join(f"{each.where}: {each.code}: {each.text}" for each in problems)
+        super().__init__(
+            f"{name} has problems, so it cannot be started; correct them, or start another version: {told}"
+        )
         self.name = name
         self.problems = problems
 

@@ -22,6 +22,8 @@ from perdure.ports.secrets import Secret, SecretParts, Secrets
 from .redaction import Redaction
 
 PREFIX: Final = "PERDURE_SECRET_"
+NO_SECRETS: Final = Redaction({})
+"""Most calls have none."""
 
 
 def inject(value: Any, secrets: Secrets) -> tuple[Any, Redaction]:
@@ -30,7 +32,8 @@ def inject(value: Any, secrets: Secrets) -> tuple[Any, Redaction]:
     It looks into lists, tuples, dicts, dataclasses and msgspec structs, and copies those that hold a reference.
     """
     injection = _Injection(secrets)
-    return injection.into(value), Redaction(injection.revealed)
+    injected = injection.into(value)
+    return injected, Redaction(injection.revealed) if injection.revealed else NO_SECRETS
 
 
 class _Injection:

@@ -83,7 +83,7 @@ class Posted(msgspec.Struct, frozen=True):
 class Filter(msgspec.Struct, frozen=True):
     """Which heads; empty fields do not count. Newest first by start; `before` is the place to go on from.
 
-    `root` finds a whole family, its root included.
+    `root` finds a whole family, its root included. `kept` leaves out what retention has removed.
     """
 
     workflow: str = ""
@@ -98,6 +98,7 @@ class Filter(msgspec.Struct, frozen=True):
     root: int = 0
     started: Span | None = None
     ended: Span | None = None
+    kept: bool = False
 
 
 class Page(msgspec.Struct, frozen=True):

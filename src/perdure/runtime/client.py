@@ -322,6 +322,7 @@ class Client(Speaker):
             root=root,
             started=span_of(started, "started"),
             ended=span_of(ended, "ended"),
+            kept=True,
         )
         if name or parent or root or tags or key_prefix:
             return [summary(row) for row in await self._door.queries.heads(wanted)]
@@ -361,7 +362,9 @@ class Client(Speaker):
             f", {part} {value!r:.80}" for part, value in (parts or {}).items()
         )
         if not live:
-            raise UnknownInstance(f"no live instance has {said}")
+            raise UnknownInstance(
+                f"no live instance has {said}; `perdure ls --reference` lists those that have ended, too"
+            )
         if len(live) > 1:
             found = ", ".join(f"{row.workflow}/{row.key}" for row in live[:5])
             raise AmbiguousReference(f"several live instances have {said}: {found}; tell them apart by parts={{...}}")

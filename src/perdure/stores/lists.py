@@ -24,6 +24,7 @@ import msgspec
 
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.limits import KEY_MAX
+from perdure.kernel.retention import FORGOTTEN
 from perdure.kernel.status import Status
 from perdure.kernel.tags import indexed
 from perdure.ports.store import Filter, ListPlace, Page, place_of
@@ -64,6 +65,9 @@ class Segment(NamedTuple):
         return self.by == TAGS
 
 
+KEPT: Final = (f"reason <> '{FORGOTTEN}'", ())
+"""It narrows nothing: most of what is listed is kept, so no list is read in chunks for it."""
+
 TAGS: Final = "tags"
 BY_START: Final = "instances_by_start"
 BY_STANDING: Final = "instances_by_standing"
@@ -90,6 +94,7 @@ def listing(filter: Filter, *, bounded: bool) -> Asking:
     began = time.monotonic()
     segments, small = yield from _narrowest(filter)
     rest = [part for field, parts in _conditions(filter).items() if field not in segments[0].answers for part in parts]
+    kept: Conditions = [KEPT] if filter.kept else []
     found: list[HeadRow] = []
     place, looked = filter.before, 0
     while True:
@@ -98,7 +103,7 @@ def listing(filter: Filter, *, bounded: bool) -> Asking:
         for segment in segments:
             bounds = _bounds(segment, filter, place, end)
             rows = yield ListQuestion(
-                "heads", segment, [*segment.conditions, *rest, *bounds], filter.limit - len(found)
+                "heads", segment, [*segment.conditions, *rest, *kept, *bounds], filter.limit - len(found)
             )
             chunk += [HeadRow(*row) for row in rows]
         found += sorted(chunk, key=place_of, reverse=True)[: filter.limit - len(found)]
@@ -270,5 +275,6 @@ def matches(filter: Filter, head: HeadRow) -> bool:
         and (filter.before is None or place_of(head) < filter.before)
         and (filter.started is None or filter.started[0] <= head.started_at < filter.started[1])
         and (filter.ended is None or (head.ended_at != 0 and filter.ended[0] <= head.ended_at < filter.ended[1]))
+        and (not filter.kept or head.reason != FORGOTTEN)
         and (not filter.tags or filter.tags.items() <= _tags.decode(head.tags).items())
     )

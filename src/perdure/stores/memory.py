@@ -512,6 +512,7 @@ class MemoryStore:
                 database.histories.pop(head.id, None)
                 database.snapshots.pop(head.id, None)
                 database.tasks.pop(head.id, None)
+                database.counts[head.workflow, head.version, head.status] -= 1
                 database.heads[head.id] = head._replace(tags="{}", outcome=None, reason=FORGOTTEN)
             for tag in [tag for tag in database.tags if tag.instance in gone]:
                 del database.tags[tag]

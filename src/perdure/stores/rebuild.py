@@ -164,7 +164,8 @@ def tags_of(heads: Iterable[HeadRow]) -> set[TagRow]:
 
 
 def counts_of(heads: Iterable[HeadRow]) -> Counter[Standing]:
-    return Counter((head.workflow, head.version, head.status) for head in heads)
+    """What is forgotten does not count."""
+    return Counter((head.workflow, head.version, head.status) for head in heads if head.reason != FORGOTTEN)
 
 
 def _of_heads(stored: Indexes) -> list[str]:

@@ -172,7 +172,7 @@ def filters(where: Where, limit: int) -> list[Filter]:
             count *= len(term.values)
             number = term.field in ("parent", "root")
             choices.append([(term.field, int(value) if number else value) for value in dict.fromkeys(term.values)])
-    return [Filter(**fixed, **dict(choice), limit=limit) for choice in product(*choices)]
+    return [Filter(**fixed, **dict(choice), limit=limit, kept=True) for choice in product(*choices)]
 
 
 # ---- what is judged head by head ------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from perdure.verbs.act import (
     ForkParams,
     RetryParams,
     RewindParams,
+    SendAnswer,
     SendParams,
     SettleParams,
     StartParams,
@@ -96,14 +97,46 @@ def _registered(console: Console, file: str) -> str:
     return str(definition.name)
 
 
-@act("send", lambda answer: f"sent {answer.sent} to {answer.id}")
-@click.argument("id")
-@click.argument("name")
+@define("send")
+@click.argument("id", metavar="[ID]", required=False)
+@click.argument("name", metavar="NAME", required=False)
 @click.argument("body", required=False)
 @click.option("--id", "message", metavar="TEXT", help="The message's own id: the same one twice is delivered once.")
-def send(id: str, name: str, body: str | None, message: str | None) -> SendParams:
+@click.option("--reference", default="", metavar="TEXT", help="To the one live instance with this reference; no ID.")
+@click.option("--part", "parts", multiple=True, metavar="NAME=VALUE", help="A part of that reference; any number.")
+def send(
+    console: Console,
+    *,
+    id: str | None,
+    name: str | None,
+    body: str | None,
+    message: str | None,
+    reference: str,
+    parts: tuple[str, ...],
+) -> None:
     """BODY is JSON, @file or - (stdin); without it the message has none. It is durable when this returns."""
-    return SendParams(id, name, None if body is None else read_json(body, "BODY"), message)
+    if parts and not reference:
+        raise Stopped("--part tells references apart: give --reference, too")
+    words = [word for word in (id, name, body) if word is not None]
+    names = ["NAME"] if reference else ["ID", "NAME"]
+    if not len(names) <= len(words) <= len(names) + 1:
+        raise Stopped(f"expected {' '.join(names)} [BODY], found {len(words)} words; `perdure send --help` has more")
+    *to, sent = words[: len(names)]
+    value = read_json(words[-1], "BODY") if len(words) > len(names) else None
+    if not reference:
+        answer = console.call("send", SendParams(to[0], sent, value, message))
+    elif console.server is not None:
+        raise Stopped("a server is asked by ID: `perdure ls --reference TEXT --server URL` tells it")
+    else:
+        wanted = read_tags(parts, "--part")
+
+        async def sending(client: Client) -> SendAnswer:
+            handle = await client.send_to(sent, value, reference=reference, parts=wanted, id=message)
+            await console.warn_if_nobody_runs(client)
+            return SendAnswer(handle.id, sent)
+
+        answer = console.ask(sending)
+    console.answer(answer, f"sent {answer.sent} to {answer.id}")
 
 
 @act("cancel", lambda answer: f"asked {answer.id} to cancel")

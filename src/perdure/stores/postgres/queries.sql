@@ -98,9 +98,9 @@ ORDER BY ended_at, id LIMIT $4
 
 -- name: forget
 -- Families that have ended ($1: their roots). One stays whole while one of it has not ended, while an event waits for it,
--- or while it has the last entry of its shard.
+-- or while it has the last entry of its shard. They are counted off in rows of no shard, so that no commit waits for it.
 WITH family AS (
-    SELECT id, coalesce(nullif(root, 0), id) AS root, workflow, key, ended_at, reason, tags, started_at
+    SELECT id, coalesce(nullif(root, 0), id) AS root, workflow, key, version, status, ended_at, reason, tags, started_at
     FROM perdure.instances WHERE id = ANY ($1::bigint[]) OR (root = ANY ($1) AND parent <> 0)
     ORDER BY id FOR UPDATE
 ), busy AS (
@@ -116,7 +116,7 @@ WITH family AS (
             ORDER BY seq DESC LIMIT 1
         )
 ), gone AS (
-    SELECT id, tags, started_at FROM family WHERE root NOT IN (SELECT root FROM busy)
+    SELECT id, workflow, version, status, tags, started_at FROM family WHERE root NOT IN (SELECT root FROM busy)
 ), entries AS (
     DELETE FROM perdure.journal USING gone WHERE instance = gone.id
 ), states AS (
@@ -130,6 +130,10 @@ WITH family AS (
 ), named AS (
     DELETE FROM perdure.tags USING gone CROSS JOIN LATERAL json_each_text(gone.tags::json) AS tag (tag_name, tag_value)
     WHERE tags.name = tag_name AND tags.value = tag_value AND tags.started_at = gone.started_at AND instance = gone.id
+), uncounted AS (
+    INSERT INTO perdure.counts AS old (shard, workflow, version, status, count)
+    SELECT -1, workflow, version, status, -count(*) FROM gone GROUP BY workflow, version, status ORDER BY 2, 3, 4
+    ON CONFLICT (shard, workflow, version, status) DO UPDATE SET count = old.count + excluded.count
 ), buried AS (
     UPDATE perdure.instances SET outcome = NULL, tags = '{}', reason = '(forgotten)' FROM gone
     WHERE instances.id = gone.id RETURNING 1

@@ -33,6 +33,7 @@ def forget(connection: apsw.Connection, roots: Sequence[int]) -> int:
                 SQL.forget_task,
                 SQL.delete_candidates,
                 SQL.forget_tag,
+                SQL.forget_count,
                 SQL.forget_head,
             ):
                 connection.executemany(statement, [(id,) for id, _ in family])

@@ -134,6 +134,10 @@ DELETE FROM tasks WHERE id = ?
 DELETE FROM tags WHERE instance = ?1
     AND (name, value, started_at) IN (SELECT each.key, each.value, started_at FROM instances, json_each(tags) AS each WHERE instances.id = ?1)
 
+-- name: forget_count
+UPDATE counts SET count = count - 1
+WHERE (workflow, version, status) = (SELECT workflow, version, status FROM instances WHERE id = ?)
+
 -- name: forget_head
 UPDATE instances SET outcome = NULL, tags = json_object(), reason = '(forgotten)' WHERE id = ?
 

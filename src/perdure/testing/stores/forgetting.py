@@ -4,6 +4,7 @@ from typing import Any
 
 from perdure.kernel.batch import Batch, HeadRow, PublishedRow, SnapshotRow
 from perdure.kernel.retention import FORGOTTEN
+from perdure.ports.store import Filter
 
 from .harness import Harness, OneStore, Waiting, ask, commit
 from .rows import batch, entry, head, message
@@ -35,6 +36,17 @@ class Forgetting(OneStore):
         assert (gone.status, gone.outcome, gone.reason) == ("completed", None, FORGOTTEN)
         assert ask(store.record(1)).rows == () and store.position().seq == 3
         assert ask(store.forget([1])) == 0
+
+    def test_lists_of_what_is_kept_and_counts_leave_it_out(self, harness: Harness, store: Waiting) -> None:
+        assert commit(harness, store, family()) is None
+        assert sum(ask(store.counts()).values()) == 3
+        ask(store.forget([1]))
+
+        assert [row.id for row in ask(store.heads(Filter(kept=True)))] == [3]
+        assert [row.id for row in ask(store.heads(Filter(status="completed", kept=True)))] == []
+        assert sorted(row.id for row in ask(store.heads(Filter()))) == [1, 2, 3]
+        assert sum(ask(store.counts()).values()) == 1
+        assert all(count > 0 for count in ask(store.counts()).values())
 
     def test_a_family_stays_while_one_of_it_goes_on(self, harness: Harness, store: Waiting) -> None:
         heads = [ended(1), head(2, parent=1, root=1), head(3)]
