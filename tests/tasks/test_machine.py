@@ -54,10 +54,11 @@ def test_the_end_of_a_task_and_the_receipt_of_its_owner_are_in_one_commit():
 
 
 def test_the_index_has_candidates_while_the_task_is_open_and_none_after():
-    desk = Desk(users=["ursula"])
-    assert desk.who == {"*", "r:clerk", "u:ursula", "m:boss"}
+    desk = Desk(users=["ursula"], labels={"team": "red"})
+    names = {"*", "r:clerk", "u:ursula", "m:boss", "n:approve", "w:told", 'l:"team":"red"'}
+    assert desk.who == names
     desk.verb("claim", ANN)
-    assert desk.who == {"*", "r:clerk", "u:ursula", "m:boss", "a:ann"}
+    assert desk.who == {*names, "a:ann"}
     desk.complete(ANN)
 
     assert desk.who == set()
