@@ -1,18 +1,21 @@
 """The machine of a task: verbs, votes, time, its end. In the pure kernel, with a restart wherever one may come."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.kernel.asked import Actor
+from perdure.kernel.decision import Decision
+from perdure.kernel.moment import Moment
 from perdure.kernel.status import Status
 from perdure.tasks.machine import TASKS
 from perdure.tasks.model import Escalation, Quorum
 from perdure.tasks.votes import NO_QUORUM
-from tests.tasks.desk import ANN, BEGIN, BOB, EVE, MAX, ROOT, SAM, Desk
+from tests.tasks.desk import ANN, BEGIN, BOB, EVE, MAX, ROOT, SAM, Desk, Verdict
 
 HOUR = timedelta(hours=1)
 
@@ -311,6 +314,33 @@ def test_an_escalation_by_hand_adds_candidates():
     assert desk.code("escalate", ANN, roles=["lead"]) == "not-manager"
     assert desk.code("escalate", MAX, roles=["lead"], users=["ursula"], priority=99) == ""
     assert (desk.info.roles, desk.info.users, desk.info.priority) == (("clerk", "lead"), ("ursula",), 99)
+
+
+# ---- a replay --------------------------------------------------------------------------------------------------------
+
+
+class Strict(msgspec.Struct):
+    outcome: Literal["reject"]
+
+
+@pytest.mark.parametrize("quorum", [None, Quorum(1)], ids=["one", "votes"])
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [pytest.param(Verdict, Strict, id="it was taken"), pytest.param(Strict, Verdict, id="it was refused")],
+)
+def test_in_a_replay_the_recorded_verdict_counts(then: Any, now: Any, quorum: Quorum | None):
+    """A form that judges otherwise stands for another release of the validator."""
+    desk, other = Desk(answer=then, quorum=quorum), Desk(answer=now, quorum=quorum)
+    desk.verb("complete", ANN, answer={"outcome": "approve"})
+    (started, *_), entry = other.verbs(), desk.verbs()[-1]
+
+    def decided(recorded: Decision | None) -> Decision:
+        machine = TASKS.machine(f"perdure.task/{desk.key}", None)
+        machine.deliver(started.event, Moment(started.clock, b"", 1))
+        return machine.deliver(entry.event, Moment(entry.clock, b"", 2, recorded=recorded))
+
+    assert decided(entry.decision).outcome == entry.decision.outcome
+    assert (decided(None).outcome is None) != (entry.decision.outcome is None)
 
 
 # ---- the same id, and everything at random ---------------------------------------------------------------------------
