@@ -168,7 +168,7 @@ def test_a_cancel_needs_a_reason_and_reaches_the_owner():
     assert desk.code("cancel", MAX) == "no-reason"
     assert desk.code("cancel", MAX, reason="bought elsewhere") == ""
 
-    assert desk.info.status == "cancelled"
+    assert (desk.info.status, desk.info.ended_by, desk.info.completed_by) == ("cancelled", ("max",), ())
     assert (desk.receipt.status, desk.receipt.error and desk.receipt.error.message) == ("cancelled", "bought elsewhere")
     assert desk.receipt.error is not None and desk.receipt.error.type == "TaskCancelled"
     assert desk.receipt.error.data == {"by": "max"}
@@ -227,7 +227,7 @@ def test_a_veto_decides_alone():
     desk.complete(ANN)
     desk.complete(BOB, "reject")
 
-    assert (desk.answered["outcome"], desk.info.ended_by) == ("reject", ("bob",))
+    assert (desk.answered["outcome"], desk.info.completed_by) == ("reject", ("bob",))
 
 
 def test_no_quorum_completes_without_an_answer():
