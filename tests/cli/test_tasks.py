@@ -15,7 +15,7 @@ from tests.cli.world import eventually
 
 FLOWS = """
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 import perdure
@@ -32,7 +32,7 @@ class Verdict:
 async def expense(ctx: perdure.Context, what: str = "chairs") -> str:
     done = await ctx.task(
         "approve", answer=Verdict, title=f"Approve {what}", data={"what": what}, roles=["manager"], managers=["boss"],
-        due=timedelta(hours=-0), labels={"team": "red"},
+        due=datetime(2020, 1, 1, tzinfo=UTC) if ctx.key == "e-3" else timedelta(hours=-0), labels={"team": "red"},
     )
     return f"{done.outcome} by {done.by}: {done.answer.comment} {done.answer.amount}"
 """
@@ -143,7 +143,8 @@ def test_a_list_goes_on_after_a_page(asked):
 
     assert [task["key"] for task in first["tasks"] + rest["tasks"]] == ["e-1", "e-2", "e-3"]
     assert rest["next_after"] is None
-    assert len(asked.json("tasks", "ls", "--overdue")["tasks"]) == 3
+    late = asked.json("tasks", "ls", "--overdue")["tasks"]
+    assert [task["key"] for task in late] == ["e-3", "e-1", "e-2"]
 
 
 def test_why_and_history_speak_of_tasks_and_ls_does_not_list_them(asked):

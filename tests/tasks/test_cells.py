@@ -109,3 +109,18 @@ async def test_a_bad_question_stops_the_cell_and_says_what_is_wrong():
 
         assert "a task has no role" in str(await handle.error())
         assert await engine.tasks.count() == 0
+
+
+async def test_the_task_of_a_cell_on_another_shard_reaches_its_owner(postgres: str):
+    keys = [f"k-{n}" for n in range(8)]
+    async with perdure.open(postgres, workflows=[buyer]) as engine:
+        for key in keys:
+            await engine.send(Wanted(key))
+        found = await tasks(engine, len(keys), workflow="test/buyer")
+        rows = [await engine.queries.task(int(task.id)) for task in found]
+        assert any(row is not None and row.owner and row.owner >> 48 != row.id >> 48 for row in rows)
+        for task in found:
+            await engine.tasks.complete(task.id, {"outcome": "approve"}, by=ANN)
+
+        assert {(await said(engine, key))["outcome"] for key in keys} == {"approve"}
+        assert await engine.queries.check() == []

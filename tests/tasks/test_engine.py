@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -427,3 +428,58 @@ async def test_a_bad_question_fails_the_flow_and_asks_nothing(file: str):
         with pytest.raises(perdure.InstanceFailed, match="PD042"):
             await handle.result()
         assert await engine.tasks.count() == 0
+
+
+@perdure.flow(name="reviewed")
+async def reviewed(ctx: perdure.Context) -> str:
+    return (await ctx.task("review", roles=["clerk"])).by
+
+
+@perdure.flow(name="reviewed")
+async def reviewed_with_other_code(ctx: perdure.Context) -> str:
+    await ctx.sleep("nap", 60)
+    return "nobody"
+
+
+@pytest.mark.parametrize("kind", ["file", "postgres"])
+async def test_a_task_outlives_a_stuck_owner_which_hears_it_when_it_goes_on(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+):
+    url = str(request.getfixturevalue("postgres") if kind == "postgres" else tmp_path / "tasks.db")
+    ann = perdure.Actor("ann", roles=["clerk"])
+    async with perdure.open(url, workflows=[reviewed]) as engine:
+        await engine.start(reviewed, key="p")
+        async with asyncio.timeout(20):
+            while not (found := await engine.tasks.list()):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+    async with perdure.open(url, workflows=[reviewed_with_other_code]) as engine:
+        handle = engine.handle(reviewed_with_other_code, "p")
+        await handle.send("hello")
+        await handle.until("stuck", 20)
+        assert (await engine.tasks.get(found[0].id)).status == "open"
+        done = await engine.tasks.complete(found[0].id, by=ann)
+
+        assert done.status == "completed"
+        assert (await handle.summary()).status == "stuck"
+    async with perdure.open(url, workflows=[reviewed]) as engine:
+        mended = engine.handle(reviewed, "p")
+        await mended.retry()
+
+        assert await mended.result(20) == "ann"
+        assert await engine.queries.check() == []
+
+
+async def test_the_task_of_a_second_generation_has_a_key_of_its_own():
+    ann = perdure.Actor("ann", roles=["clerk"])
+    async with perdure.open(":memory:", workflows=[reviewed]) as engine:
+        for _ in range(2):
+            handle = await engine.start(reviewed, key="p", reuse="always")
+            async with asyncio.timeout(20):
+                while not (found := await engine.tasks.list(key="p", workflow="reviewed")):  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+            await engine.tasks.complete(found[0].id, by=ann)
+            assert await handle.result(20) == "ann"
+
+        keys = {each.key for each in await engine.instances(workflow="perdure.task")}
+        assert keys == {"p/@reviewed/review", "p~2/@reviewed/review"}
+        assert await engine.tasks.count(key="p", workflow="reviewed", status="completed") == 2

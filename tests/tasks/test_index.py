@@ -1,15 +1,21 @@
 """The cost of a page of tasks depends on its size: it is read from one place of an index, and nothing is sorted."""
 
+import json
 from typing import Any
 
 import apsw
+import asyncpg
+import msgspec
 import pytest
 
+from perdure.kernel.task import CandidateRow, TaskRow, TaskRows
 from perdure.ports.store import TaskFilter, TaskOrder
+from perdure.stores.postgres.statements import text_of
 from perdure.stores.sqlite import schema
 from perdure.stores.sqlite.statements import SQL
-from perdure.stores.tasks import page
+from perdure.stores.tasks import merged, page
 from perdure.testing.stores.tasks import task
+from tests.postgres import Server
 
 ORDERS: tuple[TaskOrder, ...] = ("created", "due", "priority")
 
@@ -59,7 +65,26 @@ def test_the_tasks_of_an_owner_are_found_by_an_index(connection: apsw.Connection
     )
 
 
-def test_a_page_among_many_tasks_takes_as_many_steps_as_among_few(connection: apsw.Connection):
+RARE: dict[str, Any] = {"name": "rare", "workflow": "rare", "labels": '{"team":"red"}', "due": 5, "priority": 60}
+
+
+@pytest.mark.parametrize(
+    ("filter", "rows"),
+    [
+        pytest.param({"who": (("r:clerk", False),), "order": "due"}, 50, id="the first of many"),
+        *[
+            pytest.param({"who": who, "order": order, **more}, 3, id=f"{who[0][0]} {order} {more}")
+            for who in ((("*", None),), (("r:clerk", None),))
+            for order in ORDERS
+            for more in ({"name": "rare"}, {"workflow": "rare"}, {"label": ("team", "red")}, {"due_before": 7})
+        ],
+        pytest.param({"order": "priority", "due_before": 10**6}, 50, id="all are due"),
+        pytest.param({"who": (("r:clerk", False),), "name": "approve"}, 50, id="a name that most have"),
+    ],
+)
+def test_a_page_among_many_tasks_takes_as_many_steps_as_among_few(
+    connection: apsw.Connection, filter: dict[str, Any], rows: int
+):
     """Counted by SQLite itself: no clock is asked."""
 
     def steps() -> int:
@@ -71,19 +96,116 @@ def test_a_page_among_many_tasks_takes_as_many_steps_as_among_few(connection: ap
             return False
 
         connection.set_progress_handler(count, 10)
-        sql, values = page(TaskFilter(who=(("r:clerk", False),), order="due"), lambda number: "?")
-        assert len(connection.execute(sql, values).fetchall()) == 50
+        wanted = TaskFilter(**filter)
+        sql, values = page(wanted, lambda number: "?")
+        found = merged([TaskRow(*row) for row in connection.execute(sql, values)], wanted)
         connection.set_progress_handler(None)
+        assert len(found) == rows
         return counted
 
     def fill(begin: int, end: int) -> None:
-        rows = [task(n, due=10 * (n % 97)) for n in range(begin, end)]
+        made = [task(n, due=10 + 10 * (n % 97)) for n in range(begin, end)]
+        if end == MANY:
+            made[-3:] = [task(each.row.id, **RARE) for each in made[-3:]]
         with connection:
-            connection.executemany(SQL.write_task, [each.row for each in rows])
-            connection.executemany(SQL.write_candidate, [row for each in rows for row in each.candidates])
+            connection.executemany(SQL.write_task, [each.row for each in made])
+            connection.executemany(SQL.write_candidate, [row for each in made for row in each.candidates])
 
-    fill(1, 1001)
+    fill(1, MANY // 10)
+    fill(MANY // 10, MANY)
     few = steps()
-    fill(1001, 20_001)
+    fill(MANY, 10 * MANY)
 
     assert steps() <= 1.5 * few
+
+
+MANY = 2000
+
+
+def labels(texts: dict[str, str]) -> str:
+    return msgspec.json.encode(texts, order="sorted").decode()
+
+
+ODD = [
+    task(1, name="n" * 300, workflow="order", labels=labels({"team": "red", "a": "\u2603"})),
+    task(2, name="pay", labels=labels({'quote " \\': 'a","b":"c', "nul": "\x00", "long": "x" * 500, "": ""})),
+    task(3, status="assigned", assignee="ann", due=7, priority=90),
+    task(4, status="completed", labels=labels({"team": "red"})),
+]
+
+
+def test_an_older_file_gets_the_rows_by_which_tasks_are_found():
+    connection = apsw.Connection(":memory:")
+    for number in range(1, 13):
+        connection.execute(schema.migration(number))
+    connection.pragma("user_version", 12)
+    for each in ODD:
+        connection.execute(SQL.write_task, each.row)
+        connection.executemany(SQL.write_candidate, old(each))
+
+    schema.migrate(connection)
+
+    found = {tuple(row) for row in connection.execute(SQL.all_candidates)}
+    assert found == {tuple(row) for each in ODD for row in each.candidates}
+
+
+def old(rows: TaskRows) -> list[CandidateRow]:
+    """The candidates of a task as they were before tasks were found by name, workflow and label."""
+    return [row for row in rows.candidates if row.who[:2] not in ("n:", "w:", "l:")]
+
+
+async def test_an_older_schema_gets_the_rows_by_which_tasks_are_found(postgres_server: Server):
+    with postgres_server.name() as url:
+        name = url.partition("schema=")[2]
+        connection = await asyncpg.connect(postgres_server.url)
+        try:
+            await connection.execute(f"CREATE SCHEMA {name}")
+            for number in range(1, 9):
+                await connection.execute(text_of(f"migrations/{number:04}.sql", name))
+            await fill_postgres(connection, name, [TaskRows(each.row, tuple(old(each))) for each in ODD])
+            await connection.execute(text_of("migrations/0009.sql", name))
+
+            found = await connection.fetch(f"SELECT {', '.join(CandidateRow._fields)} FROM {name}.task_candidates")
+            assert {tuple(row) for row in found} == {tuple(row) for each in ODD for row in each.candidates}
+        finally:
+            await connection.close()
+
+
+async def fill_postgres(connection: Any, name: str, rows: list[TaskRows]) -> None:
+    put = connection.copy_records_to_table
+    await put("tasks", schema_name=name, columns=TaskRow._fields, records=[each.row for each in rows])
+    candidates = [row for each in rows for row in each.candidates]
+    await put("task_candidates", schema_name=name, columns=CandidateRow._fields, records=candidates)
+    await connection.execute(f"ANALYZE {name}.tasks; ANALYZE {name}.task_candidates")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("who", ["*", "r:clerk"])
+async def test_postgres_reads_few_rows_for_a_page_of_rare_tasks(
+    postgres: str, postgres_server: Server, who: str, order: TaskOrder
+):
+    name = postgres.partition("schema=")[2]
+    connection = await asyncpg.connect(postgres_server.url)
+    try:
+        many = [task(n, due=10 + 10 * (n % 97)) for n in range(1, 10_000)]
+        await fill_postgres(connection, name, [*many, *(task(n, **RARE) for n in range(10_000, 10_003))])
+        wanted: tuple[dict[str, Any], ...] = (
+            {"name": "rare"}, {"workflow": "rare"}, {"label": ("team", "red")}, {"due_before": 7},
+        )  # fmt: skip
+        for more in wanted:
+            filter = TaskFilter(who=((who, None),), order=order, **more)
+            sql, values = page(filter, lambda number: f"${number + 1}", f"{name}.", "strpos")
+            (found,) = await connection.fetchrow(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", *values)
+
+            assert rows_read(json.loads(found)[0]["Plan"]) < 2500, more
+    finally:
+        await connection.close()
+
+
+def rows_read(node: dict[str, Any]) -> float:
+    """How many rows the scans of a plan have read."""
+    inner = sum(rows_read(each) for each in node.get("Plans", ()))
+    if "Scan" not in node["Node Type"] or "Relation Name" not in node:
+        return inner
+    removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    return inner + float((node["Actual Rows"] + removed) * node["Actual Loops"])

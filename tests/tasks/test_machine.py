@@ -1,18 +1,21 @@
 """The machine of a task: verbs, votes, time, its end. In the pure kernel, with a restart wherever one may come."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.kernel.asked import Actor
+from perdure.kernel.decision import Decision
+from perdure.kernel.moment import Moment
 from perdure.kernel.status import Status
 from perdure.tasks.machine import TASKS
 from perdure.tasks.model import Escalation, Quorum
 from perdure.tasks.votes import NO_QUORUM
-from tests.tasks.desk import ANN, BEGIN, BOB, EVE, MAX, ROOT, SAM, Desk
+from tests.tasks.desk import ANN, BEGIN, BOB, EVE, MAX, ROOT, SAM, Desk, Verdict
 
 HOUR = timedelta(hours=1)
 
@@ -54,10 +57,11 @@ def test_the_end_of_a_task_and_the_receipt_of_its_owner_are_in_one_commit():
 
 
 def test_the_index_has_candidates_while_the_task_is_open_and_none_after():
-    desk = Desk(users=["ursula"])
-    assert desk.who == {"*", "r:clerk", "u:ursula", "m:boss"}
+    desk = Desk(users=["ursula"], labels={"team": "red"})
+    names = {"*", "r:clerk", "u:ursula", "m:boss", "n:approve", "w:told", 'l:"team":"red"'}
+    assert desk.who == names
     desk.verb("claim", ANN)
-    assert desk.who == {"*", "r:clerk", "u:ursula", "m:boss", "a:ann"}
+    assert desk.who == {*names, "a:ann"}
     desk.complete(ANN)
 
     assert desk.who == set()
@@ -164,7 +168,7 @@ def test_a_cancel_needs_a_reason_and_reaches_the_owner():
     assert desk.code("cancel", MAX) == "no-reason"
     assert desk.code("cancel", MAX, reason="bought elsewhere") == ""
 
-    assert desk.info.status == "cancelled"
+    assert (desk.info.status, desk.info.ended_by, desk.info.completed_by) == ("cancelled", ("max",), ())
     assert (desk.receipt.status, desk.receipt.error and desk.receipt.error.message) == ("cancelled", "bought elsewhere")
     assert desk.receipt.error is not None and desk.receipt.error.type == "TaskCancelled"
     assert desk.receipt.error.data == {"by": "max"}
@@ -223,7 +227,7 @@ def test_a_veto_decides_alone():
     desk.complete(ANN)
     desk.complete(BOB, "reject")
 
-    assert (desk.answered["outcome"], desk.info.ended_by) == ("reject", ("bob",))
+    assert (desk.answered["outcome"], desk.info.completed_by) == ("reject", ("bob",))
 
 
 def test_no_quorum_completes_without_an_answer():
@@ -310,6 +314,33 @@ def test_an_escalation_by_hand_adds_candidates():
     assert desk.code("escalate", ANN, roles=["lead"]) == "not-manager"
     assert desk.code("escalate", MAX, roles=["lead"], users=["ursula"], priority=99) == ""
     assert (desk.info.roles, desk.info.users, desk.info.priority) == (("clerk", "lead"), ("ursula",), 99)
+
+
+# ---- a replay --------------------------------------------------------------------------------------------------------
+
+
+class Strict(msgspec.Struct):
+    outcome: Literal["reject"]
+
+
+@pytest.mark.parametrize("quorum", [None, Quorum(1)], ids=["one", "votes"])
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [pytest.param(Verdict, Strict, id="it was taken"), pytest.param(Strict, Verdict, id="it was refused")],
+)
+def test_in_a_replay_the_recorded_verdict_counts(then: Any, now: Any, quorum: Quorum | None):
+    """A form that judges otherwise stands for another release of the validator."""
+    desk, other = Desk(answer=then, quorum=quorum), Desk(answer=now, quorum=quorum)
+    desk.verb("complete", ANN, answer={"outcome": "approve"})
+    (started, *_), entry = other.verbs(), desk.verbs()[-1]
+
+    def decided(recorded: Decision | None) -> Decision:
+        machine = TASKS.machine(f"perdure.task/{desk.key}", None)
+        machine.deliver(started.event, Moment(started.clock, b"", 1))
+        return machine.deliver(entry.event, Moment(entry.clock, b"", 2, recorded=recorded))
+
+    assert decided(entry.decision).outcome == entry.decision.outcome
+    assert (decided(None).outcome is None) != (entry.decision.outcome is None)
 
 
 # ---- the same id, and everything at random ---------------------------------------------------------------------------

@@ -191,3 +191,32 @@ def test_paging_neither_skips_nor_repeats_while_tasks_come_and_go():
             seen += page
 
         assert [task.key for task in seen] == [f"e-{number}" for number in range(21) if number != 13]
+
+
+def test_an_equal_vote_again_writes_nothing_before_and_after_the_decision():
+    with World() as world:
+        world.start(committee)
+        id, no, yes = only_task(world).id, {"outcome": "reject"}, {"outcome": "approve"}
+        cleo = Actor("cleo", ["clerk"])
+        first = world.tasks.complete(id, no, by=ANN)
+        assert world.tasks.complete(id, {**no, "comment": ""}, by=ANN) == first
+        world.tasks.complete(id, {**yes, "comment": "I think so"}, by=BOB)
+        last = world.tasks.complete(id, yes, by=cleo)
+
+        assert last.status == "completed" and last.outcome == "approve"
+        for by, answer in ((ANN, no), (BOB, {**yes, "comment": "I think so"}), (cleo, yes)):
+            assert world.tasks.complete(id, answer, by=by) == last
+        for by, answer in ((ANN, yes), (BOB, yes), (cleo, no)):
+            with pytest.raises(perdure.TaskRefused, match="completed"):
+                world.tasks.complete(id, answer, by=by)
+        assert [event.what for event in world.tasks.get(id).history] == ["created", "voted", "voted", "completed"]
+
+
+def test_a_vote_that_was_changed_can_be_changed_back():
+    with World() as world:
+        world.start(committee)
+        id = only_task(world).id
+        for outcome in ("reject", "approve", "reject"):
+            world.tasks.complete(id, {"outcome": outcome}, by=ANN)
+
+        assert [event.what for event in world.tasks.get(id).history] == ["created", "voted", "voted", "voted"]

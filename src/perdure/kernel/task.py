@@ -7,6 +7,8 @@ not among the published values.
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from perdure.codec import decode, encode
 
 from .instance import Instance
@@ -19,6 +21,9 @@ NO_TIME: Final = 2**63 - 1
 
 
 RANK_MAX: Final = 100
+
+WHO_MAX: Final = 200
+"""Of the names that follow from a row, so many characters are in the index. What is found by one is compared whole."""
 
 
 class TaskRow(NamedTuple):
@@ -49,7 +54,7 @@ class CandidateRow(NamedTuple):
     """Who has to do with a task that has not ended, under one of these names:
 
     `r:` role, `u:` user who may do it; `m:` role that manages it; `a:` assignee; `x:` excluded person; `f:`
-    reference; `*` every task.
+    reference; `n:` name, `w:` workflow, `l:` label (as it stands in the column of labels); `*` every task.
     What lists are ordered by stands here too, so that a page reads no more rows than it has.
     """
 
@@ -87,4 +92,30 @@ def task_rows(instance: Instance, value: bytes) -> TaskRows:
     row = TaskRow(instance.id, owner, *columns)
     held = int(bool(row.assignee))
     times = held, row.created_at, row.due, RANK_MAX - row.priority
-    return TaskRows(row, tuple([CandidateRow(row.id, each, *times) for each in who]))
+    names = (*who, *found_by(row)) if who else ()
+    return TaskRows(row, tuple([CandidateRow(row.id, each, *times) for each in names]))
+
+
+def found_by(row: TaskRow) -> list[str]:
+    """The names that follow from the row alone."""
+    labels = msgspec.json.decode(row.labels, type=dict[str, str]) if row.labels != "{}" else {}
+    return list(
+        dict.fromkeys([by_name(row.name), by_workflow(row.workflow), *(by_label(*each) for each in labels.items())])
+    )
+
+
+def by_name(name: str) -> str:
+    return f"n:{name}"[:WHO_MAX]
+
+
+def by_workflow(workflow: str) -> str:
+    return f"w:{workflow}"[:WHO_MAX]
+
+
+def by_label(name: str, value: str) -> str:
+    return f"l:{pair_of(name, value)}"[:WHO_MAX]
+
+
+def pair_of(name: str, value: str) -> str:
+    """A label as it stands in the column, which is JSON."""
+    return msgspec.json.encode({name: value}).decode()[1:-1]

@@ -6,6 +6,7 @@ people may act at once.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypedDict, Unpack
@@ -25,6 +26,7 @@ from perdure.errors import (
     UnknownTask,
 )
 from perdure.kernel.asked import Actor, actor_of
+from perdure.kernel.entry import Entry
 from perdure.kernel.entry import decode as decode_entry
 from perdure.kernel.events import Address, Started
 from perdure.kernel.location import Patterns
@@ -32,7 +34,7 @@ from perdure.kernel.rows import response_name
 from perdure.kernel.task import TaskRow
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import TaskFilter, TaskOrder
-from perdure.tasks.history import TaskEvent, history
+from perdure.tasks.history import TaskEvent, history, vote_of
 from perdure.tasks.life import TaskStatus
 from perdure.tasks.machine import BAD_ANSWER, BAD_REQUEST, checked_comment, fitting
 from perdure.tasks.model import WORKFLOW, Question, Quorum, checked_priority, moment_of, texts
@@ -131,8 +133,7 @@ class Tasks(Speaker):
         actor = None if by is None else actor_of(by)
         row = await self._row(task, actor)
         info, asked = info_of(row), await self._question(row.id)
-        rows, patterns = await self._door.queries.history(row.id), Patterns()
-        entries = [decode_entry(each.seq, each.instance, each.at, each.body, patterns) for each in rows]
+        entries = await self._entries(row.id)
         may = () if actor is None else tuple([verb for verb in VERBS if _may(info.standing, verb, actor)])
         return TaskDetail(
             **{field: getattr(info, field) for field in TaskInfo.__struct_fields__},
@@ -163,6 +164,10 @@ class Tasks(Speaker):
             raise UnknownTask(_unknown(task))
         return row
 
+    async def _entries(self, id: int) -> builtins.list[Entry]:
+        rows, patterns = await self._door.queries.history(id), Patterns()
+        return [decode_entry(each.seq, each.instance, each.at, each.body, patterns) for each in rows]
+
     async def _question(self, id: int) -> Question:
         (row,) = await self._door.queries.history(id, limit=1)
         event = decode_entry(row.seq, row.instance, row.at, row.body, Patterns()).event
@@ -191,7 +196,7 @@ class Tasks(Speaker):
     ) -> TaskInfo:
         """Answer a task, or vote. `BadAnswer` has everything that does not fit its form.
 
-        Who completes a task again with the same answer gets the first result.
+        Who completes a task again with the same answer, or votes the same again, gets the first result.
         """
         plain = to_plain(answer)
         limited(encode(plain), "an answer")
@@ -296,7 +301,9 @@ class Tasks(Speaker):
         against = refusal(info.standing, request)
         if request.verb == "complete":
             if against is None:
-                await self._fitting(row, arguments["answer"])
+                answer = await self._fitting(row, arguments["answer"])
+                if info.votes and await self._is_vote(row, request.by, answer):
+                    return info
             elif against.code == "ended" and await self._is_same(row, request.by, arguments["answer"]):
                 return info
         if against is not None:
@@ -310,12 +317,19 @@ class Tasks(Speaker):
 
     async def _is_same(self, row: TaskRow, by: Actor, answer: Any) -> bool:
         """Whether the actor completed the task with this answer."""
-        if row.status != TaskStatus.COMPLETED or by.id not in info_of(row).ended_by:
+        info = info_of(row)
+        if row.status != TaskStatus.COMPLETED or not (info.shared or by.id in info.ended_by):
             return False
         try:
-            return answer_digest(row) == digest(encode(await self._fitting(row, answer)))
+            fits = await self._fitting(row, answer)
         except BadAnswer:
             return False
+        return await self._is_vote(row, by, fits) if info.shared else answer_digest(row) == digest(encode(fits))
+
+    async def _is_vote(self, row: TaskRow, by: Actor, answer: Any) -> bool:
+        """Whether the vote that the actor has is this answer."""
+        vote = vote_of(await self._entries(row.id), by.id)
+        return vote is not None and encode(await self._fitting(row, vote["answer"])) == encode(answer)
 
     async def _fitting(self, row: TaskRow, answer: Any) -> Any:
         try:

@@ -2,14 +2,15 @@
 
 Each name of the filter is one part of the table of candidates, which has an index for each order. A part gives at most
 a page of rows, in order; the pages of all parts are merged. So a page costs what it has, not what there is.
+
+A list of one actor by a name, a workflow or a label, and a list by a due date in another order, has two conditions, and
+no index has both. If few tasks fulfil the second one, the page is read from these, else from the part as always.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-import msgspec
-
-from perdure.kernel.task import RANK_MAX, TaskRow, TaskRows
+from perdure.kernel.task import RANK_MAX, TaskRow, TaskRows, by_label, by_name, by_workflow, pair_of
 from perdure.ports.store import TaskFilter, TaskOrder
 
 COLUMNS: Final = ", ".join(f"t.{name}" for name in TaskRow._fields)
@@ -20,6 +21,12 @@ TASK_KEYS: Final[dict[TaskOrder, str]] = {
     "due": "t.due",
     "priority": f"({RANK_MAX} - t.priority)",
 }
+
+FEW: Final = 1000
+"""So many rows are read at most to find a page among them."""
+
+Part = tuple[str, int | None]
+"""A name with whether it is held; or a status, with None."""
 
 Placeholder = Callable[[int], str]
 
@@ -39,8 +46,25 @@ class Statement:
 def page(filter: TaskFilter, placeholder: Placeholder, schema: str = "", find: str = "instr") -> tuple[str, list[Any]]:
     """The statement that gives a page, in no order: see `merged`. `find` is the function that looks for a text."""
     made = Statement(placeholder)
-    arms = [_arm(part, filter, made, COLUMNS, schema, find, limited=True) for part in _parts(filter)]
+    arms = [arm for part in _parts(filter) for arm in _limited(part, filter, made, schema, find)]
     return " UNION ALL ".join(f"SELECT * FROM ({arm}) AS part" for arm in arms), made.values
+
+
+def _limited(part: Part, filter: TaskFilter, made: Statement, schema: str, find: str) -> list[str]:
+    """A page of one part. Where there are two ways to read it, both: the limit of one of them is 0."""
+    few = _few(part, filter)
+    if not few:
+        return [_arm(part, filter, made, COLUMNS, schema, find, limited=True)]
+    ways = []
+    for rare, compares in ((few, "<"), ("", ">=")):
+        inner = _arm(part, filter, made, COLUMNS, schema, find, limited=True, rare=rare)
+        name = made.put(part[0] if few == BY_DUE else few)
+        due = f" AND c.due < {made.put(filter.due_before)}" if few == BY_DUE else ""
+        read = f"SELECT 1 FROM {schema}task_candidates AS c WHERE c.who = {name} AND c.held = {part[1]}{due}"
+        counted = f"(SELECT count(*) FROM ({read} LIMIT {FEW}) AS few)"
+        limit = f"CASE WHEN {counted} {compares} {FEW} THEN {int(filter.limit)} ELSE 0 END"
+        ways.append(f"SELECT * FROM ({inner}) AS way LIMIT {limit}")
+    return ways
 
 
 def count(filter: TaskFilter, placeholder: Placeholder, schema: str = "", find: str = "instr") -> tuple[str, list[Any]]:
@@ -49,19 +73,39 @@ def count(filter: TaskFilter, placeholder: Placeholder, schema: str = "", find: 
     return f"SELECT count(*) FROM ({' UNION '.join(arms)}) AS found", made.values
 
 
-Part = tuple[str, int | None]
-"""A name with whether it is held; or a status, with None."""
-
-
 def _parts(filter: TaskFilter) -> list[Part]:
     if filter.workflow and filter.key:
         return [OWNED]
     named = [
-        (f"f:{filter.reference}" if who == "*" and filter.reference else who, held)
+        ((_narrow(filter) or who) if who == "*" else who, held)
         for who, only in filter.who
         for held in ((0, 1) if only is None else (int(only),))
     ]
     return [*named, *((status, None) for status in filter.statuses)] or [("", 0)]
+
+
+def _narrow(filter: TaskFilter) -> str:
+    """The name of the index that has the fewest tasks of a filter, as a guess; empty: the filter has none."""
+    if filter.reference:
+        return f"f:{filter.reference}"
+    if filter.label is not None:
+        return by_label(*filter.label)
+    if filter.name:
+        return by_name(filter.name)
+    return by_workflow(filter.workflow) if filter.workflow else ""
+
+
+BY_DUE: Final = "due"
+
+
+def _few(part: Part, filter: TaskFilter) -> str:
+    """What else a page of a part may be read from, if it has few rows: another name, or the tasks that are due."""
+    who, held = part
+    if held is None:
+        return ""
+    if (narrow := _narrow(filter)) and narrow != who:
+        return narrow
+    return BY_DUE if filter.due_before is not None and filter.order != "due" else ""
 
 
 OWNED: Final[Part] = ("", None)
@@ -69,8 +113,9 @@ OWNED: Final[Part] = ("", None)
 
 
 def _arm(  # noqa: PLR0917
-    part: Part, filter: TaskFilter, made: Statement, columns: str, schema: str, find: str, limited: bool
+    part: Part, filter: TaskFilter, made: Statement, columns: str, schema: str, find: str, limited: bool, rare: str = ""
 ) -> str:
+    """The rows of one part. `rare`: they are read from another place of the index, see `_few`."""
     name, held = part
     if part == OWNED:
         origin, keys = f"{schema}tasks AS t", TASK_KEYS
@@ -80,7 +125,10 @@ def _arm(  # noqa: PLR0917
         conditions = [f"t.status = {made.put(name)} AND t.status NOT IN ('open', 'assigned')"]  # as the index says
     else:
         origin, keys = f"{schema}task_candidates AS c JOIN {schema}tasks AS t ON t.id = c.task", CANDIDATE_KEYS
-        conditions = [f"c.who = {made.put(name)} AND c.held = {held}"]
+        named = rare if rare not in ("", BY_DUE) else name
+        conditions = [f"c.who = {made.put(named)} AND c.held = {held}"]
+        if named != name:
+            conditions.append(_has(name, made, schema))
         if filter.without:
             conditions.append(f"NOT {_has(filter.without, made, schema)}")
     for field in ("name", "workflow", "key", "reference"):
@@ -90,8 +138,11 @@ def _arm(  # noqa: PLR0917
         begins = " OR ".join(f"{find}(t.labels, {made.put(text)}) > 0" for text in _label_texts(filter.label))
         conditions.append(f"({begins})")
     if filter.due_before is not None:
-        conditions.append(f"{keys['due']} < {made.put(filter.due_before)}")
+        plus = "" if filter.order == "due" or rare == BY_DUE else "+"  # with it, not the index by due dates
+        conditions.append(f"{plus}{keys['due']} < {made.put(filter.due_before)}")
     key, id = keys[filter.order], "t.id" if held is None else "c.task"
+    if rare == BY_DUE:
+        key = f"+{key}"  # not the index by this key
     if limited and filter.after is not None:
         after, last = filter.after
         conditions.append(f"({key}, {id}) > ({made.put(after)}, {made.put(last)})")
@@ -116,7 +167,7 @@ def _has(who: str, made: Statement, schema: str) -> str:
 
 def _label_texts(label: tuple[str, str]) -> tuple[str, str]:
     """How a label stands in the column, which is JSON: first, or after another one."""
-    pair = msgspec.json.encode({label[0]: label[1]}).decode()[1:-1]
+    pair = pair_of(*label)
     return "{" + pair, "," + pair
 
 

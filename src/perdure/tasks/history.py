@@ -53,6 +53,18 @@ def history(entries: Iterable[Entry]) -> list[TaskEvent]:
     return found
 
 
+def vote_of(entries: Iterable[Entry], person: str) -> dict[str, Any] | None:
+    """What the last vote of a person was sent with; None: there is none."""
+    found: dict[str, Any] | None = None
+    for entry in entries:
+        event = entry.event
+        if type(event) is Message and event.name == "complete" and _row(entry) is not None:
+            asked = event.asked
+            if asked is not None and asked.by is not None and asked.by.id == person:
+                found = decode(event.body)
+    return found
+
+
 def _row(entry: Entry) -> TaskInfo | None:
     values = [value for name, value in entry.decision.publish if name == TASK]
     return info_of(TaskRow(entry.instance, 0, *decode(values[-1])[:-1])) if values else None

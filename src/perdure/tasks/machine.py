@@ -142,6 +142,8 @@ class TaskMachine:
                 problems = [[each.where, each.text] for each in misfit.problems]
                 return _refused(message, BAD_ANSWER, "the answer does not fit", problems=problems)
             answer = given
+        if recorded is not None and recorded.outcome is not None:
+            answer = _taken(recorded.outcome, by)
         outcome = state.question.outcome_of(answer)
         quorum = state.question.quorum
         if quorum is None:
@@ -270,6 +272,13 @@ def fitting(form: dict[str, Any] | None, answer: Any) -> Any:
             raise Misfit([Problem("", "this task has no form: its answer is null")])
         return None
     return read(form, answer)
+
+
+def _taken(recorded: Outcome, by: Actor) -> Any:
+    """The answer of an actor as it was taken then, defaults included."""
+    assert recorded.value is not None, "a completed task has a value"
+    value = decode(recorded.value)
+    return next((answer for voter, _, answer, _ in value["votes"] if voter == by.id), value["answer"])
 
 
 def checked_comment(text: Any) -> str:

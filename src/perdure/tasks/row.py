@@ -107,6 +107,11 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     votes: int
 
     @property
+    def completed_by(self) -> tuple[str, ...]:
+        """Who completed it: of several people who decide, everybody whose vote counted."""
+        return self.ended_by if self.status == TaskStatus.COMPLETED else ()
+
+    @property
     def standing(self) -> Standing:
         return Standing(
             TaskStatus(self.status), self.roles, self.users, self.managers, self.exclude, self.assignee, self.shared

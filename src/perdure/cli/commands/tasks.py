@@ -111,7 +111,9 @@ def _state(info: TaskInfo) -> str:
 @click.option("--name", default="", metavar="NAME", help="Only tasks of this name.")
 @click.option("--workflow", default="", metavar="NAME", help="Only tasks that this workflow asked for.")
 @click.option("--reference", default="", metavar="TEXT", help="Only tasks with this reference.")
-@click.option("--order", type=click.Choice(["created", "due", "priority"]), default="created", show_default=True)
+@click.option(
+    "--order", type=click.Choice(["created", "due", "priority"]), help="[default: created; with --overdue, due]"
+)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
 @click.option("--after", metavar="ID", help="Go on from the last task of a page before.")
 @_acts
@@ -124,7 +126,7 @@ def ls(  # noqa: PLR0917
     name: str,
     workflow: str,
     reference: str,
-    order: str,
+    order: str | None,
     limit: int,
     after: str | None,
     person: str | None,
@@ -144,7 +146,7 @@ def ls(  # noqa: PLR0917
             workflow=workflow,
             reference=reference,
             due_before=now if late else None,
-            order=order,  # type: ignore[arg-type]
+            order=order or ("due" if late else "created"),  # type: ignore[arg-type]
             after=after,
             limit=limit + 1,
         )

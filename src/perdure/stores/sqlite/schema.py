@@ -6,15 +6,17 @@ file, so the header alone always tells whose file it is: see `connection.recogni
 """
 
 from importlib.resources import files
+from itertools import starmap
 from typing import Final
 
 import apsw
 import msgspec
 
 from perdure.kernel.tags import indexed
+from perdure.kernel.task import TaskRow, found_by
 
 APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
-VERSION: Final = 12
+VERSION: Final = 13
 """The number of the last file in `migrations/`."""
 
 PAGE_BYTES: Final = 2048
@@ -36,6 +38,8 @@ def migrate(connection: apsw.Connection) -> None:
             connection.execute(migration(number))
             if number == 10:
                 _fill_tags(connection)
+            if number == 13:
+                _fill_candidates(connection)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", VERSION)
         connection.execute("COMMIT")
@@ -54,6 +58,19 @@ def _fill_tags(connection: apsw.Connection) -> None:
         for name, value in msgspec.json.decode(str(tags), type=dict[str, str]).items()
     ]
     connection.executemany("INSERT INTO tags (name, value, started_at, instance) VALUES (?, ?, ?, ?)", rows)
+
+
+def _fill_candidates(connection: apsw.Connection) -> None:
+    """Tasks that have not ended are found by name, workflow and label too."""
+    names = ", ".join(TaskRow._fields)
+    live = f"SELECT {names} FROM tasks WHERE status IN ('open', 'assigned')"
+    tasks = list(starmap(TaskRow, connection.execute(live)))
+    rows = [(who, row.id) for row in tasks for who in found_by(row)]
+    connection.executemany(
+        "INSERT INTO task_candidates (task, who, held, created_at, due, rank) "
+        "SELECT task, ?, held, created_at, due, rank FROM task_candidates WHERE task = ? AND who = '*'",
+        rows,
+    )
 
 
 def migration(number: int) -> str:
