@@ -90,7 +90,8 @@ class GraphMachine:
 
     def goal(self, node: NodeState) -> str:
         """The goal of a node with its references filled."""
-        return life.filled_goal(self._turn(Moment(0, self.state.seed, 0)), node)
+        text = node.the.goal
+        return life.filled_goal(self._turn(Moment(0, self.state.seed, 0)), node) if "$" in text else text
 
     def _turn(self, moment: Moment) -> Turn:
         return Turn(self.graph, self.model, self.state, self._waits, self._identity, moment)
