@@ -60,8 +60,9 @@ sim: $(READY) ## simulate SEEDS worlds full of crashes (default 2000)
 chaos: $(READY) ## let engines, network and PostgreSQL fail for MINUTES (default 10)
 	$(BIN)/python -m tests.fleet.chaos --minutes $(MINUTES)
 
-fuzz: $(READY) ## check VALUES values of each type of cells (default 1000000)
+fuzz: $(READY) ## check VALUES values of each type of cells (default 1000000) and 100000 mutated processes
 	$(BIN)/python -m tests.codec.fuzz --values $(VALUES)
+	PERDURE_FUZZ=100000 $(BIN)/pytest tests/processes/test_definition.py -k mutated -q
 
 bench: $(READY) ## measure perdure and its peers, and write bench/RESULTS.md (up to an hour)
 	$(BIN)/python -m bench

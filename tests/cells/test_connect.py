@@ -49,7 +49,7 @@ async def test_what_is_no_event_is_refused_before_it_is_posted(disk):
 
 async def test_a_database_without_cells_says_so(disk):
     async with disk.open(), perdure.connect(disk.url) as client:
-        with pytest.raises(perdure.CallerError, match="has no cells"):
+        with pytest.raises(perdure.CallerError, match="takes no domain events"):
             await client.send(Placed("o-1"))
 
 

@@ -93,7 +93,7 @@ async def test_an_engine_that_is_called_inside_a_flow_says_what_to_write_there(t
         await engine.start(one_step)
 
     async with perdure.open(tmp_path / "b.db", workflows=[confused, one_step]) as engine:
-        with pytest.raises(perdure.InstanceFailed, match=r"inside a flow use ctx.child\(...\)"):
+        with pytest.raises(perdure.InstanceFailed, match=r"inside a workflow use ctx.child\(...\)"):
             await (await engine.start(confused)).result(5)
 
 

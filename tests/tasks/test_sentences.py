@@ -309,11 +309,11 @@ def test_a_story_of_tasks_survives_a_crash_at_every_commit(
     crash_test(flow, **arguments, story=story, cache=cache, pairs=10, random=4)
 
 
-class WithCells(WorkflowTrial):
-    """The world of a crash test has no cells beside a flow; this one has."""
+class Audited(WorkflowTrial):
+    """A crash test whose world has cells too, and whose auditor compares all tables with the journal."""
 
     def _stage(self, schedule: Schedule, **options: Any) -> Stage:
-        return Stage(self.workflow, approval, buyer, **options)
+        return Stage(self.workflow, approval, buyer, ours=True, **options)
 
 
 @pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
@@ -322,7 +322,7 @@ def test_a_story_of_tasks_leaves_the_same_rows_in_a_file_as_in_memory(
     flow: Any, arguments: dict[str, Any], story: Any, cache: int
 ):
     options: dict[str, Any] = {"key": "1", "messages": (), "script": {}, "reset": None, "observe": None}
-    trial = WithCells(flow, (), arguments, story=story, cache=cache, handlers=(), **options)
+    trial = Audited(flow, (), arguments, story=story, cache=cache, handlers=(), **options)
 
     def same_on_both(schedule: Schedule) -> RunEnding:
         in_memory = Disk()

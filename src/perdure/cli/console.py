@@ -6,7 +6,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
@@ -23,7 +23,8 @@ Database = Literal["required", "optional", "memory", "project", "none"]
 
 
 class Console:
-    def __init__(self, db: str | None, json: bool, debug: bool, db_given: bool) -> None:
+    def __init__(self, db: str | None, json: bool, debug: bool, db_given: bool, server: str | None = None) -> None:
+        self.server = server
         self.json = json
         self.debug = debug
         self._db = db
@@ -34,7 +35,16 @@ class Console:
         return self._db is not None
 
     @property
+    def place(self) -> str:
+        """What people call the database."""
+        return self.server or self.db
+
+    @property
     def db(self) -> str:
+        if self._db is None and self.server is not None:
+            from .exits import Stopped
+
+            raise Stopped("this asks the database itself: give --db, not --server")
         assert self._db is not None, "only `check` and `doctor` do without a database"
         return self._db
 
@@ -55,8 +65,8 @@ class Console:
 
     def command(self, *words: str) -> str:
         """A command that can be typed as it is told, with this database."""
-        database = ("--db", self.db) if self._db_given else ()
-        return " ".join([quoted(word) for word in ("perdure", *words, *database)])
+        place = ("--server", self.server) if self.server else ("--db", self.db) if self._db_given else ()
+        return " ".join([quoted(word) for word in ("perdure", *words, *place)])
 
     def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
         """Ask the database, whether an engine runs on it or not."""
@@ -76,6 +86,10 @@ class Console:
         from perdure.verbs import table
 
         row = table.VERBS[verb]
+        if self.server is not None:
+            from .remote import call
+
+            return call(self.server, row, params)
 
         async def ask(client: Client) -> Any:
             answer = await row.function(client, params)
@@ -110,7 +124,7 @@ def define(name: str, *, db: Database = "required") -> Callable[[Callable[..., N
         text = [VERBS[name].help, *filter(None, [inspect.getdoc(function)])]
         return click.Command(
             name.rpartition(" ")[2],
-            params=[*own, *_shared(db)],
+            params=[*own, *_shared(db, name in ASKED)],
             help="\n\n".join(text),
             epilog=f"Example:\n\n\b\n  {VERBS[name].example}",
             context_settings={"help_option_names": ["-h", "--help"]},
@@ -121,24 +135,47 @@ def define(name: str, *, db: Database = "required") -> Callable[[Callable[..., N
 
 
 def _with_console(function: Callable[..., None]) -> Callable[..., None]:
-    def call(*, db: str | None = None, json: bool, debug: bool, **own: Any) -> None:
+    def call(*, db: str | None = None, json: bool, debug: bool, server: str | None = None, **own: Any) -> None:
         debug = debug or debug_wanted()
-        source = click.get_current_context().get_parameter_source("db")
+        context = click.get_current_context()
+        if db is None and server is None and (wanted := _needed(context.command)) is not None:
+            raise click.MissingParameter(ctx=context, param=wanted)
+        source = context.get_parameter_source("db")
         given = source is click.core.ParameterSource.COMMANDLINE
-        function(Console(db, json, debug, given), **own)
+        function(Console(None if server else db, json, debug, given, server), **own)
 
     return call
 
 
-def _shared(db: Database) -> list[click.Parameter]:
+ASKED: Final = (
+    *("start", "send", "cancel", "wake", "retry", "rewind", "fork", "settle", "tag"),
+    *("ls", "show", "history", "why", "diff", "export"),
+)
+"""Commands that can ask a server instead of a database."""
+
+
+def _needed(command: click.Command) -> click.Parameter | None:
+    """The database, where a command needs one or a server."""
+    names = {each.name: each for each in command.params}
+    return names["db"] if "server" in names else None
+
+
+def _shared(db: Database, asks: bool = False) -> list[click.Parameter]:
     switches = [
         _switch("--json", JSON, "One JSON document on stdout."),
         _switch("--debug", DEBUG, "Show tracebacks of errors."),
     ]
-    return [*switches] if db == "none" else [_database(db), *switches]
+    if db == "none":
+        return [*switches]
+    return [_database(db, asks), *([_server()] if asks else []), *switches]
 
 
-def _database(db: Database) -> click.Option:
+def _server() -> click.Option:
+    text = "Ask this server, with the API key in PERDURE_TOKEN, instead of a database."
+    return click.Option(["--server"], metavar="URL", envvar="PERDURE_SERVER", show_envvar=True, help=text)
+
+
+def _database(db: Database, asks: bool = False) -> click.Option:
     texts = {
         "required": "The database: path of a SQLite file, or sqlite:///path.",
         "optional": "Check this database too: path of a SQLite file, or sqlite:///path.",
@@ -152,7 +189,7 @@ def _database(db: Database) -> click.Option:
         metavar="URL",
         envvar="PERDURE_DB",
         show_envvar=True,
-        required=db == "required",
+        required=db == "required" and not asks,
         help=texts[db],
         **default,
     )

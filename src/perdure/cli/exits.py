@@ -16,6 +16,7 @@ class Exit(IntEnum):
     CONFLICT = 4
     TIMEOUT = 5
     DATABASE = 6
+    DENIED = 7
     INTERRUPTED = 130
 
 
@@ -29,6 +30,7 @@ MEANING: Final = {
     "world, a task that is taken or ended",
     Exit.TIMEOUT: "the time was up; the instance goes on",
     Exit.DATABASE: "the database cannot be opened, or failed",
+    Exit.DENIED: "with --server: no login, or no right",
     Exit.INTERRUPTED: "interrupted",
 }
 

@@ -243,7 +243,7 @@ class Client(Speaker):
         return (f"{name}/{rest}", last) if f"{name}/{rest}" in self._workflows else (name, key)
 
     async def state(
-        self, cell: Keyed | Stateful | str, key: str = "", *, at: int | None = None, at_least: int | None = None
+        self, workflow: Keyed | Stateful | str, key: str = "", *, at: int | None = None, at_least: int | None = None
     ) -> Any:
         """The state of an instance whose state is a value, such as a cell, as its code takes it; None: there is none.
 
@@ -251,10 +251,11 @@ class Client(Speaker):
         The code of a cell is needed: `perdure.connect(url, workflows=[...])`. The definition of a process is in the
         database.
         """
-        if not isinstance(cell, Keyed | Stateful | str):
-            raise CallerError(f"{cell!r} is no cell and no process: others have a history, and no state to read")
-        found = cell if isinstance(cell, str) else cell.name if isinstance(cell, Stateful) else cell.workflow
-        name = checked_text(found, "the name of a workflow")
+        if not isinstance(workflow, Keyed | Stateful | str):
+            raise CallerError(f"{workflow!r} has a history, and no state to read: its state is no value")
+        if not isinstance(workflow, str):
+            workflow = workflow.name if isinstance(workflow, Stateful) else workflow.workflow
+        name = checked_text(workflow, "the name of a workflow")
         address = Address(name, checked_route_key(key))
         if at_least is not None:
             await self._door.reached(checked_entry(at_least, "at_least"))
@@ -369,7 +370,7 @@ class Client(Speaker):
         return handle
 
     async def send(self, event: Any, *, key: str | None = None, id: str | None = None, correlation: str = "") -> None:
-        """Send a domain event to the cells that subscribe to it; durable when this returns.
+        """Send a domain event to the instances that subscribe to it; durable when this returns.
 
         The same `id` twice is taken once; of another event it is refused, where that can be known (not in another
         process). `correlation` is passed on to all that the event leads to. `key` is checked: the key is in the event.
@@ -396,7 +397,7 @@ class Client(Speaker):
         head = await self._door.queries.head(RULER)
         data = None if head is None else await self._door.queries.published(head.id, DEFINITIONS)
         if data is None or self.read_catalog is None:
-            raise CallerError("this database has no cells: open it with perdure.open(url, workflows=[a cell])")
+            raise CallerError("this database takes no domain events: open it with workflows that subscribe to them")
         if self._catalog is None or self._catalog[0] != data:
             self._catalog = data, self.read_catalog(data)
         return self._catalog[1]

@@ -96,7 +96,7 @@ class Speaker:
             raise WrongLoop(
                 "this engine or client belongs to another event loop: from another thread write "
                 "asyncio.run_coroutine_threadsafe(engine.start(...), engine.loop).result(), or open a client here with "
-                "perdure.connect(url); inside a flow use ctx.child(...), ctx.send(...) or a step"
+                "perdure.connect(url); inside a workflow use ctx.child(...), ctx.send(...) or a step"
             )
         return door
 

@@ -380,7 +380,7 @@ class RemoteDoor:
     def streams(self) -> Streams:
         raise NotInThisProcess(
             "frames are seen in the process of the engine only, and this client is in another one; "
-            "let the flow ctx.publish(...) what others shall see, and read it with handle.read(...)"
+            "let the instance publish what others shall see (ctx.publish), and read it with handle.read(...)"
         )
 
     def progress(self, instance: int) -> list[Frame]:

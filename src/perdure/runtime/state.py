@@ -116,7 +116,7 @@ def read_state(workflows: Workflows[Startable[Any]], record: StoredInstance | No
             f"here is {known}: register it, workflows=[...]"
         )
     if not isinstance(workflow, Stateful):
-        raise CallerError(f"{instance.address} is not a cell: it has a history, and no state to read")
+        raise CallerError(f"{instance.address} has a history, and no state to read: its state is no value")
     machine = rebuild(instance, workflow)
     try:
         return workflow.read_state(machine)

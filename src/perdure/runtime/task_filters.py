@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
+from perdure.codec import is_text
 from perdure.errors import BadCall
 from perdure.kernel.asked import Actor
 from perdure.kernel.moment import at_of
 from perdure.kernel.task import NO_TIME, RANK_MAX
 from perdure.ports.store import TaskFilter, TaskOrder
 from perdure.tasks.life import ENDED, TaskStatus
-from perdure.tasks.model import moment_of
 from perdure.tasks.row import TaskInfo
 
 Named = list[tuple[str, bool | None]]
@@ -38,6 +38,9 @@ class Wanted(TypedDict, total=False):
 
 
 def filter_of(actor: Actor | None, wanted: Wanted) -> TaskFilter:
+    if wrong := wanted.keys() - Wanted.__optional_keys__:
+        known = ", ".join(sorted(Wanted.__optional_keys__))
+        raise BadCall(f"tasks are not listed by {', '.join(wrong)}=; there are: {known}")
     candidate, mine = wanted.get("candidate", False), wanted.get("mine", False)
     if actor is None and (candidate or mine):
         raise BadCall("candidate= and mine= are about an actor: give by=")
@@ -53,8 +56,8 @@ def filter_of(actor: Actor | None, wanted: Wanted) -> TaskFilter:
         workflow=_text(wanted, "workflow"),
         key=_text(wanted, "key"),
         reference=_text(wanted, "reference"),
-        label=wanted.get("label"),
-        due_before=None if due_before is None else at_of(moment_of(due_before, due_before, "due_before") or due_before),
+        label=_label(wanted.get("label")),
+        due_before=None if due_before is None else _time(due_before),
     )
 
 
@@ -106,11 +109,25 @@ def _narrowed(named: Named, live: set[bool]) -> Named:
 
 
 def _statuses(status: Any) -> tuple[str, ...]:
-    found = (status,) if isinstance(status, str) else tuple(status)
+    found = tuple(status) if isinstance(status, Iterable) and not isinstance(status, str) else (status,)
     for each in found:
         if each not in list(TaskStatus):
-            raise BadCall(f"{each!r} is no status of a task: {', '.join(TaskStatus)}")
+            raise BadCall(f"{each!r:.80} is no status of a task: {', '.join(TaskStatus)}")
     return found
+
+
+def _label(label: Any) -> tuple[str, str] | None:
+    if label is None:
+        return None
+    if not isinstance(label, list | tuple) or len(label) != 2 or not all(is_text(each) for each in label):
+        raise BadCall(f'label= is a name and a text, label=("team", "red"), found {label!r:.80}')
+    return label[0], label[1]
+
+
+def _time(time: Any) -> int:
+    if not isinstance(time, datetime) or time.utcoffset() is None:
+        raise BadCall(f"due_before= is a time with a time zone, found {time!r:.80}: datetime.now(UTC) is one")
+    return at_of(time)
 
 
 def _text(wanted: Wanted, field: str) -> str:

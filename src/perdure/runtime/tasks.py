@@ -258,6 +258,8 @@ class Tasks(Speaker):
         override: bool = False,
         reason: str = "",
     ) -> TaskInfo:
+        if wrong := acting.keys() - Acting.__optional_keys__:
+            raise BadCall(f"tasks.{verb}(...) takes by=, id= and timeout= of every verb, and no {', '.join(wrong)}=")
         by, id = acting.get("by"), acting.get("id")
         if by is None:
             raise BadCall(f"tasks.{verb}(...) needs the actor who does it: by=perdure.Actor(id, roles=[...])")
@@ -275,8 +277,10 @@ class Tasks(Speaker):
         handle: Handle[Any] = Handle(self._door, Address(WORKFLOW, task), Named(WORKFLOW), row.id, NONE)
         try:
             response = await self._ask(handle, verb, arguments, acting, said)
-        except (InstanceEnded, NotAnswered):  # it ended meanwhile
+        except (InstanceEnded, NotAnswered):  # it ended meanwhile, perhaps by the same verb
             row = await self._row(task, actor)
+            if id is not None and (known := await self._known(row, id)) is not None:
+                return _result(row, known)
             done = await self._judged(row, request, arguments)
             assert done is not None, "an ended task takes no verb"
             return done
@@ -290,11 +294,10 @@ class Tasks(Speaker):
         """The task, if the verb changes nothing; None: it is to be done. Raises what is wrong with it."""
         info = info_of(row)
         against = refusal(info.standing, request)
-        if request.verb == "complete" and (against is None or against.code == "ended"):
-            answer = (
-                await self._fitting(row, arguments["answer"]) if against is None or row.status == "completed" else None
-            )
-            if against is not None and request.by.id in info.ended_by and answer_digest(row) == digest(encode(answer)):
+        if request.verb == "complete":
+            if against is None:
+                await self._fitting(row, arguments["answer"])
+            elif against.code == "ended" and await self._is_same(row, request.by, arguments["answer"]):
                 return info
         if against is not None:
             if against.code == "unknown":
@@ -304,6 +307,15 @@ class Tasks(Speaker):
             request.verb == "release" and info.status == TaskStatus.OPEN
         )
         return info if unchanged else None
+
+    async def _is_same(self, row: TaskRow, by: Actor, answer: Any) -> bool:
+        """Whether the actor completed the task with this answer."""
+        if row.status != TaskStatus.COMPLETED or by.id not in info_of(row).ended_by:
+            return False
+        try:
+            return answer_digest(row) == digest(encode(await self._fitting(row, answer)))
+        except BadAnswer:
+            return False
 
     async def _fitting(self, row: TaskRow, answer: Any) -> Any:
         try:

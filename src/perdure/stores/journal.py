@@ -19,7 +19,7 @@ async def refuse_many_journals(queries: Queries, what: str) -> None:
     if shards > 1:
         raise CallerError(
             f"{what} needs one journal, and this database has {shards} shards, each with its own; make one with "
-            "`perdure db upgrade --shards 1` for a world of cells, or `perdure copy` the stopped world into a file"
+            "`perdure db upgrade --shards 1`, or `perdure copy` the stopped world into a file"
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from perdure.codec import decode, digest, encode, from_plain, to_plain
+from perdure.codec import decode, digest, encode, from_plain, is_text, to_plain
 from perdure.codec.jsonschema import read
 from perdure.errors import BadCall, CallerError, Misfit, Problem
 from perdure.kernel.asked import Actor
@@ -273,7 +273,7 @@ def fitting(form: dict[str, Any] | None, answer: Any) -> Any:
 
 
 def checked_comment(text: Any) -> str:
-    if not isinstance(text, str) or not text.strip() or len(text) > COMMENT_MAX:
+    if not isinstance(text, str) or not is_text(text) or not text.strip() or len(text) > COMMENT_MAX:
         raise BadCall(f"a comment is a text of 1 to {COMMENT_MAX} characters, found {text!r:.80}")
     return text
 

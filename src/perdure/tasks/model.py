@@ -193,7 +193,9 @@ def question(
     plain = to_plain(fields.get("data"))
     if plain is not None and len(encode(plain)) > DATA_MAX:
         _wrong(name, f"data is at most {DATA_MAX} bytes: keep it elsewhere, and give a reference to it")
-    excluded = [each for each in fields.get("exclude", ()) if each is not None]
+    excluded = fields.get("exclude", ())
+    if not isinstance(excluded, str):
+        excluded = [each for each in excluded if each is not None]
     found = Question(
         name=name,
         workflow=workflow,
@@ -228,6 +230,8 @@ def _refuse_impossible(asked: Question) -> None:
         _wrong(asked.name, f"{asked.assignee} is its assignee and excluded")
     quorum = asked.quorum
     if quorum is not None:
+        if not isinstance(quorum, Quorum):
+            _wrong(asked.name, f"quorum is a perdure.Quorum, Quorum(2) for two votes, found {quorum!r:.80}")
         if asked.assignee:
             _wrong(asked.name, "several people decide it, so it has no assignee: leave out assignee= or quorum=")
         for outcome in quorum.veto:
@@ -297,7 +301,7 @@ def moment_of(value: Any, now: datetime, what: str) -> datetime | None:
 
 def _steps(escalate: Iterable[Escalation], now: datetime, name: str) -> tuple[Step, ...]:
     steps: list[Step] = []
-    for each in escalate:
+    for each in escalate if isinstance(escalate, Iterable) else (escalate,):  # type: ignore[redundant-expr]
         if not isinstance(each, Escalation):
             _wrong(name, f"escalate is a list of perdure.Escalation, found {each!r:.80}")
         at = moment_of(each.after, now, f"{name}: escalate")
@@ -307,6 +311,8 @@ def _steps(escalate: Iterable[Escalation], now: datetime, name: str) -> tuple[St
 
 
 def _labels(labels: Mapping[str, str], name: str) -> dict[str, str]:
+    if not isinstance(labels, Mapping):
+        _wrong(name, f"labels are texts by name, found {labels!r:.80}")
     for label, value in labels.items():
         if not isinstance(label, str) or not isinstance(value, str):  # type: ignore[redundant-expr]
             _wrong(name, f"labels are texts by name, found {label!r:.80}: {value!r:.80}")

@@ -1,6 +1,6 @@
 """`perdure dev`: engine, server and web UI on a database of the project, and new code after each change of a file.
 
-Two processes: this one has the socket and watches the files, the other one (`--child`) has the engine. New code is
+Two processes: this one has the socket and watches the files, the other one (`CHILD`) has the engine. New code is
 tried in a third one, which imports it and replays live instances on it. Only then the engine's process is replaced.
 """
 
@@ -33,6 +33,9 @@ from ..load import served_by
 from .serve import LISTEN, Serving, address_of
 
 DEMO: Final = "perdure.cli.demo"
+CHILD: Final = "PERDURE_DEV_SOCKET"
+"""In the process of the engine: the number of the socket that it answers on."""
+
 LOOK_SECONDS: Final = 0.5
 PARK_SECONDS: Final = 3.0
 """What still runs then is cut, and runs again on the new code."""
@@ -45,7 +48,6 @@ PARK_SECONDS: Final = 3.0
 @click.option("--key", default="first", show_default=True, help="Its key.")
 @click.option("--listen", default=LISTEN, show_default=True, metavar="HOST:PORT", help="Port 0 takes a free one.")
 @click.option("--no-open", is_flag=True, help="Open no browser.")
-@click.option("--child", type=int, hidden=True)
 def dev(  # noqa: PLR0917
     console: Console,
     module: str | None,
@@ -54,7 +56,6 @@ def dev(  # noqa: PLR0917
     key: str,
     listen: str,
     no_open: bool,
-    child: int | None,
 ) -> None:
     """Without MODULE the demo runs. The database is .perdure/dev.db, and you are logged in as dev, an admin.
 
@@ -69,8 +70,9 @@ def dev(  # noqa: PLR0917
     starts: list[tuple[str, str, Any]] = []
     if workflow is not None:
         starts = [(workflow, key, {} if given is None else read_json(given, "--input"))]
+    child = os.environ.get(CHILD)
     if child is not None:
-        _child(console, target, starts, child)
+        _child(console, target, starts, int(child))
         return
     Path(console.db).parent.mkdir(parents=True, exist_ok=True)
     host, port = address_of(listen)
@@ -182,9 +184,15 @@ class Watching:
     def _begin(self) -> dict[str, Any]:
         """Start the process of the engine, and hear from it when it answers requests."""
         fd = self._listening.fileno()
-        command = [sys.executable, "-m", "perdure", "dev", *self._words, "--child", str(fd)]
+        command, env = [sys.executable, "-m", "perdure", "dev", *self._words], {**os.environ, CHILD: str(fd)}
         self._engine = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=[fd], start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=[fd],
+            start_new_session=True,
+            env=env,
         )
         assert self._engine.stdout is not None
         line = self._engine.stdout.readline()

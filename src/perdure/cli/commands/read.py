@@ -170,7 +170,7 @@ def history(console: Console, id: str, values: bool | None) -> None:
 @click.argument("id")
 def why(console: Console, id: str) -> None:
     """Says since when it waits and what would move it, with the exact command where there is one."""
-    answer: WhyAnswer = console.call("why", WhyParams(id, console.db))
+    answer: WhyAnswer = console.call("why", WhyParams(id, console.place))
     todos = [[_advice(console, each) for each in reason.todo] for reason in answer.reasons]
     found = list(zip(answer.reasons, todos, strict=True))
     document = {"id": answer.id, "status": answer.status, "reasons": [_reason(each, todo) for each, todo in found]}

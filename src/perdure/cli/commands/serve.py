@@ -27,7 +27,7 @@ LISTEN = "127.0.0.1:7373"
 
 
 @define("serve")
-@click.argument("modules", metavar="[MODULE]...", nargs=-1)
+@click.argument("modules", metavar="MODULE", nargs=-1)
 @click.option("--listen", default=LISTEN, show_default=True, metavar="HOST:PORT", help="Port 0 takes a free one.")
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name under which browsers come; repeatable.")
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="The certificate, a PEM file.")

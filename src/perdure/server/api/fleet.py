@@ -7,12 +7,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from perdure.access.model import Who, allowed
 from perdure.kernel.policy import decode_policy
 from perdure.ports.store import Owner
+from perdure.verbs.act import StartParams
+from perdure.verbs.read import ListAnswer, TraceParams
+from perdure.verbs.table import VERBS
+from perdure.views.find import find_started
 
 from ..calling import Calling, unknown
+from ..problems import HttpProblem
+from ..reading import to_struct
+from ..reading import unknown as unknown_name
 from .instances import Nothing
 
 
@@ -149,3 +157,31 @@ async def verbs(calling: Calling, given: Nothing) -> VerbList:
         found.append(VerbItem(route.name, route.method, route.path, route.help, route.who, route.read, may))
     await asyncio.sleep(0)
     return VerbList(found)
+
+
+class AskedVerb(msgspec.Struct, frozen=True):
+    """`params` are those of the verb in `perdure.verbs`. The answer is the document of `--json`."""
+
+    verb: str
+    params: dict[str, Any] = {}
+
+
+async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
+    """A verb of the command line. The instances that it names are found as the login sees them."""
+    row = VERBS.get(given.verb)
+    if row is None or row.changes == calling.read:
+        known = [name for name, each in VERBS.items() if each.changes != calling.read]
+        raise HttpProblem(404, "unknown-verb", unknown_name("verb", given.verb, known))
+    params = to_struct(row.params, given.params)
+    for name in ("id", "a", "b"):
+        if hasattr(params, name):
+            _, head = await find_started(calling.client, getattr(params, name))
+            await calling.find(f"{head.workflow}/{head.key}")
+    if isinstance(params, StartParams):
+        calling.check(params.workflow, f"workflow {params.workflow[:80]!r}")
+    elif isinstance(params, TraceParams) and not allowed(calling.login, "admin").yes:
+        raise HttpProblem(403, "forbidden", "a trace goes through all workflows: it needs the role admin")
+    answer = await row.function(calling.client, params)
+    if isinstance(answer, ListAnswer):
+        answer = replace(answer, instances=[each for each in answer.instances if calling.sees(each.workflow)])
+    return answer

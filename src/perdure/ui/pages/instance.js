@@ -76,6 +76,8 @@ const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Sett
 
 function Why({ show, why, act }) {
   const button = (advice, reason) => {
+    if (advice.command[0] === "tasks") return html`<a class="btn" href=${href("/tasks")}><${Icon} name="task" />Open tasks</a>`;
+    if (advice.command[0] === "playbooks" && advice.command[1] === "patch" && show.may.send === "") return html`<button class="btn first" type="button" onClick=${() => act("patch", { words: advice.command.slice(3) })}><${Icon} name="settle" />Patch…</button>`;
     const [verb, , ...words] = advice.command;
     if (!LABELS[verb] || show.may[verb] !== "") return null;
     const location = reason.waiting?.location ?? words[0];
@@ -242,10 +244,14 @@ function Act({ name, given, id, entries, places, close }) {
   const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal." };
   const place = { name: "location", label: "Location", value: given.location ?? places.at(-1), options: places.length ? places : undefined };
   const why = (given_) => ({ ...headers, ...(given_.reason ? { "x-reason": given_.reason } : {}) });
+  const patch = (words = []) => JSON.stringify(Object.fromEntries(words.map((word) => { const [key, ...rest] = word.split("="); try { return [key, JSON.parse(rest.join("="))]; } catch { return [key, rest.join("=")]; } })));
   const parsed = (text) => (text.trim() ? JSON.parse(text) : null);
   const spec = {
     send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", long: true, optional: true, value: given.name === "ctx" ? '{"set": {}}' : "{}" }],
       cmd: (g) => command("send", id, g.name || "NAME", g.body || "null"), run: (g) => send("POST", path("messages"), { name: g.name, body: parsed(g.body) }) },
+    patch: { title: `Patch ctx of ${id}`, says: "The values of ctx change, and gates that read them are looked at again.", label: "Patch", fields: [{ name: "set", label: "Values, as JSON by key", long: true, value: patch(given.words) }, reason],
+      cmd: (g) => { let set = {}; try { set = JSON.parse(g.set); } catch { /* told when it is sent */ } return command("playbooks", "patch", id, ...Object.entries(set).map(([key, value]) => `${key}=${JSON.stringify(value)}`)); },
+      run: (g) => send("POST", path("ask"), { name: "ctx", body: { set: parsed(g.set) } }, why(g)) },
     tag: { title: `Tag ${id}`, label: "Tag", fields: [{ name: "name", label: "Name" }, { name: "value", label: "Value", optional: true, help: "Empty removes the tag." }],
       cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), run: (g) => send("PATCH", path("tags"), { tags: { [g.name]: g.value || null } }) },
     wake: { title: `Wake ${id}`, says: `Its ${given.location ? `sleep at ${given.location}` : "sleeps"} ends now.`, label: "Wake", fields: [reason], cmd: () => command("wake", id, ...(given.location ? [given.location] : [])),

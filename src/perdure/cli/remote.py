@@ -1,0 +1,64 @@
+"""A verb asked of a server: the same parameters, the same answer, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Final
+
+import msgspec
+
+from perdure.verbs.table import Verb
+
+from .exits import Exit, Stopped
+
+TOKEN: Final = "PERDURE_TOKEN"
+SECONDS: Final = 60.0
+EXITS: Final = {
+    401: Exit.DENIED,
+    403: Exit.DENIED,
+    404: Exit.NOT_FOUND,
+    409: Exit.CONFLICT,
+    412: Exit.CONFLICT,
+    503: Exit.DATABASE,
+}
+
+
+def call(server: str, verb: Verb, params: msgspec.Struct) -> Any:
+    """The answer of a server as the struct that the verb answers."""
+    given = msgspec.to_builtins(params)
+    url = f"{server.rstrip('/')}/api/v1/verbs/{urllib.parse.quote(verb.name)}"
+    body: bytes | None = None
+    if verb.changes:
+        body = json.dumps({"params": given}).encode()
+    else:
+        url += "?" + urllib.parse.urlencode({"params": json.dumps(given), "values": "whole"})
+    if not url.startswith(("http://", "https://")):
+        raise Stopped(f"--server is the URL of a server such as http://127.0.0.1:7373, found {server!r}")
+    headers = {"accept": "application/json", "content-type": "application/json"}
+    token = os.environ.get(TOKEN)
+    if token:
+        headers["authorization"] = f"Bearer {token}"
+    request = urllib.request.Request(url, body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            document = json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise _refused(error) from None
+    except (OSError, ValueError) as error:
+        raise Stopped(f"{server} does not answer: {error}", Exit.DATABASE, kind="NoServer") from None
+    return msgspec.convert(document, verb.answer)
+
+
+def _refused(error: urllib.error.HTTPError) -> Stopped:
+    try:
+        problem = json.load(error)
+        text, kind = str(problem["detail"]), str(problem["code"])
+    except (ValueError, KeyError, TypeError):
+        text, kind = f"the server answered {error.code}", "NoServer"
+    if error.code == 401:
+        text = f"the server knows no login: set {TOKEN} to an API key"
+    return Stopped(text, EXITS.get(error.code, Exit.USAGE), kind=kind)

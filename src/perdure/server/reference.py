@@ -1,0 +1,48 @@
+"""The page `docs/server/api.md`, made from the table of routes: `python -m perdure.server.reference`."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import msgspec
+
+from .problems import TABLE
+from .routes import API, ROUTES, Route
+
+HEAD: Final = f"""# The API
+
+This page is made from the table of verbs: `python -m perdure.server.reference`. Paths are below `{API}`. `/openapi.json` is the same as an OpenAPI 3.1 document.
+
+- Requests are strict JSON; unknown fields are refused with a proposal. Times are UTC in ISO 8601, durations seconds, bytes `{{"$bytes": base64}}`, numbers of
+  instances and entries texts. Values over 8 KiB are cut to `{{"$cut": …}}` unless `values=whole` is asked for.
+- `{{id}}` is `workflow/key`, which may have slashes; what is asked of it follows the last `/-/`. `@NUMBER` names one generation.
+- Lists take `limit` (1 to 500), `cursor` (the `next` of the page before) and filters: `q` as text, or each as a parameter.
+- `Idempotency-Key` makes a write happen once. `If-Match` with the `ETag` of an instance refuses it if the instance has moved on. `X-Reason` is recorded.
+- `GET {API}/stream?channels=instance:ID,list:FILTER,tasks:mine,fleet` sends events; `Last-Event-ID` resumes without loss or repetition.
+- Errors are `application/problem+json` with `code`, `detail` and the number of the `request`.
+
+| verb | request | who | what it does |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    rows = "".join([f"| {each.name} | `{each.method} {each.path}` | {each.who} | {each.help} |\n" for each in ROUTES])
+    codes = "".join([f"| `{code}` | {status} | {error.__name__} |\n" for error, code, status in TABLE])
+    parts = "".join([_part(each) for each in ROUTES if not each.read])
+    return f"{HEAD}{rows}\n## Bodies\n\n{parts}\n## Codes\n\n| code | status | error |\n|---|---|---|\n{codes}"
+
+
+def _part(route: Route) -> str:
+    fields = [
+        f"`{field.encode_name}`{'' if field.required else ', optional'}"
+        for field in msgspec.structs.fields(route.params)
+        if field.encode_name not in route.in_path
+    ]
+    example = f" Example: `{json.dumps(route.example)}`" if route.example else ""
+    return f"- **{route.name}**: {'; '.join(fields) or 'no field'}.{example}\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,42 @@
+"""Two servers, each with an engine, on one PostgreSQL: each answers for all shards."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from tests.server.site import OPERATOR, site
+
+API = "/api/v1"
+
+
+def test_two_servers_share_a_database_and_its_logins(postgres):
+    async def story():
+        async with AsyncExitStack() as stack:
+            one, other = [await stack.enter_async_context(site(postgres)) for _ in range(2)]
+            client = await one.key(OPERATOR)
+            there = other.client(headers=client.headers)
+            for n in range(6):
+                made = await client.post(f"{API}/instances", json={"workflow": "order", "key": f"o-{n}"})
+                assert made.status_code == 201, made.text
+            for n in range(6):
+                await other.engine.handle("order", f"o-{n}").until("waiting", 20)
+            listed = (await there.get(f"{API}/instances")).json()["items"]
+            said = {"name": "note", "body": "it is urgent"}
+            twice = [
+                await each.post(f"{API}/instances/order/o-1/-/messages", json=said, headers={"idempotency-key": "k-1"})
+                for each in (client, there)
+            ]
+            await client.post(f"{API}/instances/order/o-1/-/messages", json={"name": "decision", "body": "yes"})
+            result = (await there.get(f"{API}/instances/order/o-1/-/result?wait=20")).json()
+            history = (await there.get(f"{API}/instances/order/o-1/-/history")).json()["history"]
+            fleet = (await client.get(f"{API}/fleet")).json()
+            return listed, twice, result, history, fleet
+
+    listed, twice, result, history, fleet = asyncio.run(asyncio.wait_for(story(), 90))
+
+    starts = [each["started_at"] for each in listed]
+    assert {each["key"] for each in listed} == {f"o-{n}" for n in range(6)}
+    assert starts == sorted(starts, reverse=True)  # newest first holds over shards
+    assert [each.status_code for each in twice] == [200, 200]
+    assert result["result"]["decision"] == "yes"
+    assert [each["event"] for each in history].count("message") == 2  # the note once, and the decision
+    assert sum(each["shards"] for each in fleet["engines"]) == 16

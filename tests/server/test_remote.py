@@ -1,0 +1,106 @@
+"""The command line against a server: the same documents as from the database."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.server.site import OPERATOR, VIEWER, run
+
+READS = [
+    ("ls",),
+    ("ls", "--status", "failed"),
+    ("show", "order/o-1"),
+    ("show", "o-1"),
+    ("history", "order/o-1"),
+    ("why", "order/o-1"),
+    ("diff", "order/o-1", "order/o-2"),
+]
+
+
+async def perdure(*words, token="", **env):
+    def done():
+        given = {**os.environ, "PERDURE_TOKEN": token, **env}
+        command = [sys.executable, "-m", "perdure", *words, "--json"]
+        return subprocess.run(command, capture_output=True, text=True, env=given, check=False)
+
+    return await asyncio.to_thread(done)
+
+
+def key_of(client):
+    return client.headers["authorization"].removeprefix("Bearer ")
+
+
+async def filled(site):
+    for key in ("o-1", "o-2"):
+        await (await site.engine.start("order", key=key, cents=int(key[-1]))).until("waiting")
+    await (await site.engine.start("broken", key="b")).until("failed")
+
+
+def test_cli_and_http_give_one_document(tmp_path):
+    database = str(tmp_path / "shop.db")
+
+    async def story(site):
+        await filled(site)
+        token = key_of(await site.key(VIEWER))
+        found = []
+        for words in READS:
+            here = await perdure(*words, "--db", database)
+            there = await perdure(*words, "--server", site.url, token=token)
+            found.append((words, here, there))
+        return found
+
+    for words, here, there in run(story, url=database):
+        assert here.returncode == there.returncode, (words, there.stdout, there.stderr)
+        told, asked = json.loads(here.stdout), json.loads(there.stdout)
+        if words[0] == "why":  # sentences say how long it waits
+            told, asked = told["status"], asked["status"]
+        assert told == asked, words
+
+
+def test_a_change_goes_through_the_server_and_names_the_actor_of_the_key():
+    async def story(site):
+        await filled(site)
+        token = key_of(await site.key(OPERATOR, actor="crm"))
+        sent = await perdure("send", "order/o-1", "decision", '"yes"', "--server", site.url, token=token)
+        started = await perdure("start", "order", "--key", "o-9", "--server", site.url, token=token)
+        await site.engine.handle("order/o-1").result(10)
+        entries = await (await site.key(VIEWER)).get("/api/v1/instances/order/o-1/-/history")
+        return sent, started, entries.json()["asked"]
+
+    sent, started, asked = run(story)
+
+    assert (sent.returncode, started.returncode) == (0, 0), sent.stderr + started.stderr
+    assert json.loads(sent.stdout) == {"id": "order/o-1", "sent": "decision"}
+    assert "crm" in {each["by"] for each in asked.values()}
+
+
+@pytest.mark.parametrize(
+    ("words", "role", "exit"),
+    [
+        (("show", "order/none"), "viewer", 3),
+        (("cancel", "order/o-1"), "viewer", 7),
+        (("show", "order/o-1"), "", 7),
+        (("retry", "order/o-1"), "operator", 4),
+        (("ls", "--workflow", "order", "--follow"), "viewer", 2),
+    ],
+)
+def test_refusals_of_a_server_are_exit_codes(words, role, exit):
+    async def story(site):
+        await filled(site)
+        token = key_of(await site.key({"viewer": VIEWER, "operator": OPERATOR}[role])) if role else "pdk_wrong"
+        return await perdure(*words, "--server", site.url, token=token)
+
+    done = run(story)
+
+    assert done.returncode == exit, done.stdout + done.stderr
+
+
+def test_without_a_database_and_a_server_the_option_is_missing():
+    done = asyncio.run(perdure("ls", PERDURE_DB="", PERDURE_SERVER=""))
+
+    assert done.returncode == 2
+    assert "--db" in done.stdout + done.stderr
