@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from perdure.graphs import Denied, Graph, Limits, Permit, Used, gate, tool
@@ -358,14 +360,14 @@ def test_the_first_stage_that_denies_is_told():
     async def drop(what: int) -> None: ...
 
     spec = NodeSpec("n", isolation="read_only", trust="quarantined")
-    options = {
+    options: dict[str, Any] = {
         "tools": {"drop": drop},
         "permits": (Permit("drop", "deny"),),
         "veto": ("drop",),
         "accounts": (gate.Account("the node n", Limits(calls=0), {}, {}),),
         "wanted": {"calls": 1},
     }
-    mended = [
+    mended: list[tuple[dict[str, Any], dict[str, Any], NodeSpec]] = [
         ({"what": "text"}, {}, spec),
         ({"what": 1}, {}, spec),
         ({"what": 1}, {"veto": ()}, spec),
