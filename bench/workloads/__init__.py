@@ -10,6 +10,7 @@ from . import (
     g2_chain,
     g3_requests,
     g4_growth,
+    p1_processes,
     postgres_dask,
     postgres_fleet,
     postgres_model,
@@ -54,6 +55,7 @@ SQLITE: tuple[Workload, ...] = (
     g2_chain.WORKLOAD,
     g3_requests.WORKLOAD,
     g4_growth.WORKLOAD,
+    p1_processes.WORKLOAD,
 )
 POSTGRES: tuple[Workload, ...] = (
     postgres_w1.WORKLOAD,

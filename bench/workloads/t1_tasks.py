@@ -11,9 +11,11 @@ import statistics
 import time
 from pathlib import Path
 
+import apsw
+
 import perdure
 from bench.engines import engine
-from bench.measure import Figure, Measures, Workload, verify
+from bench.measure import Bar, Figure, Measures, Workload, verify
 from perdure.kernel.batch import Batch
 from perdure.kernel.task import TaskRows
 from perdure.ports.store import TaskFilter
@@ -57,7 +59,7 @@ async def _on_perdure(place: Path) -> Measures:
                     rates[name].append(rate)
     best = {name: max(found) for name, found in rates.items()}
     ratios = {"ratio": best["tasks"] / best["flows"], "claimed_ratio": best["claimed"] / best["flows"]}
-    return {**best, **ratios, "page": await _page_ratio(place)}
+    return {**best, **ratios, "page": await _page_ratio(place), "timers": float(await _timers(place))}
 
 
 async def _messages(opened: perdure.Engine, number: int) -> float:
@@ -89,6 +91,20 @@ async def _tasks(opened: perdure.Engine, number: str, *, claim: bool) -> float:
     return OWNERS / (time.perf_counter() - began)
 
 
+async def _timers(place: Path) -> int:
+    """How many rows of timers open tasks without times have, while no instance stays in memory."""
+    file = place / "idle.db"
+    async with perdure.open(file, workflows=[asks], cache=0) as opened:
+        for n in range(OWNERS):
+            await opened.start(asks, key=str(n))
+        while await opened.tasks.count() < OWNERS:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+        ((found,),) = connection.execute("SELECT count(*) FROM open_work WHERE kind = 'timer'")
+        connection.close()
+    return int(found)
+
+
 async def _page_ratio(place: Path) -> float:
     """How much longer a page takes among many tasks than among few."""
     store = SqliteStore(place / "pages.db")
@@ -117,10 +133,11 @@ WORKLOAD = Workload(
     f"{OWNERS} owners at once ask a person",
     (
         Figure("tasks", "tasks", "/s"),
-        Figure("against flows that wait for a message", "ratio", "x"),
+        Figure("against flows that wait for a message", "ratio", "x", bar=Bar(">=", 0.4)),
         Figure("with a claim", "claimed", "/s"),
-        Figure("with a claim, against the flows", "claimed_ratio", "x"),
-        Figure(f"a page among {MANY:,} tasks against {FEW:,}", "page", "x"),
+        Figure("with a claim, against the flows", "claimed_ratio", "x", bar=Bar(">=", 0.3)),
+        Figure(f"timers of {OWNERS} open tasks", "timers", bar=Bar("<=", 0)),
+        Figure(f"a page among {MANY:,} tasks against {FEW:,}", "page", "x", bar=Bar("<=", 1.5)),
     ),
     {"perdure": on_perdure},
 )

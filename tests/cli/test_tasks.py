@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -154,6 +155,17 @@ def test_why_and_history_speak_of_tasks_and_ls_does_not_list_them(asked):
     assert "task approve" in asked.perdure("history", "expense/e-1").stdout
     assert [each["id"] for each in asked.json("ls")["instances"]] == ["expense/e-1"]
     assert len(asked.json("ls", "--workflow", "perdure.task")["instances"]) == 1
+
+
+def test_why_says_who_has_a_task_since_when_and_how_late_it_is(served):
+    id = the_task(served)["id"]
+    served.perdure("tasks", "claim", id, *ANN)
+
+    why = served.perdure("why", "expense/e-1").stdout
+
+    assert re.search(rf"for the task approve \({id}\), held by ann since .*, .* overdue\.", why)
+    assert f"perdure tasks complete {id} --as ann" in why
+    assert "task approve" in served.perdure("show", "expense/e-1").stdout
 
 
 def test_complete_asks_on_a_terminal_field_by_field(served):

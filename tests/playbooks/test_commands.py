@@ -67,3 +67,26 @@ def test_check_tells_playbooks_and_processes_apart(tmp_path):
     assert told.exit_code == 1
     assert f"{bad}:" in told.stdout
     assert json.loads(other.stdout)["workflows"] == [load_process(process).name]
+
+
+def test_start_takes_a_file_and_the_next_engine_runs_it(tmp_path):
+    url, file = str(tmp_path / "p.db"), tmp_path / "p.yaml"
+    file.write_text(HEAD + "workload: {n: 1}\nworkflow: [{step: a, tool: {kind: noop, result: '{{ workload.n }}'}}]\n")
+
+    told = called("start", str(file), "--set", "n=7", "--key", "k", "--db", url)
+
+    async def result():
+        async with perdure.open(url) as engine:
+            return await engine.handle("p", "k").result(timeout=10)
+
+    assert (told.exit_code, told.stdout) == (0, "k\n")
+    assert asyncio.run(result()) == 7
+
+
+def test_put_needs_no_engine_of_another_process(tmp_path):
+    url, file = str(tmp_path / "p.db"), tmp_path / "p.yaml"
+    for result in (1, 2):
+        file.write_text(HEAD + f"workflow: [{{step: a, tool: {{kind: noop, result: {result}}}}}]\n")
+        assert called("playbooks", "put", str(file), "--db", url).exit_code == 0
+
+    assert len(json.loads(called("playbooks", "ls", "--json", "--db", url).stdout)) == 2

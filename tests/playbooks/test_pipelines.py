@@ -416,6 +416,15 @@ def test_what_is_collected(spec, result):
     assert loop(spec).result == result
 
 
+def test_the_last_of_a_parallel_loop_is_that_of_the_highest_index():
+    stage = loop("mode: parallel, collect: last", items="3", auto=False)
+    for index in (2, 0, 1):
+        id = stage.at(f"s/~{index}/s_task")
+        stage.answer(id, stage.stub(stage.open[id]))
+
+    assert stage.result == 2
+
+
 def test_a_parallel_loop_is_refilled_in_order_and_keeps_its_bound():
     stage = loop("mode: parallel, max_in_flight: 2", items="7")
 
@@ -593,6 +602,33 @@ def test_a_stored_list_is_looped_over_in_slices():
 
     assert stage.result == list(range(1000))
     assert len([each for each in stage.done if "&read" in each]) == 16
+
+
+def test_a_parallel_loop_over_a_stored_list_reads_each_slice_once():
+    def stubs(location, params):
+        if location == "a/a_task":
+            return {"ref": {"blob": {"hash": "list", "size": 99999}, "length": 200}}
+        return kept(location, params) if "&read" in location else params["url"]
+
+    text = """
+        workflow:
+          - {step: a, tool: {kind: http, url: x}, next: b}
+          - {step: b, loop: {in: "{{ a }}", iterator: x, spec: {mode: parallel, max_in_flight: 5}}, tool: {kind: http, url: "{{ x }}"}}
+    """
+    stage = Stage(book(text), stubs)
+
+    assert stage.result == list(range(200))
+    assert len([each for each in stage.done if "&read" in each]) == 4
+
+
+def test_the_args_of_an_iteration_may_look_into_a_stored_value():
+    text = """
+        workflow:
+          - {step: a, tool: {kind: http, url: x}, next: b}
+          - {step: b, args: {row: "{{ a.rows[iter.index + 1] }}"}, loop: {in: 3, iterator: x}, tool: {kind: noop, result: "{{ args.row.id }}"}}
+    """
+
+    assert Stage(book(text), kept).result == [1, 2, 3]
 
 
 def test_a_large_value_that_an_expression_makes_is_stored_first():

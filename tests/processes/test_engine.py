@@ -59,12 +59,18 @@ ORDER = shop.Purchase("o-17", "acme", Decimal("900"), [{"sku": "a", "count": 2}]
 ANN = Actor("ann", roles=["manager"])
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "postgres":
         yield request.getfixturevalue("postgres")
     else:
-        yield str(tmp_path / "p.db")
+        yield ":memory:" if request.param == "memory" else str(tmp_path / "p.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database that outlives its engine, and that others can open."""
+    yield request.getfixturevalue("postgres") if request.param == "postgres" else str(tmp_path / "p.db")
 
 
 def small(version: str = "1.0.0", *steps: Any, name: str = "small", **fields: Any) -> Process:
@@ -113,25 +119,25 @@ async def test_the_same_definition_again_writes_nothing(url: str):
             assert [line.event for line in history] == ["started", "message"]
 
 
-async def test_other_bytes_under_one_version_conflict_before_anything_runs(url: str):
-    async with perdure.open(url, workflows=[small()]):
+async def test_other_bytes_under_one_version_conflict_before_anything_runs(kept: str):
+    async with perdure.open(kept, workflows=[small()]):
         pass
 
     with pytest.raises(DefinitionConflict, match=r"the next free one is 1\.0\.1") as raised:
-        async with perdure.open(url, workflows=[small("1.0.0", Complete(2))]):
+        async with perdure.open(kept, workflows=[small("1.0.0", Complete(2))]):
             pass
 
     assert raised.value.difference.startswith("steps[0].output")
 
 
-async def test_an_instance_stays_on_its_bytes_when_a_newer_version_opens_and_when_its_code_is_gone(url: str):
+async def test_an_instance_stays_on_its_bytes_when_a_newer_version_opens_and_when_its_code_is_gone(kept: str):
     first = small("1.0.0", Receive("m", "go"), Complete("one"))
     second = small("1.1.0", Receive("m", "go"), Complete("two"))
-    async with perdure.open(url, workflows=[first]) as engine:
+    async with perdure.open(kept, workflows=[first]) as engine:
         await engine.start(first, key="a")
-    async with perdure.open(url, workflows=[first, second]) as engine:
+    async with perdure.open(kept, workflows=[first, second]) as engine:
         await engine.start("small", key="b")
-    async with perdure.open(url, workflows=[]) as engine:
+    async with perdure.open(kept, workflows=[]) as engine:
         for key in "ab":
             await engine.handle("small", key).send("go")
         found = [await engine.handle("small", key).result(timeout=10) for key in "ab"]
@@ -141,8 +147,8 @@ async def test_an_instance_stays_on_its_bytes_when_a_newer_version_opens_and_whe
     assert versions == [first.version, second.version]
 
 
-async def test_a_definition_is_put_and_activated_while_the_engine_runs(url: str):
-    async with perdure.open(url, workflows=[small("1.0.0", Complete("one"))]) as engine:
+async def test_a_definition_is_put_and_activated_while_the_engine_runs(kept: str):
+    async with perdure.open(kept, workflows=[small("1.0.0", Complete("one"))]) as engine:
         assert await engine.processes.put(small("2.0.0", Complete("two")), by="ann") == "2.0.0"
         assert await (await engine.start("small", key="a")).result() == "two"
         await engine.processes.activate("small", "1.0.0", by="ann")
@@ -153,7 +159,7 @@ async def test_a_definition_is_put_and_activated_while_the_engine_runs(url: str)
             await engine.processes.activate("small", "9.0.0")
         with pytest.raises(DefinitionConflict):
             await engine.processes.put(small("2.0.0", Complete("three")))
-    async with perdure.open(url, workflows=[]) as engine:
+    async with perdure.open(kept, workflows=[]) as engine:
         assert await (await engine.start("small", key="c")).result() == "one"
 
 
@@ -418,20 +424,20 @@ async def test_a_duplicate_message_has_no_second_effect_and_a_wrong_entry_number
         assert await handle.result(timeout=10) == "end"
 
 
-async def test_state_is_read_without_code(url: str):
+async def test_state_is_read_without_code(kept: str):
     process = small("1.0.0", Set("x", start.n), Receive("m", "m"), Set("x", state.x + 1), Receive("n", "m"))
-    async with perdure.open(url, workflows=[process]) as engine:
+    async with perdure.open(kept, workflows=[process]) as engine:
         handle = await engine.start(process, n=1, key="a")
         first = await engine.queries.height()
         await handle.send("m")
-        async with perdure.connect(url) as client:
+        async with perdure.connect(kept) as client:
             assert await client.state("small", "a") == {"x": 2}
             if first:
                 assert await client.state("small", "a", at=first) == {"x": 1}
         assert await engine.state(process, "a") == {"x": 2}
 
 
-async def test_another_process_starts_and_sends_by_name_alone(url: str):
+async def test_another_process_starts_and_sends_by_name_alone(kept: str):
     process = small(
         "1.0.0",
         Receive("m", "go", result="r"),
@@ -443,7 +449,7 @@ async def test_another_process_starts_and_sends_by_name_alone(url: str):
             "additionalProperties": False,
         },
     )
-    async with perdure.open(url, workflows=[process]), perdure.connect(url) as client:
+    async with perdure.open(kept, workflows=[process]), perdure.connect(kept) as client:
         with pytest.raises(NotConvertible):
             await client.start("small", n="text", key="a")
         handle = await client.start("small", n=4, key="a")

@@ -67,7 +67,7 @@ class FakeCluster:
         self._ended = ended
 
     async def submit(self, copies: Sequence[Copy]) -> None:
-        if self.away:
+        if self.away or not self.fleet:
             raise ConnectionError("no answer")
         for copy in copies:
             self.submitted.append(copy)

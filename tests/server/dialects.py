@@ -16,5 +16,10 @@ async def counting(ctx, n: int = 0):
         await ctx.step("count", one, each)
 
 
-ALL = [*site.ALL, article, restock, counting]
+@perdure.flow
+async def four_eyes(ctx, asker: str = "ann"):
+    await ctx.task("check", title="Check what ann did", roles=["manager"], exclude=[asker], answer=site.Decision)
+
+
+ALL = [*site.ALL, article, restock, counting, four_eyes]
 STARTS = [each for each in ALL_STARTS if each[0] in ("article", "restock")]

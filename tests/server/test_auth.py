@@ -1,5 +1,6 @@
 """Keys, sessions, origins and limits, without a server."""
 
+import socket
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from perdure.server.auth.origins import LOOPBACK, is_ours, may_write
 from perdure.server.auth.tokens import Signer, new_key, parse_key, same
 from perdure.server.limits import Buckets
+from perdure.server.serve import bind
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 
@@ -85,3 +87,9 @@ def test_a_bucket_fills_again():
     assert buckets.take("bob", 0) == 0
     assert buckets.take("ann", 0.5) == 0
     assert buckets.is_empty("ann", 0.5)
+
+
+def test_answers_are_sent_at_once():
+    """asyncio sets TCP_NODELAY only where the socket says that it is TCP: else each answer waits 40 ms."""
+    with bind("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP

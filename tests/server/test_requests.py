@@ -73,7 +73,7 @@ def test_random_requests_find_no_500():
     async def story(site):
         client = await site.key(ADMIN)
         await (await site.engine.start("order", key="o-1")).until("waiting")
-        site.server._buckets.rate = site.server._buckets.burst = 1e9
+        site.server._buckets._rate = site.server._buckets._burst = 1e9
         dice, wrong = random.Random(SEED), []
         for route in ROUTES:
             for _ in range(15):

@@ -328,3 +328,60 @@ def test_eval_and_inline_script_do_nothing(stage):
         )
 
     assert stage.tell(story) == [0, True]
+
+
+def test_a_dialog_says_what_the_dry_run_says_and_records_nothing(stage):
+    async def story(site, page):
+        handle = await an_order(site, "gone-back")
+        before = (await handle.summary()).changed_at, len(await handle.history())
+        await page.goto(f"{site.url}/instances/order/gone-back")
+        await page.click("text=Rewind…")
+        await page.select_option("#d-location", "charge")
+        await page.wait_for_selector("#dry >> text=charge, receive:decision")
+        after = (await handle.summary()).changed_at, len(await handle.history())
+        dropped = await handle.rewind("charge")
+        return before, after, dropped
+
+    before, after, dropped = stage.tell(story)
+
+    assert before == after
+    assert dropped == ["charge", "receive:decision"]
+
+
+def test_a_playbook_goes_on_when_its_ctx_is_patched_by_the_button_of_its_sentence(stage):
+    async def story(site, page):
+        handle = await site.engine.start_plain("restock", {}, key="tuesday")
+        await handle.until("waiting")
+        await page.goto(f"{site.url}/instances/restock/tuesday")
+        await page.click(".why-list .do button >> text=Patch")
+        command = await page.inner_text("dialog .cmd code")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector(".stamp.st-completed")
+        return command, await handle.result(10)
+
+    command, result = stage.tell(story)
+
+    assert command.startswith("perdure playbooks patch restock/tuesday budget=true")
+    assert result == "done"
+
+
+def test_four_eyes_is_explained_and_enforced(stage):
+    async def story(site, page):
+        await (await site.engine.start("four_eyes", key="f-1")).until("waiting")
+        found = await site.engine.tasks.list(Actor("root", admin=True))
+        task = next(each.id for each in found if each.title == "Check what ann did")
+        await page.goto(f"{site.url}/tasks/{task}")
+        await page.wait_for_selector(".task-form")
+        text, buttons = (
+            await page.inner_text("main .task"),
+            await page.locator(".task-form button[type=submit]").count(),
+        )
+        client = await site.login("ann")
+        answer = await client.post(f"{API}/tasks/{task}/-/complete", json={"answer": {"outcome": "yes"}})
+        return text, buttons, answer
+
+    text, buttons, answer = stage.tell(story)
+
+    assert "Four eyes: ann may not do this task. That is you" in text
+    assert buttons == 0
+    assert answer.status_code == 409, answer.text

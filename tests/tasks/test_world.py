@@ -158,3 +158,36 @@ def waits(world: World, handle: Any) -> None:
 )
 def test_a_crash_anywhere_makes_no_difference(workflow: Any, args: tuple[Any, ...], story: Any, cache: int):
     crash_test(workflow, *args, story=story, cache=cache, pairs=40, random=10)
+
+
+def test_a_forked_flow_asks_again_and_the_old_task_stays_with_the_old_instance():
+    with World() as world:
+        handle = world.start(expense, "chairs")
+        old = only_task(world)
+        other = handle.fork("approve", key="other")
+        both = world.tasks.list()
+        assert len(both) == 2 and {task.key for task in both} == {old.key, "other"}
+        (new,) = [task for task in both if task.key == "other"]
+        world.tasks.complete(new.id, {"outcome": "reject"}, by=ANN)
+
+        assert other.result() == "reject by ann"
+        assert world.tasks.get(old.id).status == "open"
+        world.tasks.complete(old.id, {"outcome": "approve"}, by=BOB)
+        assert handle.result() == "approve by bob"
+
+
+def test_paging_neither_skips_nor_repeats_while_tasks_come_and_go():
+    with World() as world:
+        for number in range(20):
+            world.start(expense, f"{number}", key=f"e-{number}")
+        first = world.tasks.list(limit=8)
+        world.tasks.complete(first[2].id, {"outcome": "approve"}, by=ANN)
+        world.tasks.claim(world.tasks.list(key="e-12", workflow="expense")[0].id, by=ANN)
+        world.tasks.cancel(world.tasks.list(key="e-13", workflow="expense")[0].id, "enough", by=BOSS)
+        world.start(expense, "late", key="e-20")
+
+        seen, page = [*first], first
+        while page := world.tasks.list(limit=5, after=page[-1]):
+            seen += page
+
+        assert [task.key for task in seen] == [f"e-{number}" for number in range(21) if number != 13]

@@ -47,6 +47,7 @@ from .snapshot import (
     read_kept,
     segment,
     segment_key,
+    stored_values,
     write_rows,
 )
 from .world import WorldMachine, WorldWorkflow
@@ -122,9 +123,8 @@ class WorldReplay:
             self._publish(life.instance.id, name, value)
             if name == IN_FORCE and life.instance.address == RULER:
                 self._govern(life)
-        if life.kind == "cell":
-            for digest in named_blobs(entry):
-                self._new_named[digest] = Entry(digest, 0, 0)
+        for digest in named_blobs(entry) if life.kind == "cell" else stored_values(entry.event):
+            self._new_named[digest] = Entry(digest, 0, 0)
 
     def _publish(self, id: int, name: str, value: bytes) -> None:
         digest = self._blobs.put(value)

@@ -224,6 +224,17 @@ def _blobs_of(event: Event) -> Iterator[bytes]:
         match _plain(event.receipt.value):
             case {"hash": str(hash), "size": int(), **rest} if not rest:
                 yield from _digest_in(hash)
+    yield from stored_values(event)
+
+
+def stored_values(event: Event) -> Iterator[bytes]:
+    """The large result of a tool, which any dialect may have asked for."""
+    if type(event) is ReceiptArrived and event.receipt.status == "ok" and event.receipt.value:
+        match _plain(event.receipt.value):
+            case {"ref": {"blob": {"hash": str(hash)}}}:
+                yield from _digest_in(hash)
+            case _:
+                pass
 
 
 def _plain(body: bytes) -> Any:

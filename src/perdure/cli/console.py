@@ -79,6 +79,25 @@ class Console:
         answer: T = run_async(main)
         return answer
 
+    def act(self, verb: Callable[[Client], Awaitable[T]]) -> T:
+        """Ask what only an engine can answer: the engine that runs, or one of our own where none does."""
+        from contextlib import suppress
+
+        from perdure.app import connect, run_async
+        from perdure.app import open as open_engine
+        from perdure.errors import CannotOpen
+
+        async def main() -> T:
+            with suppress(CannotOpen):  # an engine makes the database when it opens it the first time
+                async with connect(self.db) as client:
+                    if await client.queries.owner() is not None:
+                        return await verb(client)
+            async with open_engine(self.db) as engine:
+                return await verb(engine)
+
+        answer: T = run_async(main)
+        return answer
+
     def call(self, verb: str, params: msgspec.Struct) -> Any:
         """Ask for a verb. What is to be said beside its answer is said."""
         from msgspec import UNSET, structs

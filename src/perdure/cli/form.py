@@ -20,7 +20,7 @@ def ask_form(title: str, form: dict[str, Any]) -> Any:
     _say(title)
     fields = form.get("properties")
     while True:
-        answer = _whole(form) if not isinstance(fields, dict) else _fields(fields, set(form.get("required", ())))
+        answer = _whole(form) if not isinstance(fields, dict) else _fields(fields, list(form.get("required", ())))
         try:
             read(form, answer)
             return answer
@@ -33,9 +33,11 @@ def _whole(form: dict[str, Any]) -> Any:
     return _value("answer", form, required=True)
 
 
-def _fields(fields: dict[str, Any], required: set[str]) -> dict[str, Any]:
+def _fields(fields: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    """What is required comes first, in its order: a definition that is data keeps no order of names."""
     found: dict[str, Any] = {}
-    for name, field in fields.items():
+    for name in dict.fromkeys((*(each for each in required if each in fields), *fields)):
+        field = fields[name]
         value = _value(name, field if isinstance(field, dict) else {}, required=name in required)
         if value is not None or name in required:
             found[name] = value

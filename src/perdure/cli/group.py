@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from perdure.errors import Divergence, FlowRefused, InstanceStuck, PerdureError
+from perdure.errors import BadProcess, Divergence, FlowRefused, InstanceStuck, PerdureError
 
 from .exits import MEANING, Exit, Stopped, exit_of, kind_of
 from .verbs import GROUPS, VERBS
@@ -121,7 +121,7 @@ def _text(error: PerdureError) -> str:
     for python, option in OPTIONS.items():
         text = text.replace(python, option)
     text = re.sub(r"perdure\.connect\([^)]*\)", "`perdure start`, `perdure send` and the like", text)
-    if not isinstance(error, Divergence | InstanceStuck | FlowRefused):
+    if not isinstance(error, BadProcess | Divergence | InstanceStuck | FlowRefused):
         return text
     from .text import noted
 

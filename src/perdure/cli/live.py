@@ -128,6 +128,8 @@ def open_line(open: ShownWait, at: datetime, progress: Frame | None = None) -> s
         case "wait":
             deadline = f", {until(open.due, at)} at the latest" if open.due is not None else ""
             return f"waits for a message {open.what.replace(', ', ' or ') or 'of any name'}  {age}{deadline}"
+        case "task":
+            return f"task {open.location}  {age}"
         case kind:
             return f"{kind} {open.what or open.location}  {age}"
 

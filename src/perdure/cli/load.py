@@ -28,9 +28,14 @@ def load(target: str) -> tuple[Any, list[Any]]:
     if is_playbook(target):
         playbook = _playbook(target)
         return playbook, [playbook]
+    if target.endswith(FILES):
+        process = _process(target)
+        return process, [process]
     module_name, found, name = target.partition(":")
     if not (module_name and found and name):
-        raise Stopped(f"{target!r} names no flow; write MODULE:FLOW, for example shop:order, or the file of a playbook")
+        raise Stopped(
+            f"{target!r} names no flow; write MODULE:FLOW, like shop:order, or the file of a playbook or a process"
+        )
     module = module_of(module_name)
     workflows = _workflows(module)
     flow = _attribute(module, name, workflows)
@@ -64,6 +69,16 @@ def _playbook(file: str) -> Any:
     if not os.path.isfile(file):
         raise Stopped(f"there is no file {file}")
     return load_playbook(file)
+
+
+def _process(file: str) -> Any:
+    from perdure.app.definitions import load_process
+
+    if not os.path.isfile(file):
+        raise Stopped(f"there is no file {file}")
+    process = load_process(file)
+    process.require_valid()
+    return process
 
 
 def _of_dialects(value: Any) -> list[Any]:
@@ -130,7 +145,7 @@ def current_directory_first() -> None:
 
 def helpers_of(target: str) -> tuple[list[Any], list[Any]]:
     """The functions and the handlers that stand in the module of a workflow, for the engine that runs it."""
-    if is_playbook(target):
+    if target.endswith(FILES):
         return [], []
     values = vars(module_of(target.partition(":")[0])).values()
     functions = [value for value in values if type(value).__name__ == "UserFunction"]

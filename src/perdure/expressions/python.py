@@ -419,6 +419,8 @@ def _comparison(op: ast.cmpop, node: ast.AST, left: Tree, right: Tree) -> Tree:
 
 def _called(node: ast.Call, func: ast.AST, args: list[ast.expr], down: Callable[[ast.AST], Tree]) -> Tree:
     name = _dotted(func)
+    if name is not None:
+        name = name.removeprefix("fn.")  # as Python sources write it
     if name is None:
         raise _refuse(node, "only functions can be called", "a method is written as a function: upper(x)")
     if name == "value":

@@ -228,6 +228,11 @@ class Behind:
         items = self.items[: point.place + point.now]
         return {item.location for item in items if type(item.event) is ReceiptArrived}
 
+    def dropped(self, point: Point) -> list[str]:
+        """The locations that a rewind to this point drops: what the point's own decision opened, and all after it."""
+        opened = [effect.location for item in self.items[point.place :] for effect in item.decision.open]
+        return list(dict.fromkeys(opened))
+
     def cancelled(self, point: Point) -> bool:
         return any(type(item.event) is CancelAsked for item in self.items[: point.place + point.now])
 

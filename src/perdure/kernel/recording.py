@@ -1,4 +1,4 @@
-"""The recorded deliveries of an instance, on their way to a machine for the second time."""
+"""Look-ahead over recorded entries during replay."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from .moment import Moment
 class Recording:
     """Recorded deliveries, in order. `entry` is the one that was taken last."""
 
-    __slots__ = ("_left", "_seed", "entry")
+    __slots__ = ("_ahead", "_left", "_seed", "entry")
 
     entry: Entry
 
-    def __init__(self, seed: bytes, deliveries: Iterable[tuple[Entry, Event]]) -> None:
+    def __init__(self, seed: bytes, deliveries: Iterable[tuple[Entry, Event]], *, ahead: bool = True) -> None:
         self._seed = seed
+        self._ahead = self if ahead else None  # what machines may ask for the next receipt
         self._left = list(deliveries)
         self._left.reverse()
 
@@ -45,4 +46,4 @@ class Recording:
 
     def _moment(self) -> Moment:
         entry = self.entry
-        return Moment(entry.clock, self._seed, entry.number, entry.decision, self, entry.seq, entry.at)
+        return Moment(entry.clock, self._seed, entry.number, entry.decision, self._ahead, entry.seq, entry.at)

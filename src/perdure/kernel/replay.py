@@ -58,30 +58,50 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
 
 
 def _replayed(instance: Instance, workflow: Workflow) -> Machine:
-    if not instance.tail:
-        return workflow.machine(str(instance.address), instance.snapshot_at)
-    delivered = since_rewind(deliveries(instance.tail))
-    first = delivered[0] if delivered else None
-    begin = instance.snapshot_at
-    if first is not None and type(first[1]) is Rewound:
-        begin = None
-    elif first is not None and type(first[1]) is Migrated:
-        begin = first[0].decision.begin
-        del delivered[0]
-    machine = workflow.machine(str(instance.address), begin)
-    recording = Recording(instance.seed, delivered)
+    replay = Replay(instance, workflow)
     try:
-        while (delivery := recording.take()) is not None:
-            current = machine.deliver(*delivery)
-            entry = recording.entry
-            if workflow.differs(entry.decision, current):
-                later = tuple([other.decision for other, _ in delivered if other.number > entry.number])
-                difference = Difference(entry.decision, current, later)
-                raise divergence(str(instance.address), entry.number, workflow, machine, difference)
+        while replay.step():
+            pass
     except BaseException:
-        machine.dispose()
+        replay.machine.dispose()
         raise
-    return machine
+    return replay.machine
+
+
+class Replay:
+    """The driver of replay: a machine is told what it was told, and its decisions are compared, step by step.
+
+    `ahead`: the fast path. A machine may take the recorded receipt of a call that it has just asked for, without a
+    delivery of its own (`Recording.answer`). Otherwise each step is one entry, for those who look at each of them.
+    """
+
+    __slots__ = ("_delivered", "_instance", "machine", "recording", "workflow")
+
+    def __init__(self, instance: Instance, workflow: Workflow, *, ahead: bool = True) -> None:
+        self._instance = instance
+        self.workflow = workflow
+        delivered = since_rewind(deliveries(instance.tail or ()))
+        begin = instance.snapshot_at
+        if delivered and type(delivered[0][1]) is Rewound:
+            begin = None
+        elif delivered and type(delivered[0][1]) is Migrated:
+            begin = delivered.pop(0)[0].decision.begin
+        self._delivered = delivered
+        self.recording = Recording(instance.seed, delivered, ahead=ahead)
+        self.machine = workflow.machine(str(instance.address), begin)
+
+    def step(self) -> bool:
+        """Deliver the next event; False: there is none. Raises `Divergence`. `recording.entry` is where it stands."""
+        delivery = self.recording.take()
+        if delivery is None:
+            return False
+        current = self.machine.deliver(*delivery)
+        entry = self.recording.entry
+        if self.workflow.differs(entry.decision, current):
+            later = tuple([other.decision for other, _ in self._delivered if other.number > entry.number])
+            difference = Difference(entry.decision, current, later)
+            raise divergence(str(self._instance.address), entry.number, self.workflow, self.machine, difference)
+        return True
 
 
 def since_rewind(delivered: Iterable[tuple[Entry, Event]]) -> list[tuple[Entry, Event]]:

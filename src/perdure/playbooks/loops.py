@@ -53,13 +53,21 @@ class Loops:
             if isinstance(turns.items, Stored) and not turns.slice_at <= index < turns.slice_at + len(turns.slice):
                 self._ask(turn, run, turns, index)
                 return
+            if not self._start(turn, run, turns, index):
+                return
             turn.fired += 1
-            self._start(turn, run, turns, index)
         if turns.ended == turns.total and not run.status:
             self._done(turn, run, turns)
 
+    def _reads(self, run: Run) -> bool:
+        """Whether a read for the next iteration is open: the loop goes on with its receipt."""
+        opened = self.machine.state.open.values()
+        return any(each.token == run.token and each.pipe < 0 and each.kind in ("slice", "read") for each in opened)
+
     def _ask(self, turn: Turn, run: Run, turns: Turns, index: int) -> None:
         state = self.machine.state
+        if self._reads(run):
+            return
         state.asked += 1
         asked = {
             "call": "values/read",
@@ -79,7 +87,8 @@ class Loops:
         turns.slice, turns.slice_at = value["result"], owner.detail
         self.go_on(turn, run)
 
-    def _start(self, turn: Turn, run: Run, turns: Turns, index: int) -> None:
+    def _start(self, turn: Turn, run: Run, turns: Turns, index: int) -> bool:
+        """Start an iteration. False: its args look into a stored value that must be read first."""
         code = self.machine.compiler.step(run.step)
         assert code.step.loop is not None
         source = turns.slice[index - turns.slice_at] if isinstance(turns.items, Stored) else _item(turns.items, index)
@@ -99,18 +108,19 @@ class Loops:
                 key: turn.value(each, roots, f"{code.path}/args/{key}", location) for key, each in code.args.items()
             }
         except NeedsRead as need:
-            turn.fired -= 1
-            self.machine.need(turn, need, ["loop", run.token, -1], location)
-            return
+            if not self._reads(run):
+                self.machine.need(turn, need, ["loop", run.token, -1], location)
+            return False
         except Fault as fault:
             turns.started += 1
             self.ended(turn, run, pipe, ok=False, result=None, error=fault.error)
-            return
+            return True
         pipe.args = {**run.args, **made} if made else run.args
         turns.started += 1
         run.pipes[index] = pipe
         self.machine.state.counts.iterations += 1
         self.machine.later(["pipe", run.token, index])
+        return True
 
     def ended(self, turn: Turn, run: Run, pipe: Pipe, *, ok: bool, result: Any, error: Any) -> None:
         """An iteration has ended."""
@@ -124,8 +134,8 @@ class Loops:
         if loop.collect == "list":
             turns.results.extend([None] * (pipe.index + 1 - len(turns.results)))
             turns.results[pipe.index] = result
-        elif loop.collect == "last" and ok:
-            turns.results = [result]
+        elif loop.collect == "last" and ok and pipe.index >= turns.last:
+            turns.results, turns.last = [result], pipe.index
         if not ok:
             turns.failed += 1
             if len(turns.errors) < 1000:

@@ -71,6 +71,7 @@ class Turns(msgspec.Struct):
     slice: list[Any] = []  # of a stored list: the items from `slice_at` on
     slice_at: int = 0
     writes: dict[int, dict[str, Any]] = {}  # of parallel iterations, by index
+    last: int = -1  # the iteration whose result `collect: last` has
 
 
 class Run(msgspec.Struct):

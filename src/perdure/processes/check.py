@@ -128,7 +128,7 @@ class _Checker:
                     "PD016",
                     path,
                     f"expected {' or '.join(kind.split())}, found {certain}",
-                    "nothing is converted by itself",
+                    _SPELLED.get(kind if certain == "text" else "", "nothing is converted by itself"),
                 )
 
     def path(self, keys: list[Any], scope: Scope, path: Path) -> None:
@@ -431,3 +431,10 @@ def _ends(step: dict[str, Any]) -> bool:
 
 def _last_ends(steps: list[dict[str, Any]]) -> bool:
     return bool(steps) and _ends(steps[-1])
+
+
+_SPELLED: Final = {
+    "duration": "in a file a duration is {value: [duration, PT1H]}, in an expression value('duration', 'PT1H')",
+    "datetime": "in a file a time is {value: [datetime, '2030-01-31T09:00:00Z']}",
+}
+"""What to write instead of a text, by the kind that is wanted."""

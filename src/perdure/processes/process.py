@@ -115,8 +115,9 @@ class Process(Runnable):
 
     def require_valid(self) -> None:
         """Raise `BadProcess` with all problems, if one of them is an error."""
-        if any(each.severity == "error" for each in self.problems):
-            raise BadProcess(f"{self.name} {self.number}", self.problems)
+        errors = tuple(each for each in self.problems if each.severity == "error")
+        if errors:
+            raise BadProcess(f"{self.name} {self.number}", errors)
 
     @property
     def data(self) -> dict[str, Any]:

@@ -287,21 +287,27 @@ class Handle(Speaker, Generic[R]):
             assert event is not None, "the whole past has all that was done"
             await self._rewind(event, said)
 
-    async def rewind(self, to: str, *, force: bool = False, **said: Unpack[Said]) -> None:
+    async def rewind(self, to: str, *, force: bool = False, dry_run: bool = False, **said: Unpack[Said]) -> list[str]:
         """Go back to the operation at a location: it and all that came after it did not happen, and are done anew.
 
         What came before is kept: answers, messages, sleeps, versions. Raises `StillRunning` while a step runs that
-        would be dropped; `force` cancels it. Values that were published stay readable.
+        would be dropped; `force` cancels it. Values that were published stay readable. Gives the locations that are
+        dropped; `dry_run` does nothing else.
         """
         await self._refuse("rewind")
         behind = await self._behind()
         if behind.point_of(checked_text(to, "a location")) is None:
             behind = await self._behind(whole=True)
-        event = behind.rewind(to, self._point(behind, to), force)
+        point = self._point(behind, to)
+        dropped = behind.dropped(point)
+        if dry_run:
+            return dropped
+        event = behind.rewind(to, point, force)
         running = still_running(behind.instance, event)
         if running is not None:  # an engine in another process would refuse it, and nobody would hear that
             raise refusal(running)
         await self._rewind(event, said)
+        return dropped
 
     async def fork(
         self, at: str, edit: Mapping[str, Any] | None = None, *, key: str | None = None, **said: Unpack[Said]

@@ -205,6 +205,8 @@ class ServerApp:
             raise
         status, answer = answered if isinstance(answered, tuple) else (200, answered)
         headers = [("etag", f'"{calling.tag}"')] if calling.tag else []
+        if route.direct:
+            return Answer(status, msgspec.json.encode(answer), headers=headers)
         whole = b"values=whole" in calling.request.query
         values = not calling.workflow or calling.values(calling.workflow)
         return json_answer(shown(answer, values=values, whole=whole), status, headers)

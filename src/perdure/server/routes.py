@@ -26,7 +26,10 @@ API: Final = "/api/v1"
 
 
 class Route(msgspec.Struct, frozen=True):
-    """`values`: the body holds an input or an answer, and may be large. `example` is a body, or a query."""
+    """`values`: the body holds an input or an answer, and may be large. `example` is a body, or a query.
+
+    `direct`: the answer holds no recorded values, so that it is encoded as it is.
+    """
 
     name: str
     method: str
@@ -38,6 +41,7 @@ class Route(msgspec.Struct, frozen=True):
     call: Callable[[Calling, Any], Awaitable[Any]]
     example: Any = None
     values: bool = False
+    direct: bool = False
 
     @property
     def read(self) -> bool:
@@ -56,7 +60,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("start", "POST", "/instances", "operator", "Start an instance.", act.StartParams, act.StartAnswer,
           instances.start, {"workflow": "order", "key": "o-17", "input": {"order_id": "o-17"}}, values=True),
     Route("ls", "GET", "/instances", "viewer", "List instances, newest first.", instances.ListQuery,
-          instances.InstanceList, instances.ls, "q=status:stuck"),
+          instances.InstanceList, instances.ls, "q=status:stuck", direct=True),
     Route("count", "GET", "/instances/count", "viewer", "Count instances.", instances.ListQuery,
           instances.CountAnswer, instances.count_instances, "status=stuck"),
     Route("facets", "GET", "/instances/facets", "viewer", "Count instances by workflow, version and status.",

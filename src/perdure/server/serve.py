@@ -20,7 +20,7 @@ BACKLOG: Final = 512
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY by this number
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host.strip("[]"), port))

@@ -25,6 +25,7 @@ class StartParams(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
     at: datetime | None = None
     delay: float | None = None
+    by: str | None = None
 
 
 class StartAnswer(msgspec.Struct, frozen=True):
@@ -42,6 +43,7 @@ async def start(client: Client, given: StartParams) -> StartAnswer:
         reuse=given.reuse,
         at=given.at,
         delay=given.delay,
+        by=given.by,
     )
     return StartAnswer(handle.id, handle.workflow, handle.key)
 
@@ -123,22 +125,26 @@ async def retry(client: Client, given: RetryParams) -> RetryAnswer:
 
 
 class RewindParams(msgspec.Struct, frozen=True):
-    """`force`: also while a step runs that is dropped; it is cancelled."""
+    """`force`: also while a step runs that is dropped; it is cancelled. `dry_run`: only tell what would be dropped."""
 
     id: str
     location: str
     force: bool = False
+    dry_run: bool = False
 
 
 class RewindAnswer(msgspec.Struct, frozen=True):
+    """`drops`, of a dry run: the locations that would be dropped and done again."""
+
     id: str
     rewind: str
+    drops: list[str] | UnsetType = UNSET
 
 
 async def rewind(client: Client, given: RewindParams) -> RewindAnswer:
     handle = await _handle_of_started(client, given.id)
-    await handle.rewind(given.location, force=given.force)
-    return RewindAnswer(handle.id, given.location)
+    drops = await handle.rewind(given.location, force=given.force, dry_run=given.dry_run)
+    return RewindAnswer(handle.id, given.location, drops if given.dry_run else UNSET)
 
 
 class ForkParams(msgspec.Struct, frozen=True):

@@ -332,7 +332,8 @@ class Reasons:
             case _:
                 look = Advice("see where that comes from", seen.command("debug", *CODE))
                 retry = Advice("to run again what failed", seen.command("retry"))
-                todo = (look, retry, Advice("to start it anew", again))
+                tries = (look, retry) if self._words.policy.retry else ()  # what a verb refuses is no advice
+                todo = (*tries, Advice("to start it anew", again))
                 return Reason("failed", f"It failed {when}: {first_line(str(seen.error))}", todo)
 
 

@@ -14,7 +14,7 @@ from perdure.kernel.events import KERNEL_ONLY, Address, CancelAsked, Event, Migr
 from perdure.kernel.instance import Instance
 from perdure.kernel.machine import Governed, Machine, Workflow
 from perdure.kernel.moment import Moment
-from perdure.kernel.replay import deliveries, fold, since_rewind
+from perdure.kernel.replay import Replay, fold
 from perdure.ports.seen import Line
 from perdure.runtime.history import Reader, in_words
 
@@ -113,23 +113,17 @@ class History:
         """
         before = self._before(until)
         workflow = self._code(before.definition or self.state.definition)
-        delivered = since_rewind(deliveries(before.tail or ()))
-        begin = None
-        if delivered and type(delivered[0][1]) is Migrated:  # what was before is in its decision
-            begin = delivered.pop(0)[0].decision.begin
-        machine = workflow.machine(str(self.address), begin)
-        yield 0, machine
-        for entry, event in delivered:
-            moment = Moment(entry.clock, before.seed, entry.number, entry.decision, None, entry.seq, entry.at)
-            try:
-                parted = workflow.differs(entry.decision, machine.deliver(event, moment))
-            except Exception as error:
-                machine.dispose()
-                raise Parted(entry.number) from error
-            if parted:
-                machine.dispose()
-                raise Parted(entry.number)
-            yield entry.number, machine
+        replay = Replay(before, workflow, ahead=False)
+        yield 0, replay.machine
+        while self._step(replay):
+            yield replay.recording.entry.number, replay.machine
+
+    def _step(self, replay: Replay) -> bool:
+        try:
+            return replay.step()
+        except Exception as error:
+            replay.machine.dispose()
+            raise Parted(replay.recording.entry.number) from error
 
     def at(self, number: int) -> Delivery:
         before = self._before(number)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from perdure.runtime.client import Reuse
+from perdure.runtime.client import Client, Reuse
 from perdure.verbs.act import (
     CancelParams,
     ForkParams,
@@ -26,7 +26,8 @@ from perdure.verbs.act import (
 
 from ..console import Console, define
 from ..exits import Stopped
-from ..given import read_json, read_tags, read_time
+from ..given import read_json, read_tags, read_time, with_sets
+from ..load import FILES, is_playbook, load
 
 
 def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspec.Struct]], click.Command]:
@@ -44,9 +45,10 @@ def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspe
     return made
 
 
-@act("start", lambda answer: answer.key)
-@click.argument("workflow")
+@define("start")
+@click.argument("workflow", metavar="WORKFLOW|FILE")
 @click.option("--input", "given", metavar="JSON|@FILE|-", help="An object: the arguments by name.")
+@click.option("--set", "sets", metavar="PATH=VALUE", multiple=True, help="One value of the input: floor=3, a.b=text.")
 @click.option("--key", help="Names the instance; the same key again starts nothing. Default: a new one.")
 @click.option(
     "--reuse",
@@ -56,20 +58,42 @@ def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspe
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag to find it by; any number.")
 @click.option("--delay", type=click.FloatRange(0), metavar="SECONDS", help="It begins its work after so long.")
 @click.option("--at", metavar="TIME", help="It begins its work then: 2026-11-16T09:00:00Z.")
+@click.option("--as", "person", metavar="ID", envvar="PERDURE_ACTOR", show_envvar=True, help="Who starts it.")
 def start(
+    console: Console,
     *,
     workflow: str,
     given: str | None,
+    sets: tuple[str, ...],
     key: str | None,
     reuse: Reuse | None,
     tags: tuple[str, ...],
     delay: float | None,
     at: str | None,
-) -> StartParams:
-    """WORKFLOW is the name of a workflow that the last engine on this database ran. Prints the key."""
-    value = {} if given is None else read_json(given, "--input")
+    person: str | None,
+) -> None:
+    """WORKFLOW is the name of a workflow that the last engine on this database ran. FILE is a playbook or a process,
+    which is registered first. Prints the key.
+    """
+    value = with_sets({} if given is None else read_json(given, "--input"), sets)
     when: datetime | None = None if at is None else read_time(at, "--at")
-    return StartParams(workflow, value, key, reuse, read_tags(tags), when, delay)
+    name = _registered(console, workflow) if workflow.endswith(FILES) else workflow
+    answer = console.call("start", StartParams(name, value, key, reuse, read_tags(tags), when, delay, person))
+    console.answer(answer, answer.key)
+
+
+def _registered(console: Console, file: str) -> str:
+    """The name of the definition in a file. The database has it after this."""
+    from perdure.app.definitions import load_process
+
+    playbook = is_playbook(file)
+    definition: Any = load(file)[0] if playbook else load_process(file)
+
+    async def put(client: Client) -> str:
+        return await (client.playbooks if playbook else client.processes).put(definition)
+
+    console.act(put)
+    return str(definition.name)
 
 
 @act("send", lambda answer: f"sent {answer.sent} to {answer.id}")
@@ -108,15 +132,22 @@ def retry(id: str) -> RetryParams:
     return RetryParams(id)
 
 
-@act("rewind", lambda answer: f"asked {answer.id} to go back to {answer.rewind}")
+def _rewound(answer: Any) -> str:
+    if isinstance(answer.drops, list):
+        return f"{answer.id} would drop and do again: {', '.join(answer.drops)}"
+    return f"asked {answer.id} to go back to {answer.rewind}"
+
+
+@act("rewind", _rewound)
 @click.argument("id")
 @click.argument("location")
 @click.option("--force", is_flag=True, help="Also while a step runs that is dropped: it is cancelled.")
-def rewind(id: str, location: str, force: bool) -> RewindParams:
+@click.option("--dry-run", is_flag=True, help="Only tell what would be dropped and done again.")
+def rewind(id: str, location: str, force: bool, dry_run: bool) -> RewindParams:
     """The operation at LOCATION, and all that came after it, did not happen; it is done anew. What came before is
     kept. `perdure history ID` shows the locations.
     """
-    return RewindParams(id, location, force)
+    return RewindParams(id, location, force, dry_run)
 
 
 @act("fork", lambda answer: f"forked: {answer.id}")

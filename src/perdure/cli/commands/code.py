@@ -22,8 +22,8 @@ from ..load import code_of, is_playbook, load_all
 from ..text import indented, joined, style, to_json
 from .snapshot import ask
 
-PROBLEM: Final = ("workflow", "where", "text", "at", "hint", "severity")
-"""The fields of a problem in the JSON document."""
+PROBLEM: Final = ("where", "text", "at", "hint", "severity")
+"""The fields of a problem that has no names for them."""
 
 
 @define("check", db="none")
@@ -58,19 +58,30 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
     lines = [f"{style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
     number = f"{len(flows)} flow{'s' if len(flows) != 1 else ''} checked"
     if others:
-        told = [(each.name, *problem) for each in others for problem in each.problems]
-        problems = [each for each in told if each[-1] != "warning"]
-        warnings = [each for each in told if each[-1] == "warning"]
-        warnings += [(each.name, *warning) for each in others for warning in getattr(each, "warnings", ())]
+        told = [_problem(each.name, problem) for each in others for problem in each.problems]
+        problems = [each for each in told if each.get("severity") != "warning"]
+        warnings = [each for each in told if each.get("severity") == "warning"]
+        warnings += [_problem(each.name, warning) for each in others for warning in getattr(each, "warnings", ())]
         document["ok"] = not found and not problems
         document["workflows"] = [each.name for each in others]
-        document["problems"] = [dict(zip(PROBLEM, each, strict=False)) for each in problems]
-        document["warnings"] = [dict(zip(PROBLEM, each, strict=False)) for each in warnings]
-        lines += [f"{style(f'{name}: {where}:', bold=True)} {text}" for name, where, text, *_ in problems]
-        lines += [f"{style(f'{name}: {where}:', bold=True)} warning: {text}" for name, where, text, *_ in warnings]
+        document["problems"], document["warnings"] = problems, warnings
+        lines += [_line(each, "") for each in problems] + [_line(each, "warning: ") for each in warnings]
         number = f"{len(flows) + len(others)} workflows checked"
     console.answer(document, joined(lines) if lines else f"{number}, nothing found")
     sys.exit(Exit.OK if document["ok"] else Exit.FAILED)
+
+
+def _problem(name: str, problem: tuple[str, ...]) -> dict[str, str]:
+    """A problem as the JSON document has it."""
+    named = getattr(problem, "_asdict", None)
+    return {"workflow": name, **(dict(zip(PROBLEM, problem, strict=False)) if named is None else named())}
+
+
+def _line(problem: dict[str, str], kind: str) -> str:
+    code = f"{problem['code']}: " if problem.get("code") else ""
+    hint = f"; {problem['hint']}" if problem.get("hint") and code else ""
+    place = f"{problem['workflow']}: {problem['where']}:"
+    return f"{style(place, bold=True)} {kind}{code}{problem['text']}{hint}"
 
 
 def _given(target: str) -> list[Any]:

@@ -145,11 +145,9 @@ def put(console: Console, file: str, activate: bool, by: str | None) -> None:
     playbook = load_playbook(file)
 
     async def put(client: Client) -> str:
-        version = await client.playbooks.put(playbook, activate=activate, by=by)
-        await console.warn_if_nobody_runs(client)
-        return version
+        return await client.playbooks.put(playbook, activate=activate, by=by)
 
-    version = console.ask(put)
+    version = console.act(put)
     console.answer({"name": playbook.name, "version": version}, f"{playbook.name} {version} is registered")
 
 
@@ -163,7 +161,7 @@ def activate(console: Console, name: str, version: str, by: str | None) -> None:
     async def activate(client: Client) -> None:
         await client.playbooks.activate(name, version, by=by)
 
-    console.ask(activate)
+    console.act(activate)
     console.answer({"name": name, "version": version}, f"new instances of {name} run on {version}")
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from perdure.app import connect, run_async
 from perdure.app.definitions import load_process, restored_one
-from perdure.app.engine import open as open_engine
 from perdure.definitions.model import Register
-from perdure.errors import CallerError, CannotOpen
+from perdure.errors import CallerError
 from perdure.expressions.functions import FUNCTIONS
 from perdure.kernel.asked import Actor
 from perdure.kernel.moment import when
@@ -32,20 +28,6 @@ from ..load import load
 from ..text import ago, joined, style, table
 
 T = TypeVar("T")
-
-
-def _acting(console: Console, verb: Callable[[Client], Awaitable[T]]) -> T:
-    """Do it through the engine that runs, or through one of our own where none does."""
-
-    async def main() -> T:
-        with suppress(CannotOpen):  # an engine makes the database when it opens it the first time
-            async with connect(console.db) as client:
-                if await client.queries.owner() is not None:
-                    return await verb(client)
-        async with open_engine(console.db) as engine:
-            return await verb(engine)
-
-    return run_async(main)  # type: ignore[no-any-return]
 
 
 def _given(target: str) -> Any:
@@ -154,7 +136,7 @@ def put(console: Console, target: str, activate: bool, person: str | None) -> No
     async def put(client: Client) -> str:
         return await client.processes.put(process, activate=activate, by=actor)
 
-    version = _acting(console, put)
+    version = console.act(put)
     document = {"name": process.name, "version": version, "digest": process.hash}
     console.answer(document, f"{process.name} {version} is kept ({process.hash[7:19]})")
 
@@ -170,7 +152,7 @@ def activate(console: Console, name: str, version: str, person: str | None) -> N
     async def activate(client: Client) -> None:
         await client.processes.activate(name, version, by=actor)
 
-    _acting(console, activate)
+    console.act(activate)
     console.answer({"name": name, "active": version}, f"new instances of {name} run on {version}")
 
 
@@ -230,8 +212,18 @@ def schema(console: Console) -> None:
 @define("processes functions", db="none")
 def functions(console: Console) -> None:
     """Functions of users are not among them: they are given to perdure.open(functions=[...])."""
-    found = {name: each for name, each in FUNCTIONS.items() if each.processes}
+    found = [(name, each.gives, each.about) for name, each in FUNCTIONS.items() if each.processes]
+    found += [(name, "any" if name in ("if", "coalesce") else "boolean", about) for name, about in _LAZY.items()]
     rows = [[style(word, bold=True) for word in ("FUNCTION", "GIVES", "WHAT IT DOES")]]
-    rows += [[name, each.gives, each.about] for name, each in found.items()]
-    document = [{"name": name, "gives": each.gives, "text": each.about} for name, each in found.items()]
+    rows += [list(each) for each in found]
+    document = [{"name": name, "gives": gives, "text": about} for name, gives, about in found]
     console.answer({"functions": document}, table(rows))
+
+
+_LAZY = {
+    "and": "Whether all are true. Reads no further than the first that is not.",
+    "or": "Whether one is true. Reads no further than that.",
+    "not": "Whether it is false.",
+    "if": "The second if the first is true, else the third. The other one is not computed.",
+    "coalesce": "The first that is not null.",
+}

@@ -75,7 +75,7 @@ def run(  # noqa: PLR0917
     timeout: float | None,
 ) -> None:
     """MODULE is importable from the current directory, or a path ending in .py. All its flows are registered. FILE is a
-    playbook, ending in .yaml; its input goes over its workload.
+    playbook, ending in .yaml, whose workload the input goes over; or a process in YAML or JSON.
 
     With --db, a run that was interrupted or killed goes on when the same command is given again with the
     same key. What flows and steps print goes to stderr.

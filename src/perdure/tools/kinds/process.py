@@ -30,8 +30,22 @@ async def run_process(
     cwd: str | None = None,
 ) -> ProcessEnd:
     """Run a program to its end. It has a group of its own, which is killed if this is cancelled."""
+    starting = asyncio.ensure_future(_started(argv, env, cwd))
     try:
-        process = await asyncio.create_subprocess_exec(
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _killed(await starting)  # asyncio would kill the program alone, and wait for what the program began
+        raise
+    try:
+        out, err, _ = await asyncio.gather(_read(process.stdout), _read(process.stderr), _write(process, stdin))
+        return ProcessEnd(await process.wait(), out, err)
+    finally:
+        await _killed(process)
+
+
+async def _started(argv: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -42,14 +56,14 @@ async def run_process(
         )
     except (OSError, ValueError) as error:
         raise ToolError("not_found", f"the program {argv[0]!a:.200} cannot be started: {error}") from None
-    try:
-        out, err, _ = await asyncio.gather(_read(process.stdout), _read(process.stderr), _write(process, stdin))
-        return ProcessEnd(await process.wait(), out, err)
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            await process.wait()
+
+
+async def _killed(process: asyncio.subprocess.Process) -> None:
+    """Nothing of its group is left."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        await process.wait()
 
 
 async def _write(process: asyncio.subprocess.Process, data: bytes) -> None:

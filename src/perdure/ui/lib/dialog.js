@@ -1,12 +1,20 @@
 // A dialog for one verb: what it does, its fields, a reason, the command and the request that do the same.
 import { html, useState, useEffect, useRef } from "./html.js";
+import { visible } from "./format.js";
 import { Cmd, Trouble } from "./parts.js";
 
-export function Dialog({ title, says, fields = [], run, cmd, label, risk = false, close }) {
+export function Dialog({ title, says, preview, fields = [], run, cmd, label, risk = false, close }) {
   const start = Object.fromEntries(fields.map((each) => [each.name, each.value ?? ""]));
   const [given, setGiven] = useState(start);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
+  const [dry, setDry] = useState("");
+  useEffect(() => {
+    if (!preview) return undefined;
+    let gone = false;
+    preview(given).then((text) => gone || setDry(text), (problem) => gone || setDry(problem.message));
+    return () => { gone = true; };
+  }, [given.location]);
   const box = useRef(null);
   useEffect(() => {
     const before = document.activeElement;
@@ -28,7 +36,7 @@ export function Dialog({ title, says, fields = [], run, cmd, label, risk = false
   return html`<dialog class="dialog" ref=${box} aria-labelledby="h-dialog" onCancel=${() => close(false)} onClose=${() => close(false)}>
     <form onSubmit=${submit}>
     <header><h2 id="h-dialog">${title}</h2></header>
-    ${says && html`<div class="part"><h3 class="label">what will happen</h3><p>${says}</p></div>`}
+    ${says && html`<div class="part"><h3 class="label">what will happen</h3><p>${says}</p>${dry && html`<p class="strong" id="dry">${visible(dry)}</p>`}</div>`}
     ${fields.length > 0 && html`<div class="part form">${fields.map((field) => html`<div class="line" key=${field.name}>
       <label for=${`d-${field.name}`}>${field.label}${field.optional && html` <span class="opt">optional</span>`}</label>
       ${field.options

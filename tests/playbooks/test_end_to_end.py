@@ -1,0 +1,200 @@
+"""Sentences of acceptance that need an engine, or the command line: children, stored values, gates, planted bugs."""
+
+import asyncio
+import textwrap
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner
+
+import perdure
+from perdure.cli import cli
+from perdure.playbooks.machine import PlaybookMachine
+from perdure.playbooks.workflow import PlaybookWorkflow
+from perdure.testing.playbooks import simulate
+from perdure.testing.world import World
+from perdure.tools import ToolCall, ToolError, find
+from perdure.worlds.snapshots import Snapshots
+from tests.executors.site import Site, says
+from tests.playbooks.stage import HEAD, Stage
+from tests.playbooks.stage import book as on_stage
+from tests.playbooks.test_engine import book
+
+
+def called(*words):
+    return CliRunner().invoke(cli, words, prog_name="perdure", env={"PERDURE_DB": None})
+
+
+def test_an_inner_split_without_a_join_is_gathered_by_the_outer_one():
+    text = """
+        workflow:
+          - {step: s, next: {spec: {mode: inclusive}, arcs: [{step: t}, {step: b}]}}
+          - {step: t, next: {spec: {mode: inclusive}, arcs: [{step: c}, {step: d}]}}
+          - {step: b, next: j}
+          - {step: c, tool: {kind: http, url: c}, next: j}
+          - {step: d, tool: {kind: http, url: d}, next: j}
+          - {step: j, join: all, tool: {kind: noop, result: "{{ join.arrived | map(attribute='step') | sort }}"}}
+    """
+    stage = Stage(on_stage(text), {"c/c_task": 1, "d/d_task": 1})
+
+    assert stage.result == ["b", "c", "d"]
+    assert stage.machine.state.fired["j"] == 1
+
+
+CHILD = """
+    apiVersion: perdure/v1
+    kind: Playbook
+    metadata: {name: child}
+    executor: {spec: {final_step: last, final_on: [cancelled]}}
+    workflow:
+      - {step: a, tool: {kind: wait, message: never}}
+      - {step: last, tool: {kind: noop}}
+"""
+
+
+async def test_cancel_reaches_children_and_is_never_overwritten(tmp_path):
+    child = perdure.load_playbook(textwrap.dedent(CHILD))
+    parent = book("workflow: [{step: a, tool: {kind: workflow, workflow: child, key: c}}]")
+    async with perdure.open(tmp_path / "p.db", workflows=[parent, child]) as engine:
+        handle, inner = await engine.start(parent, {}, key="k"), engine.handle("child", "c")
+        while await handle.status() != "waiting":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await handle.cancel("enough")
+        for each in (handle, inner):
+            with pytest.raises(perdure.InstanceCancelled):
+                await each.result(timeout=10)
+        assert (await inner.read("summary"))["counts"]["runs"] == 2, "its final step ran"
+    async with perdure.open(tmp_path / "p.db") as engine:
+        assert await engine.handle("p", "k").status() == await engine.handle("child", "c").status() == "cancelled"
+
+
+HELD = """
+    executor: {spec: {ctx: {go: {init: false}}}}
+    workflow:
+      - {step: a, tool: {kind: python, code: "result = ['x' * 100] * 2000"}, next: b}
+      - step: b
+        spec: {policy: {admit: {rules: [{when: ctx.go, then: {allow: true}}, {else: {then: {allow: false}}}]}}}
+        tool: {kind: noop, result: "{{ a[1999] | length }}"}
+"""
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+async def test_a_stored_value_is_collected_only_when_no_instance_names_it(tmp_path, snapshot):
+    async with perdure.open(tmp_path / "p.db", workflows=[book(HELD)]) as engine:
+        handle = await engine.start("p", key="k")
+        while await handle.status() != "waiting":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        [value] = [row.digest for row in await engine.queries.blobs()]
+        if snapshot:
+            await Snapshots(engine).take()
+        [orphan] = await engine.queries.put_blobs([b"nothing names this"], 1)
+        await Snapshots(engine).collect(grace=timedelta(0), dry_run=False)
+        left = {row.digest for row in await engine.queries.blobs()}
+        assert value in left
+        assert orphan not in left
+        await handle.ask("ctx", {"set": {"go": True}})
+        assert await asyncio.wait_for(handle.result(), 10) == 100
+
+
+async def test_no_list_or_history_has_a_stored_value(tmp_path):
+    async with perdure.open(tmp_path / "p.db", workflows=[book(HELD)]) as engine:
+        handle = await engine.start("p", key="k")
+        while await handle.status() != "waiting":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    for words in (("ls",), ("show", "k"), ("history", "k"), ("why", "k")):
+        told = await asyncio.to_thread(called, *words, "--json", "--db", str(tmp_path / "p.db"))
+        assert told.exit_code == 0
+        assert "x" * 300 not in told.stdout, words
+
+
+def test_the_deadline_of_a_gate_survives_a_crash():
+    text = HELD.replace(
+        '}]}}}\n        tool: {kind: noop, result: "{{ a[1999] | length }}"',
+        "}], timeout: 1h, on_timeout: admit}}}\n        tool: {kind: noop, result: late",
+    )
+    playbook = book(text.replace("{kind: python, code: \"result = ['x' * 100] * 2000\"}", "{kind: noop}"))
+    with World(playbook) as world:
+        handle = world.start(playbook, {})
+        assert str(handle.status) == "waiting"
+        world.crash()
+        world.advance(timedelta(hours=2))
+
+        assert handle.result() == "late"
+
+
+HTTP = find("http")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://169.254.169.254/keys", "http://10.0.0.1/", "http://[::1]/", "http://0xa000001/", "//192.168.0.1/"],
+)
+async def test_no_redirect_reaches_a_private_address(address):
+    async with Site({"/r": says(b"", "302 Found", Location=address)}) as site:
+        with pytest.raises(ToolError) as raised:
+            await HTTP.run(
+                HTTP.read({"url": site.url("/r"), "redirects": 5}), ToolCall("k", 5.0, 1, ("127.0.0.1",), {})
+            )
+
+    assert raised.value.kind == "blocked_address"
+    assert len(site.asked) == 1
+
+
+PLANTED = """
+workload: {amount: 50}
+workflow:
+  - step: judge
+    next: [{step: small, when: workload.amount > 100}, {step: large}]
+  - {step: small, tool: {kind: http, url: "https://shop.example/small"}}
+  - {step: large, tool: {kind: http, url: "https://shop.example/large"}}
+"""
+
+
+def test_a_test_finds_a_guard_the_wrong_way_round(tmp_path):
+    (tmp_path / "p.yaml").write_text(HEAD + PLANTED)
+    (tmp_path / "p.test.yaml").write_text(
+        "playbook: p.yaml\nstubs: {'*': 1}\nexpect: {runs: {small: 1}, never: [large]}\n"
+    )
+    wrong = called("playbooks", "test", str(tmp_path))
+    (tmp_path / "p.yaml").write_text(HEAD + PLANTED.replace("> 100", "<= 100"))
+
+    assert wrong.exit_code == 1
+    assert "runs of small is 0, expected 1" in wrong.stdout
+    assert "large ran 1 times" in wrong.stdout
+    assert called("playbooks", "test", str(tmp_path)).exit_code == 0
+
+
+class Moody(PlaybookMachine):
+    """A planted bug: what it decides depends on the process. A machine that is made again after a crash decides otherwise."""
+
+    made = 0
+
+    def __init__(self, compiler, net, snapshot=None):
+        super().__init__(compiler, net, snapshot)
+        Moody.made += 1
+        self.mood = Moody.made
+
+    def roots(self, token, args):
+        found = super().roots(token, args)
+        return {**found, "ctx": {**found["ctx"], "n": self.mood}}
+
+
+class MoodyWorkflow(PlaybookWorkflow):
+    def machine(self, address, snapshot):
+        return Moody(self.compiler, self.net, snapshot)
+
+
+COUNTED = """
+    executor: {spec: {ctx: {n: {init: 0}}}}
+    workflow:
+      - {step: a, tool: {kind: http, url: "a/{{ ctx.n }}"}, next: b}
+      - {step: b, tool: {kind: http, url: "b/{{ ctx.n }}"}}
+"""
+
+
+def test_simulate_with_crashes_finds_a_machine_that_decides_otherwise():
+    sound = book(COUNTED)
+    bad = MoodyWorkflow(sound.definition)
+
+    assert simulate(sound, {}, {"*": 1}, runs=1, crash=True).finding == ""
+    assert simulate(bad, {}, {"*": 1}, runs=1, crash=True).finding != ""
