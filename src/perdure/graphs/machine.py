@@ -270,6 +270,8 @@ class GraphMachine:
         state = self.state
         state.life = moment.number
         state.intents, state.queue, state.waiters = {}, [], {}
+        for group in state.groups:
+            group.parked = []
         state.wall_over, state.slice_timer, state.wall_timer = False, b"", b""
         self._identity = self._identity.in_life(moment.number)
         again = reset(state)

@@ -17,6 +17,7 @@ from perdure.kernel.receipt import Receipt
 from . import gate, life
 from .growth import submit
 from .opening import DELIVERIES, ask
+from .ready import give_place_back
 from .state import NodeState, Request, Run, Usage, usage_problem
 from .turn import SECOND, Turn
 
@@ -64,7 +65,7 @@ def _new(run: Run, id: str, kind: str, name: str, args: Any = None) -> Request:
 def begin_waiting(turn: Turn, node: NodeState, run: Run) -> None:
     """A request of the run waits for a person or for nodes: its place is free, and after a while it rests."""
     run.waiting += 1
-    life.give_place_back(turn, run)
+    give_place_back(turn.state, node, run)
     rest_after = turn.model.rest_after
     if rest_after is not None and node.the.rest and not run.rest_timer:
         run.timers += 1
