@@ -43,6 +43,26 @@ wrong.node("a", aftr=["b"])
 """
 
 
+FAMILY = """
+import perdure
+from perdure.graphs import Graph
+
+@perdure.flow
+async def double(ctx: perdure.Context, n: int = 0) -> int:
+    return 2 * n
+
+def hidden():
+    @perdure.flow(name="other")
+    async def other(ctx: perdure.Context) -> None: ...
+    return other
+
+parent = Graph("parent")
+parent.child("kid", "plan")
+parent.child("twin", "double")
+parent.child("own", hidden())
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "desk.py").write_text(MODULE)
@@ -65,6 +85,20 @@ def test_check_tells_every_problem_and_warning_with_its_place(folder):
     code, said = perdure_says(folder, "check", "desk:asking", "--json")
     assert code == 0
     assert json.loads(said)["workflows"] == ["asking"]
+
+
+def test_check_knows_the_workflows_of_the_modules_that_it_is_given(folder):
+    (folder / "family.py").write_text(FAMILY)
+    code, said = perdure_says(folder, "check", "family")
+    assert code == 1
+    assert "parent: kid: unknown workflow 'plan'; there are: double, other, parent; did" in said
+    assert "twin" not in said
+    assert "own:" not in said
+    code, said = perdure_says(folder, "check", "family:parent", "desk")
+    assert code == 1
+    assert "unknown workflow 'plan'; there are: asking, double, other, parent, plain; did you mean 'plain'?" in said
+    (folder / "family.py").write_text(FAMILY.replace('"plan"', '"plain"'))
+    assert perdure_says(folder, "check", "family:parent", "desk")[0] == 0
 
 
 def test_run_runs_a_graph_and_prints_its_result(folder):
