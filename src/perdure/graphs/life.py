@@ -221,17 +221,7 @@ def _result_is_there(turn: Turn, node: NodeState, request_id: str) -> None:
         return
     request.left -= 1
     if request.left == 0:
-        turn.answer(node, request, {"r": results(turn, request.names)})
-
-
-def results(turn: Turn, names: tuple[str, ...]) -> list[Any]:
-    """Results as they travel to a run: plain data, in the order of the names."""
-    found = []
-    for name in names:
-        node = turn.state.nodes[name]
-        value = decode(node.value) if node.value else None
-        found.append([name, value, node.outcome, node.trusted, node.reason])
-    return found
+        turn.answer(node, request, {})
 
 
 # ---- tournaments -----------------------------------------------------------------------------------------------------

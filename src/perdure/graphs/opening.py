@@ -16,7 +16,7 @@ from perdure.tasks.model import key_of, question
 from . import gate, goals, life
 from .author import is_async
 from .ready import groups_of, park, pop, push, take_place, unpark
-from .state import Group, NodeState, Run
+from .state import Group, NodeState, Run, answer_of
 from .turn import SECOND, Turn, manifest
 
 AT_ONCE: Final = 1000
@@ -101,7 +101,7 @@ def _take_place(turn: Turn, node: NodeState) -> bool:
         if run.rest_timer:
             turn.withdraw(run.rest_timer)
             run.rest_timer = b""
-        turn.answers += [(run.intent, request.id, request.answer) for request in held]
+        turn.answers += [(run.intent, request.id, answer_of(state, request)) for request in held]
     return True
 
 

@@ -18,7 +18,7 @@ from . import gate, life
 from .growth import submit
 from .opening import DELIVERIES, ask
 from .ready import give_place_back
-from .state import NodeState, Request, Run, Usage, usage_problem
+from .state import NodeState, Request, Run, Usage, answer_of, usage_problem
 from .turn import SECOND, Turn
 
 LIVE: Final = ("inline", "thread")
@@ -32,7 +32,7 @@ def requested(turn: Turn, node: NodeState, id: str, kind: str, body: bytes) -> N
     known = run.requests.get(id)
     if known is not None and kind != "done":
         if known.status == "answered":
-            turn.answers.append((run.intent, id, known.answer))
+            turn.answers.append((run.intent, id, answer_of(turn.state, known)))
         elif known.status == "step":
             turn.answers.append((run.intent, id, encode({"go": True})))
         return
@@ -295,7 +295,7 @@ def _results(turn: Turn, node: NodeState, run: Run, id: str, asked: Any) -> None
     request.names = names
     open_names = [name for name in names if state.nodes[name].status != "ended"]
     if not open_names:
-        turn.answer(node, request, {"r": life.results(turn, names)})
+        turn.answer(node, request, {} if names else {"r": []})
         return
     request.status, request.left = "waits", len(open_names)
     for name in open_names:

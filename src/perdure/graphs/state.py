@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.codec import decode, encode
+
 from .bracket import Round
 from .model import AXES, NodeSpec
 
@@ -32,7 +34,7 @@ class Request(msgspec.Struct):
     args: Any = None
     edited: bool = False
     reserve: Usage = {}
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of `results`: the nodes that it asked for
     left: int = 0
     answer: bytes = b""
     keep: bool = False  # a retry after an error hears this answer again
@@ -165,6 +167,20 @@ class State(msgspec.Struct):
     cancelled: bool = False
     outcome: str = ""
     groups: list[Group] = []
+
+
+def answer_of(state: State, request: Request) -> bytes:
+    """What a run hears. The values of nodes that it asked for are not in the recorded answer: the nodes keep them."""
+    if not request.names:
+        return request.answer
+    payload = decode(request.answer)
+    if "r" not in payload:
+        nodes = [state.nodes[name] for name in request.names]
+        payload["r"] = [
+            [each.name, decode(each.value) if each.value else None, each.outcome, each.trusted, each.reason]
+            for each in nodes
+        ]
+    return encode(payload)
 
 
 def used_up(used: Usage, reserved: Usage, axis: str) -> float:
