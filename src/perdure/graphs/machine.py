@@ -24,7 +24,7 @@ from . import life, opening, outcomes, requests
 from .growth import begin, submit
 from .model import Model
 from .ready import Dependencies, push
-from .report import REPORT, failure_data, report_of
+from .report import FAILED, REPORT, failure_data, report_of
 from .retry import reset
 from .state import NodeState, State, load, save
 from .turn import Turn
@@ -311,7 +311,7 @@ class GraphMachine:
         bad = [node for node in outputs if node.outcome not in ("completed", "partial") and node.reason != "not_chosen"]
         if bad:
             text = "; ".join(_told(node) for node in [*bad[:10], *self._causes(bad)])
-            error = Failure("GraphFailed", text, encoded=encode(failure_data(state)), retry=False)
+            error = Failure(FAILED, text, encoded=encode(failure_data(state)), retry=False)
             turn.outcome = Outcome(Status.FAILED, error=error)
             return
         values = {node.name: decode(node.value) for node in outputs if node.value}
