@@ -221,15 +221,8 @@ class Graph:
         values["outputs"] = default_outputs(nodes) if outputs is None else outputs
         model = Model(name=self.name, version=self.version, nodes=tuple(nodes), **values)
         check_graph(model, reading)
-        self._check_functions(reading)
+        _check_functions(self, reading)
         return model, tuple(reading.problems)
-
-    def _check_functions(self, reading: Reading) -> None:
-        runners = {**self.runners, **({} if self.runner is None else {"": self.runner})}
-        for name, runner in runners.items():
-            where = f"runners[{name!r}]" if name else "runner"
-            if not callable(runner):
-                reading.tell(where, f"a runner is a function of one argument, the node; found {runner!r:.80}")
 
     @property
     def book(self) -> Book:
@@ -435,3 +428,11 @@ _OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
 def _unknown(name: str, known: Collection[str]) -> str:
     there = f"{', '.join(sorted(known))}{did_you_mean(name, known)}"
     return f"unknown workflow {name!r:.80}; there are: {there}; register it: workflows=[...]"
+
+
+def _check_functions(graph: Graph, reading: Reading) -> None:
+    runners = {**graph.runners, **({} if graph.runner is None else {"": graph.runner})}
+    for name, runner in runners.items():
+        where = f"runners[{name!r}]" if name else "runner"
+        if not callable(runner):
+            reading.tell(where, f"a runner is a function of one argument, the node; found {runner!r:.80}")
