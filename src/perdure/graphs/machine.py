@@ -26,6 +26,7 @@ from .model import Model
 from .ready import Dependencies, push
 from .report import FAILED, REPORT, failure_data, report_of
 from .retry import reset
+from .runs import work
 from .state import NodeState, State, load, save
 from .turn import Turn
 
@@ -78,8 +79,6 @@ class GraphMachine:
                 return NOTHING
 
     def work(self, intent: bytes) -> object:
-        from .runs import work
-
         return work(self, intent)
 
     def snapshot(self) -> bytes | None:
