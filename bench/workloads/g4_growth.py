@@ -1,10 +1,15 @@
-"""G4: what a node costs in a graph of 20,000, against one in a graph of 1,000. A cost that grows is a defect."""
+"""G4: what a node costs in a graph of 20,000, against one in a graph of 1,000. A cost that grows is a defect.
+
+The cost is processor time: a disk that others use changes the seconds of a chain tenfold, and not what the code does.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
+import perdure
 from bench.engines import engine
 from bench.measure import Bar, Figure, Measures, Workload
 from perdure.graphs import Graph, Node
@@ -40,6 +45,13 @@ def submitted(nodes: int) -> Graph:
     return graph
 
 
+async def worked(opened: perdure.Engine, graph: Graph, input: int | None, key: str) -> float:
+    """Processor seconds of one instance."""
+    began = time.process_time()
+    await seconds(lambda: opened.start(graph, input, key=key))
+    return time.process_time() - began
+
+
 def on_perdure(place: Path) -> Measures:
     return asyncio.run(_on_perdure(place))
 
@@ -52,15 +64,15 @@ async def _on_perdure(place: Path) -> Measures:
         folder.mkdir()
         async with engine(folder, [small, large]) as opened:
             input = [FEW, MANY] if name == "submitted" else [None, None]
-            few = min([await seconds(lambda: opened.start(small, input[0], key=f"{n}")) for n in range(3)]) / FEW  # noqa: B023
-            many = await seconds(lambda: opened.start(large, input[1], key="0")) / MANY  # noqa: B023
+            few = min([await worked(opened, small, input[0], f"{number}") for number in range(3)]) / FEW
+            many = min([await worked(opened, large, input[1], f"{number}") for number in range(2)]) / MANY
         found[name] = many / few
     return found
 
 
 WORKLOAD = Workload(
     "G4",
-    f"a node in a graph of {MANY:,}, against one of {FEW:,}",
+    f"processor time of a node in a graph of {MANY:,}, against one of {FEW:,}",
     (
         Figure("side by side", "fan", "x", bar=Bar("<=", 1.2)),
         Figure("in a chain", "chain", "x", bar=Bar("<=", 1.2)),

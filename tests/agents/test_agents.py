@@ -356,3 +356,17 @@ async def test_an_answer_that_is_no_completion_fails_the_node_and_says_so(tmp_pa
         async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
             with pytest.raises(InstanceFailed, match="no chat completion"):
                 await (await engine.start(graph, "tea", key="k")).result()
+
+
+def test_a_long_value_is_cut_in_the_prompt_alone_and_the_prompt_says_so():
+    model = scripted(["read"])
+    graph = Graph("g", runner=Agent(model), runners={"long": lambda node: "x" * 50_000})
+    graph.node("long", runner="long")
+    graph.node("reads", goal="Read.", after=["long"])
+    graph.reduce("all", "collect", after=["long", "reads"])
+    with World() as world:
+        found = world.start(graph).result()
+    assert len(found["long"]) == 50_000
+    said = model.asked[0][-1]["content"]
+    assert "[cut here: 30,000 more characters]" in said
+    assert len(said) < 21_000

@@ -6,12 +6,13 @@ import asyncio
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import perdure
-from perdure.errors import InstanceStuck
+from perdure.errors import InstanceFailed, InstanceStuck
 from perdure.graphs import Graph, Permit, tool
 
 MODULE = """
@@ -43,6 +44,26 @@ wrong.node("a", aftr=["b"])
 """
 
 
+FAMILY = """
+import perdure
+from perdure.graphs import Graph
+
+@perdure.flow
+async def double(ctx: perdure.Context, n: int = 0) -> int:
+    return 2 * n
+
+def hidden():
+    @perdure.flow(name="other")
+    async def other(ctx: perdure.Context) -> None: ...
+    return other
+
+parent = Graph("parent")
+parent.child("kid", "plan")
+parent.child("twin", "double")
+parent.child("own", hidden())
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "desk.py").write_text(MODULE)
@@ -67,10 +88,68 @@ def test_check_tells_every_problem_and_warning_with_its_place(folder):
     assert json.loads(said)["workflows"] == ["asking"]
 
 
+def test_check_knows_the_workflows_of_the_modules_that_it_is_given(folder):
+    (folder / "family.py").write_text(FAMILY)
+    code, said = perdure_says(folder, "check", "family")
+    assert code == 1
+    assert "parent: kid: unknown workflow 'plan'; there are: double, other, parent; did" in said
+    assert "twin" not in said
+    assert "own:" not in said
+    code, said = perdure_says(folder, "check", "family:parent", "desk")
+    assert code == 1
+    assert "unknown workflow 'plan'; there are: asking, double, other, parent, plain; did you mean 'plain'?" in said
+    (folder / "family.py").write_text(FAMILY.replace('"plan"', '"plain"'))
+    assert perdure_says(folder, "check", "family:parent", "desk")[0] == 0
+
+
 def test_run_runs_a_graph_and_prints_its_result(folder):
     code, said = perdure_says(folder, "run", "desk:plain", "--input", '{"input": 7}')
     assert code == 0, said
     assert '["b",7]' in "".join(said.split())
+
+
+def test_start_starts_a_graph_by_its_name_and_diff_compares_two_by_their_nodes(folder):
+    async def run(*keys: str) -> None:
+        async with perdure.open(folder / "a.db", workflows=[compared()]) as engine:
+            for number in (1, 2, 3, 4):
+                await engine.start("compared", number, key=str(number))
+            for key in keys:
+                with suppress(InstanceFailed):
+                    await engine.handle("compared", key).result()
+
+    asyncio.run(run("1", "2", "3", "4"))
+    given = ("--input", '{"input": 1}', "--db", "a.db")
+    code, said = perdure_says(folder, "start", "compared", "--key", "same", *given)
+    assert code == 0
+    assert said.startswith("same\n")
+    code, said = perdure_says(folder, "start", "comparde", *given)
+    assert code != 0
+    assert "compared" in said
+    asyncio.run(run("same"))
+
+    code, said = perdure_says(folder, "diff", "compared/1", "compared/same", "--db", "a.db")
+    assert code == 0, said
+    code, said = perdure_says(folder, "diff", "compared/1", "compared/2", "--db", "a.db", "--json")
+    assert code == 1, said
+    assert [(each["what"], each["location"]) for each in json.loads(said)["differences"]] == [
+        ("input", ""),
+        ("step", "b"),
+    ]
+    code, said = perdure_says(folder, "diff", "compared/3", "compared/4", "--db", "a.db", "--json")
+    assert [each["what"] for each in json.loads(said)["differences"]] == ["input"]
+
+
+def compared() -> Graph:
+    async def runner(node):
+        if node.name == "b" and node.input > 2:
+            raise ValueError("too much")
+        return node.input if node.name == "b" else "equal"
+
+    graph = Graph("compared", runner=runner)
+    for name in ("a", "b"):
+        graph.node(name)
+    graph.node("c", after=["a", "b"])
+    return graph
 
 
 async def asked(folder: Path) -> None:
@@ -153,6 +232,9 @@ async def test_replay_calls_no_runner(tmp_path):
     assert ran == ["a"]
 
 
+MANY = 1000  # runs at rest
+
+
 async def test_a_run_at_rest_is_rows_only_when_an_engine_opens(tmp_path):
     def resting() -> Graph:
         async def runner(node):
@@ -166,7 +248,7 @@ async def test_a_run_at_rest_is_rows_only_when_an_engine_opens(tmp_path):
 
     graph = resting()
     async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
-        handles = [await engine.start(graph, key=str(number)) for number in range(20)]
+        handles = await asyncio.gather(*[engine.start(graph, key=str(number)) for number in range(MANY)])
         for handle in handles:
             await handle.until("waiting")
     made = []
@@ -174,7 +256,7 @@ async def test_a_run_at_rest_is_rows_only_when_an_engine_opens(tmp_path):
     machine = again.machine
     again.machine = lambda *args: made.append(1) or machine(*args)  # type: ignore[method-assign,func-returns-value,redundant-expr]
     async with perdure.open(tmp_path / "a.db", workflows=[again]) as engine:
-        assert len(await engine.tasks.list()) == 20
+        assert len(await engine.tasks.list(limit=MANY)) == MANY
         assert made == []
 
 

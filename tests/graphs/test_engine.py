@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Coroutine, Generator
 from pathlib import Path
 from typing import Any
 
@@ -394,6 +395,70 @@ async def test_an_instance_runs_on_its_version_and_what_was_added_is_recorded(tm
         fresh = await engine.start("versions", key="other")
         await engine.tasks.complete((await question(engine, ann)).id, {"outcome": "approve"}, by=ann)
         assert await fresh.result() == "declared in 2 by 2"
+
+
+async def test_an_instance_never_runs_on_a_version_older_than_its_own(tmp_path):
+    def version(number: str) -> Graph:
+        async def runner(node: Node) -> object:
+            return f"by {number}"
+
+        graph = Graph("versions", runner=runner, roles=["editor"], version=number)
+        graph.node("a", approve="before")
+        return graph
+
+    async def approve(engine: perdure.Engine) -> None:
+        await engine.tasks.complete((await question(engine, ann)).id, {"outcome": "approve"}, by=ann)
+
+    ann = perdure.Actor("ann", roles=["editor"])
+    async with perdure.open(tmp_path / "a.db", workflows=[version("2")]) as engine:
+        await engine.start("versions", key="k")
+        await question(engine, ann)
+    async with perdure.open(tmp_path / "a.db", workflows=[version("1")]) as engine:
+        await approve(engine)
+        with pytest.raises(perdure.PerdureError, match="register that version, or a newer one"):
+            await engine.handle("versions", "k").send("note", {"node": "a", "text": "x"})
+        fresh = await engine.start("versions", key="other")
+        await approve(engine)
+        assert await fresh.result() == "by 1"
+    async with perdure.open(tmp_path / "a.db", workflows=[version("3")]) as engine:
+        assert await engine.handle("versions", "k").result() == "by 3"
+
+
+class Counted:
+    """Awaits something, and counts how often it is resumed."""
+
+    def __init__(self, what: Coroutine[Any, Any, Any], counts: list[int]) -> None:
+        self._what, self._counts = what, counts
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        resumed, inner = 0, self._what.__await__()
+        try:
+            given = inner.send(None)
+            while True:
+                value = yield given
+                resumed += 1
+                given = inner.send(value)
+        except StopIteration as end:
+            self._counts.append(resumed)
+            return end.value
+
+
+async def test_an_answer_wakes_the_run_that_asked_and_no_other(tmp_path):
+    counts: list[int] = []
+
+    async def runner(node: Node) -> object:
+        if node.name.startswith("waiter"):
+            return (await Counted(node.results(["busy"]), counts))["busy"].value
+        return [await node.use("publish", text=str(number)) for number in range(20)][-1]
+
+    graph = Graph("many", runner=runner, tools=[publish], rest_after=None)
+    for number in range(100):
+        graph.node(f"waiter{number}")
+    graph.node("busy")
+    async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        result = await (await engine.start(graph, key="k")).result()
+    assert set(result.values()) == {"published 19"}
+    assert counts == [1] * 100
 
 
 async def test_a_flow_bootstraps_a_graph_of_nodes_that_it_was_given(tmp_path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from perdure.graphs import Denied, Graph, Limits, Permit, Used, tool
-from perdure.graphs.model import fits
+from perdure.graphs import Denied, Graph, Limits, Permit, Used, gate, tool
+from perdure.graphs.model import NodeSpec, fits
 
 from .rig import Rig, run
 
@@ -349,3 +351,60 @@ def test_a_question_shows_the_goal_with_its_references_filled():
     missing = Graph("g", runner=runner, tools=TOOLS, roles=["boss"])
     missing.node("a", goal="${input.what}", approve="before")
     assert run(missing, {}).outcomes() == {"a": "failed(input)"}
+
+
+def test_the_first_stage_that_denies_is_told():
+    """One call that every stage of `use` would deny; each stage is mended in turn, and the next one speaks."""
+
+    @tool(writes=True)
+    async def drop(what: int) -> None: ...
+
+    spec = NodeSpec("n", isolation="read_only", trust="quarantined")
+    options: dict[str, Any] = {
+        "tools": {"drop": drop},
+        "permits": (Permit("drop", "deny"),),
+        "veto": ("drop",),
+        "accounts": (gate.Account("the node n", Limits(calls=0), {}, {}),),
+        "wanted": {"calls": 1},
+    }
+    mended: list[tuple[dict[str, Any], dict[str, Any], NodeSpec]] = [
+        ({"what": "text"}, {}, spec),
+        ({"what": 1}, {}, spec),
+        ({"what": 1}, {"veto": ()}, spec),
+        ({"what": 1}, {"veto": (), "permits": ()}, spec),
+        ({"what": 1}, {"veto": (), "permits": ()}, NodeSpec("n", trust="quarantined")),
+        ({"what": 1}, {"veto": (), "permits": ()}, NodeSpec("n")),
+    ]
+    stages = [gate.use(node, "drop", given, **{**options, **other}).stage for given, other, node in mended]
+    assert stages == ["arguments", "veto", "permit", "isolation", "trust", "budget"]
+
+    used_up = (gate.Account("the graph", Limits(tokens=0), {}, {}),)
+    openings = [
+        gate.opening(node, 5, Limits(depth=1, running=0), 0, accounts, approved=True)
+        for node, accounts in ((NodeSpec("n", trust="quarantined"), used_up), (NodeSpec("n"), used_up))
+    ]
+    openings.append(gate.opening(NodeSpec("n"), 0, Limits(depth=1, running=0), 0, used_up, approved=True))
+    openings.append(gate.opening(NodeSpec("n"), 0, Limits(depth=1, running=0), 0, (), approved=True))
+    assert [each.stage for each in openings] == ["quarantine", "depth", "budget", "running"]
+
+    tight = Limits(depth=0, nodes=1)
+    growth = [
+        gate.growth(tight, closed=True, depth=1, weight=1, added=1),
+        gate.growth(tight, closed=False, depth=1, weight=1, added=1),
+        gate.growth(tight, closed=False, depth=0, weight=1, added=1),
+    ]
+    assert [each.stage for each in growth] == ["closed", "depth", "nodes"]
+
+
+def test_a_rest_and_a_bracket_are_facts():
+    rig = asking()
+    rig.fire(20)
+    assert rig.facts("rested") == [{"node": "a", "run": "a"}]
+
+    async def judge(node):
+        return "right" if node.match else node.goal
+
+    graph = Graph("g", runner=judge)
+    graph.tournament("t", entrants={"x": "1", "y": "2"})
+    [fact] = run(graph).facts("bracket")
+    assert fact == {"node": "t", "judge": "t/judge/~0/~0", "winner": "t/entrant/y"}

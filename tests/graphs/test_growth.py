@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.codec import decode
 from perdure.graphs import BadGraph, Denied, Graph, Limits, tool
 
 from .rig import Rig, echo, run
@@ -301,6 +302,41 @@ def test_limits_of_a_submitted_graph_tighten_and_bound_its_own_growth():
 
     assert rig.outcome.status == "completed"
     assert said == ["nodes", "depth"]
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_submitted_graph_runs_no_more_nodes_at_once_than_it_allows_itself(rebuild):
+    inner = Graph("inner", limits=Limits(running=1))
+    for name in ("a", "b", "c"):
+        inner.node(name)
+    closed = Graph("closed", limits=Limits(running=0))
+    closed.node("never")
+    inside, most = set(), []
+
+    async def plan(node):
+        names = await node.submit(inner)
+        await node.submit([{"name": "beside"}])
+        denied = await node.submit(closed)
+        return [each.outcome for each in (await node.results([*names, *denied])).values()]
+
+    async def one(node):
+        for _ in range(2):
+            inside.add(node.name)
+            most.append(sorted(inside))
+            await node.use("look")
+            inside.discard(node.name)
+            if not node.name.endswith("more"):
+                await node.results(await node.submit([{"name": "more"}]))
+                break
+
+    rig = run(growing(by_name(plan=plan, a=one, b=one, more=one)), rebuild=rebuild)
+
+    assert rig.outcome.status == "completed"
+    assert decode(rig.state.nodes["plan"].value) == ["completed"] * 3 + ["failed"]
+    assert rig.state.nodes["plan/never"].detail == "running: the submitted graph runs no node at all: running=0"
+    assert sorted(most) == [[f"plan/{name}"] for name in ("a", "a/more", "a/more", "b", "b/more", "b/more")]
+    assert rig.ran.index("plan/beside") < rig.ran.index("plan/c"), "what stands behind the group does not wait for it"
+    assert [group.running for group in rig.state.groups] == [0, 0]
 
 
 @pytest.mark.parametrize("body", [5, "x", {"name": "x"}, {"nodes": 5}, {"nodes": [{"name": "x"}], "limits": {"x": 1}}])

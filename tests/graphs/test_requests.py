@@ -79,6 +79,30 @@ def test_a_cut_run_hears_its_recorded_answers_and_nothing_happens_twice():
         rig.replayed()
 
 
+def test_a_value_that_an_open_run_has_read_is_kept_once():
+    sizes = []
+
+    async def runner(node):
+        if node.name != "a":
+            return "long value " * 1000
+        names = await node.submit([{"name": "b"}])
+        await node.results(names)  # waits for it
+        for _ in range(2):
+            found = await node.results(names)  # is answered at once
+        sizes.append(rig.machine.snapshot().count(b"long value " * 1000))
+        await node.use("look", what="x")
+        return [await node.results([]) == {}, found["a/b"].value == "long value " * 1000]
+
+    for cut in range(5, 20):  # also where the run begins again, and hears recorded answers
+        rig = Rig(one(runner), rebuild=True)
+        rig.run(steps=cut)
+        if rig.outcome is None:
+            rig.crash()
+            rig.run()
+        assert rig.result == [True, True]
+    assert set(sizes) == {1}
+
+
 def test_a_retry_repeats_reads_and_not_writes():
     tries: list[int] = []
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 import perdure
+from perdure.errors import CallerError
 from perdure.graphs import Graph, Limits, Node, Permit, tool
 from perdure.testing import World, crash_test
 from perdure.testing.disks import at_once
@@ -101,3 +104,33 @@ def test_a_graph_with_a_question_survives_a_crash_at_every_point():
     crash_test(
         graph, "heat pumps", reset=SENT.clear, observe=lambda: len(SENT), story=approve, pairs=20, random=10, cache=0
     )
+
+
+def test_what_a_child_of_a_graph_waits_for_is_among_the_open_effects():
+    @perdure.flow
+    async def paid(ctx: perdure.Context) -> object:
+        cents = (await ctx.receive("paid")).body
+        await ctx.receive("sent", "lost")
+        return cents
+
+    graph = Graph("shop", runner=runner)
+    graph.child("pay", paid)
+    with World(graph, paid, cache=0) as world:
+        handle = world.start(graph, key="o-1")
+        (wait,) = world.pull_effects()
+        assert (wait.effect, wait.cell, wait.key) == ("paid", paid.name, "o-1/pay")
+        for wrong in ({"error": "x"}, {"status": "timeout"}, {"payload": b""}):
+            with pytest.raises(CallerError, match="takes ok="):
+                world.receipt(wait, **wrong)
+        with pytest.raises(CallerError, match="no frames"):
+            world.frame(wait, 1)
+
+        world.crash()
+        world.receipt("paid", ok=4200)
+        (wait,) = world.pull_effects()
+        with pytest.raises(CallerError, match=r"handle\.send"):
+            world.receipt(wait, ok=1)
+        world.handle(paid, "o-1/pay").send("lost", "at sea")
+
+        assert handle.result() == 4200
+        assert world.pull_effects() == []

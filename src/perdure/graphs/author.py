@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
 
 from perdure.codec import Signature, decode, encode, from_plain
+from perdure.codec.converters.frame import did_you_mean
 from perdure.codec.jsonschema import schema_of
 from perdure.drawing import draw
 from perdure.errors import BadGraph, GraphProblem, PerdureError, TooLarge
@@ -220,15 +221,8 @@ class Graph:
         values["outputs"] = default_outputs(nodes) if outputs is None else outputs
         model = Model(name=self.name, version=self.version, nodes=tuple(nodes), **values)
         check_graph(model, reading)
-        self._check_functions(reading)
+        _check_functions(self, reading)
         return model, tuple(reading.problems)
-
-    def _check_functions(self, reading: Reading) -> None:
-        runners = {**self.runners, **({} if self.runner is None else {"": self.runner})}
-        for name, runner in runners.items():
-            where = f"runners[{name!r}]" if name else "runner"
-            if not callable(runner):
-                reading.tell(where, f"a runner is a function of one argument, the node; found {runner!r:.80}")
 
     @property
     def book(self) -> Book:
@@ -241,6 +235,11 @@ class Graph:
             types=self.types.keys(),
             roles=bool(given),
         )
+
+    def problems_among(self, known: Collection[str]) -> tuple[GraphProblem, ...]:
+        """Children of workflows that are not among these. The nodes of a graph with other problems are not known."""
+        unknown = [each for each in self.model.nodes if each.workflow and each.workflow not in known]
+        return tuple([GraphProblem(each.name, _unknown(each.workflow, known)) for each in unknown])
 
     @functools.cached_property
     def specs(self) -> dict[str, NodeSpec]:
@@ -424,3 +423,16 @@ _OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "outputs": lambda given: None if given is None else fields.texts(given),
     "rest_after": fields.duration,
 }
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    there = f"{', '.join(sorted(known))}{did_you_mean(name, known)}"
+    return f"unknown workflow {name!r:.80}; there are: {there}; register it: workflows=[...]"
+
+
+def _check_functions(graph: Graph, reading: Reading) -> None:
+    runners = {**graph.runners, **({} if graph.runner is None else {"": graph.runner})}
+    for name, runner in runners.items():
+        where = f"runners[{name!r}]" if name else "runner"
+        if not callable(runner):
+            reading.tell(where, f"a runner is a function of one argument, the node; found {runner!r:.80}")

@@ -79,6 +79,7 @@ class Reading:
         if kind not in KINDS:
             self.tell(name, f"unknown kind {kind!r:.80}; there are: {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
             kind = "node"
+        kind = KINDS[KINDS.index(kind)]  # the very object: a snapshot leaves out what *is* the default
         self.nodes[name] = self._spec(name, kind, raw)
 
     def _spec(self, name: str, kind: Any, raw: Mapping[str, Any]) -> NodeSpec:

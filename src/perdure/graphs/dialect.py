@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from perdure.codec.converters.frame import did_you_mean
-from perdure.errors import BadGraph, GraphProblem
+from perdure.errors import BadGraph
 from perdure.ports.dialect import Gathered, Opening
 from perdure.ports.seen import Words
 
@@ -33,22 +32,11 @@ class Checking:
 
     def __call__(self, opening: Opening) -> None:
         for graph in self._graphs:
-            problems = tuple(
-                [
-                    GraphProblem(spec.name, _unknown(spec.workflow, opening.workflows))
-                    for spec in graph.model.nodes
-                    if spec.workflow and spec.workflow not in opening.workflows
-                ]
-            )
+            problems = graph.problems_among(opening.workflows)
             if problems and opening.strict:
                 raise BadGraph(graph.name, problems)
             if problems:
                 opening.unavailable(graph, str(BadGraph(graph.name, problems)))
-
-
-def _unknown(name: str, known: Sequence[str]) -> str:
-    there = f"{', '.join(sorted(known))}{did_you_mean(name, known)}"
-    return f"unknown workflow {name!r:.80}; there are: {there}; register it: workflows=[...]"
 
 
 DIALECT: Final = GraphDialect()

@@ -24,6 +24,10 @@ MATCHED_MAX: Final = 10_000
 """Characters of an argument that a pattern is tried on; a longer one does not match."""
 
 
+WITHOUT_PLACE: Final = ("child", "reduce", "tournament")
+"""Kinds of nodes that have no run, and so no place."""
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """`defer`: not now. `ask`: a person decides. `deny`: with the stage that said no, and why."""
 
@@ -85,12 +89,16 @@ def opening(
         return found
     if spec.approve == "before" and not approved:
         return ASK
-    if limits.running is not None and spec.kind not in ("child", "reduce", "tournament"):
-        if limits.running == 0:
-            return deny("running", "the graph runs no node at all: running=0")
-        if running >= limits.running:
-            return DEFER
+    if limits.running is not None and spec.kind not in WITHOUT_PLACE:
+        return place("the graph", limits.running, running)
     return ALLOW
+
+
+def place(whose: str, limit: int, running: int) -> Verdict:
+    """Whether one more run may have a place of the graph, or of a submitted one."""
+    if limit == 0:
+        return deny("running", f"{whose} runs no node at all: running=0")
+    return DEFER if running >= limit else ALLOW
 
 
 def growth(limits: Limits, *, closed: bool, depth: int, weight: int, added: int) -> Verdict:

@@ -14,7 +14,7 @@ from .check import Reading
 from .fields import limits as read_limits
 from .fields import texts
 from .model import Limits, NodeSpec, fits_any, lower
-from .state import NodeState, Run
+from .state import Group, NodeState, Run
 from .turn import Turn
 
 if TYPE_CHECKING:
@@ -120,7 +120,11 @@ def submit(turn: Turn, node: NodeState | None, run: Run | None, asked: Any) -> d
     if extra.depth is not None:
         extra = msgspec.structs.replace(extra, depth=depth + extra.depth)  # from here on: generations of the host
     parent = None if node is None else node.the
-    _take(turn, node, [narrowed(turn.graph, spec, parent, extra, veto) for spec in specs], depth)
+    group = -1 if node is None else node.group
+    if extra.running is not None:
+        state.groups.append(Group(extra.running, group))
+        group = len(state.groups) - 1
+    _take(turn, node, [narrowed(turn.graph, spec, parent, extra, veto) for spec in specs], depth, group)
     return {"v": [spec.name for spec in specs]}
 
 
@@ -149,12 +153,13 @@ def narrowed(
     return msgspec.structs.replace(spec, tools=tools, limits=tight, veto=all_veto)
 
 
-def _take(turn: Turn, submitter: NodeState | None, specs: list[NodeSpec], depth: int) -> None:
+def _take(turn: Turn, submitter: NodeState | None, specs: list[NodeSpec], depth: int, group: int) -> None:
     name = "" if submitter is None else submitter.name
     nodes = []
     for spec in specs:
         turn.state.weight += spec.weight
         nodes.append(life.add_node(turn, spec, depth=depth, submitter=name))
+        nodes[-1].group = group
         if submitter is not None:
             submitter.children.append(spec.name)
         turn.fact("added", {"node": spec.name, "submitter": name, "depth": depth, "kind": spec.kind})

@@ -13,7 +13,7 @@ from perdure.errors import PerdureError
 from . import goals
 from .bracket import champion, first_round, next_round
 from .model import NodeSpec, Result
-from .ready import push
+from .ready import give_place_back, push
 from .state import NodeState, Run
 from .turn import SECOND, Turn
 
@@ -136,7 +136,7 @@ def close_run(turn: Turn, node: NodeState) -> None:
             if request.reserve:
                 turn.release(node, request)
                 turn.spend(node, {"calls": 1})
-    give_place_back(turn, run)
+    give_place_back(turn.state, node, run)
     run.queued = False
     node.run = None
 
@@ -162,12 +162,6 @@ def close_call(turn: Turn, node: NodeState, run: Run, *, withdraw: bool) -> None
         if state.wall_timer:
             turn.withdraw(state.wall_timer)
             state.wall_timer = b""
-
-
-def give_place_back(turn: Turn, run: Run) -> None:
-    if run.place:
-        run.place = False
-        turn.state.running -= 1
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------
@@ -227,17 +221,7 @@ def _result_is_there(turn: Turn, node: NodeState, request_id: str) -> None:
         return
     request.left -= 1
     if request.left == 0:
-        turn.answer(node, request, {"r": results(turn, request.names)})
-
-
-def results(turn: Turn, names: tuple[str, ...]) -> list[Any]:
-    """Results as they travel to a run: plain data, in the order of the names."""
-    found = []
-    for name in names:
-        node = turn.state.nodes[name]
-        value = decode(node.value) if node.value else None
-        found.append([name, value, node.outcome, node.trusted, node.reason])
-    return found
+        turn.answer(node, request, {})
 
 
 # ---- tournaments -----------------------------------------------------------------------------------------------------
@@ -267,6 +251,7 @@ def _fan_out(turn: Turn, node: NodeState) -> None:
 
 def _add_contestant(turn: Turn, controller: NodeState, spec: NodeSpec) -> NodeState:
     added = add_node(turn, spec, depth=controller.depth, submitter=controller.submitter, controller=controller.name)
+    added.group = controller.group
     controller.children.append(spec.name)
     make_ready(turn, added)
     return added

@@ -24,8 +24,9 @@ from . import life, opening, outcomes, requests
 from .growth import begin, submit
 from .model import Model
 from .ready import Dependencies, push
-from .report import REPORT, failure_data, report_of
+from .report import FAILED, REPORT, failure_data, report_of
 from .retry import reset
+from .runs import work
 from .state import NodeState, State, load, save
 from .turn import Turn
 
@@ -78,8 +79,6 @@ class GraphMachine:
                 return NOTHING
 
     def work(self, intent: bytes) -> object:
-        from .runs import work
-
         return work(self, intent)
 
     def snapshot(self) -> bytes | None:
@@ -90,7 +89,8 @@ class GraphMachine:
 
     def goal(self, node: NodeState) -> str:
         """The goal of a node with its references filled."""
-        return life.filled_goal(self._turn(Moment(0, self.state.seed, 0)), node)
+        text = node.the.goal
+        return life.filled_goal(self._turn(Moment(0, self.state.seed, 0)), node) if "$" in text else text
 
     def _turn(self, moment: Moment) -> Turn:
         return Turn(self.graph, self.model, self.state, self._waits, self._identity, moment)
@@ -269,6 +269,8 @@ class GraphMachine:
         state = self.state
         state.life = moment.number
         state.intents, state.queue, state.waiters = {}, [], {}
+        for group in state.groups:
+            group.parked = []
         state.wall_over, state.slice_timer, state.wall_timer = False, b"", b""
         self._identity = self._identity.in_life(moment.number)
         again = reset(state)
@@ -308,7 +310,7 @@ class GraphMachine:
         bad = [node for node in outputs if node.outcome not in ("completed", "partial") and node.reason != "not_chosen"]
         if bad:
             text = "; ".join(_told(node) for node in [*bad[:10], *self._causes(bad)])
-            error = Failure("GraphFailed", text, encoded=encode(failure_data(state)), retry=False)
+            error = Failure(FAILED, text, encoded=encode(failure_data(state)), retry=False)
             turn.outcome = Outcome(Status.FAILED, error=error)
             return
         values = {node.name: decode(node.value) for node in outputs if node.value}

@@ -15,8 +15,8 @@ from perdure.tasks.model import key_of, question
 
 from . import gate, goals, life
 from .author import is_async
-from .ready import pop, push
-from .state import NodeState, Run
+from .ready import groups_of, park, pop, push, take_place, unpark
+from .state import Group, NodeState, Run, answer_of
 from .turn import SECOND, Turn, manifest
 
 AT_ONCE: Final = 1000
@@ -44,6 +44,7 @@ def open_ready(turn: Turn) -> None:
         node = state.nodes[state.queue[0][3]]
         if not _wants(node):
             pop(state)
+            unpark(state, node)
             continue
         if opened >= AT_ONCE:
             _go_on_later(turn)
@@ -53,8 +54,14 @@ def open_ready(turn: Turn) -> None:
                 return
         elif not _open(turn, node):
             return
+        unpark(state, node)
         opened += 1
         life.spread(turn)
+
+
+def _full(turn: Turn, node: NodeState) -> Group | None:
+    """The submitted graph that has no place left for a node."""
+    return next((each for each in groups_of(turn.state, node) if each.running >= each.limit), None)
 
 
 def _wants(node: NodeState) -> bool:
@@ -77,11 +84,13 @@ def _take_place(turn: Turn, node: NodeState) -> bool:
     limit = turn.model.limits.running
     if limit is not None and state.running >= limit:
         return False
+    if (full := _full(turn, node)) is not None:
+        park(state, full)
+        return True
     pop(state)
     run.queued = False
     if run.resting or not run.waiting:
-        run.place = True
-        state.running += 1
+        take_place(state, node, run)
     held = [request for request in run.requests.values() if request.status == "held"]
     for request in held:
         request.status = "answered"
@@ -92,7 +101,7 @@ def _take_place(turn: Turn, node: NodeState) -> bool:
         if run.rest_timer:
             turn.withdraw(run.rest_timer)
             run.rest_timer = b""
-        turn.answers += [(run.intent, request.id, request.answer) for request in held]
+        turn.answers += [(run.intent, request.id, answer_of(state, request)) for request in held]
     return True
 
 
@@ -104,6 +113,12 @@ def _open(turn: Turn, node: NodeState) -> bool:
     )
     if verdict.word == "defer":
         return False
+    full = _full(turn, node) if verdict is gate.ALLOW and spec.kind not in gate.WITHOUT_PLACE else None
+    if full is not None:
+        verdict = gate.place("the submitted graph", full.limit, full.running)
+        if verdict.word == "defer":
+            park(state, full)
+            return True
     pop(state)
     if verdict.word == "deny":
         turn.deny(node, node.name, verdict.stage, verdict.reason)
@@ -134,8 +149,7 @@ def _open_run(turn: Turn, node: NodeState) -> None:
     node.status = "open"
     node.opened_at = node.opened_at or turn.now
     run.notes = run.told = len(node.notes)
-    run.place = True
-    turn.state.running += 1
+    take_place(turn.state, node, run)
     node.attempts += 1
     open_call(turn, node, run)
     turn.opened_runs.append(node)

@@ -12,6 +12,7 @@ from perdure.kernel.receipt import Failure, Receipt
 
 from . import life
 from .opening import again
+from .ready import give_place_back
 from .requests import _dice
 from .state import NodeState, Run, usage_problem
 from .turn import Turn
@@ -71,7 +72,7 @@ def _begin_again(turn: Turn, node: NodeState, run: Run) -> None:
     run.requests = {id: each for id, each in run.requests.items() if each.status == "answered" and each.keep}
     run.waiting = 0
     run.queued = run.resting = run.over_budget = False
-    life.give_place_back(turn, run)
+    give_place_back(turn.state, node, run)
 
 
 def _returned(turn: Turn, node: NodeState, run: Run, packed: list[Any]) -> None:

@@ -7,10 +7,11 @@ Each edge is looked at twice: when it is added, and when its dependency ends.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from typing import Literal
 
 from .model import Policy
-from .state import NodeState, State
+from .state import Group, NodeState, Run, State
 
 Answer = Literal["met", "never", "out"]
 """Of one dependency that has ended: fine, it can no longer be met, or a choice has left it out."""
@@ -102,3 +103,43 @@ def push(state: State, node: NodeState) -> None:
 
 def pop(state: State) -> str:
     return heapq.heappop(state.queue)[3]
+
+
+# ---- places ----------------------------------------------------------------------------------------------------------
+
+
+def groups_of(state: State, node: NodeState) -> Iterator[Group]:
+    """The submitted graphs with a limit for places that a node belongs to, from the innermost one on."""
+    number = node.group
+    while number >= 0:
+        group = state.groups[number]
+        yield group
+        number = group.parent
+
+
+def take_place(state: State, node: NodeState, run: Run) -> None:
+    run.place = True
+    state.running += 1
+    for group in groups_of(state, node):
+        group.running += 1
+
+
+def give_place_back(state: State, node: NodeState, run: Run) -> None:
+    if run.place:
+        run.place = False
+        state.running -= 1
+        for group in groups_of(state, node):
+            group.running -= 1
+        unpark(state, node)
+
+
+def park(state: State, full: Group) -> None:
+    """The first of the queue waits for a place of its group. What stands behind it does not wait for that."""
+    heapq.heappush(full.parked, heapq.heappop(state.queue))
+
+
+def unpark(state: State, node: NodeState) -> None:
+    """Where groups of a node have a place, the next one that waits for it is in the queue again, where it stood."""
+    for group in groups_of(state, node):
+        if group.parked and group.running < group.limit:
+            heapq.heappush(state.queue, heapq.heappop(group.parked))

@@ -13,6 +13,9 @@ from .state import NodeState, State
 REPORT: Final = "report"
 """The name under which a graph publishes its report when it ends."""
 
+FAILED: Final = "GraphFailed"
+"""The error of a graph that has failed. Its data is the report."""
+
 
 def report_of(state: State) -> dict[str, Any]:
     """All that is known of the nodes by now, as plain data."""

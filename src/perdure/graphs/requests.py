@@ -17,7 +17,8 @@ from perdure.kernel.receipt import Receipt
 from . import gate, life
 from .growth import submit
 from .opening import DELIVERIES, ask
-from .state import NodeState, Request, Run, Usage, usage_problem
+from .ready import give_place_back
+from .state import NodeState, Request, Run, Usage, answer_of, usage_problem
 from .turn import SECOND, Turn
 
 LIVE: Final = ("inline", "thread")
@@ -31,7 +32,7 @@ def requested(turn: Turn, node: NodeState, id: str, kind: str, body: bytes) -> N
     known = run.requests.get(id)
     if known is not None and kind != "done":
         if known.status == "answered":
-            turn.answers.append((run.intent, id, known.answer))
+            turn.answers.append((run.intent, id, answer_of(turn.state, known)))
         elif known.status == "step":
             turn.answers.append((run.intent, id, encode({"go": True})))
         return
@@ -64,7 +65,7 @@ def _new(run: Run, id: str, kind: str, name: str, args: Any = None) -> Request:
 def begin_waiting(turn: Turn, node: NodeState, run: Run) -> None:
     """A request of the run waits for a person or for nodes: its place is free, and after a while it rests."""
     run.waiting += 1
-    life.give_place_back(turn, run)
+    give_place_back(turn.state, node, run)
     rest_after = turn.model.rest_after
     if rest_after is not None and node.the.rest and not run.rest_timer:
         run.timers += 1
@@ -294,7 +295,7 @@ def _results(turn: Turn, node: NodeState, run: Run, id: str, asked: Any) -> None
     request.names = names
     open_names = [name for name in names if state.nodes[name].status != "ended"]
     if not open_names:
-        turn.answer(node, request, {"r": life.results(turn, names)})
+        turn.answer(node, request, {} if names else {"r": []})
         return
     request.status, request.left = "waits", len(open_names)
     for name in open_names:

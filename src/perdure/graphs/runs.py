@@ -37,7 +37,7 @@ from . import gate
 from .author import Graph, is_async, portable
 from .life import filled_goal, read_result
 from .model import Limits, Match, NodeSpec, Partial, Result, Used, lower
-from .state import NodeState, Run
+from .state import NodeState, Run, answer_of
 from .tools import Tool
 
 if TYPE_CHECKING:
@@ -291,7 +291,8 @@ def node_of(machine: GraphMachine, node: NodeState, run: Run) -> Node:
     made.tools = gate.offered(spec, graph.tools, model.permits, model.veto)
     depth = lower(model.limits.depth, spec.limits.depth)
     made.may_submit = depth is None or node.depth < depth
-    made._recorded = {request.id: request.answer for request in run.requests.values() if request.status == "answered"}
+    answered = [request for request in run.requests.values() if request.status == "answered"]
+    made._recorded = {request.id: answer_of(state, request) for request in answered}
     return made
 
 

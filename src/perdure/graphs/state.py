@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.codec import decode, encode
+
 from .bracket import Round
 from .model import AXES, NodeSpec
 
@@ -32,7 +34,7 @@ class Request(msgspec.Struct):
     args: Any = None
     edited: bool = False
     reserve: Usage = {}
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of `results`: the nodes that it asked for
     left: int = 0
     answer: bytes = b""
     keep: bool = False  # a retry after an error hears this answer again
@@ -103,6 +105,7 @@ class NodeState(msgspec.Struct):
     intent: bytes = b""  # of a child, or of the question whether it may begin
     opened_at: int = 0
     ended_at: int = 0
+    group: int = -1  # the submitted graph that it belongs to: an index of `State.groups`
 
     @property
     def the(self) -> NodeSpec:
@@ -112,6 +115,19 @@ class NodeState(msgspec.Struct):
     @property
     def trusted(self) -> bool:
         return self.the.trust != "quarantined"
+
+
+Entry = tuple[int, int, int, str]
+"""A node in the queue: its priority, turned round; when it became ready; its index and its name."""
+
+
+class Group(msgspec.Struct):
+    """The nodes of a submitted graph that has a limit of its own for places. `parent`: the group of its submitter."""
+
+    limit: int
+    parent: int = -1
+    running: int = 0
+    parked: list[Entry] = []  # nodes that wait for a place of this group: nothing behind them waits for it
 
 
 Target = tuple[str, str, str]
@@ -135,7 +151,7 @@ class State(msgspec.Struct):
     open_runs: int = 0  # runs whose call is open
     weight: int = 0
     intents: dict[bytes, Target] = {}
-    queue: list[tuple[int, int, int, str]] = []
+    queue: list[Entry] = []
     ready_count: int = 0
     waiters: dict[str, list[tuple[str, str]]] = {}
     used: Usage = {}
@@ -150,6 +166,21 @@ class State(msgspec.Struct):
     wall_over: bool = False
     cancelled: bool = False
     outcome: str = ""
+    groups: list[Group] = []
+
+
+def answer_of(state: State, request: Request) -> bytes:
+    """What a run hears. The values of nodes that it asked for are not in the recorded answer: the nodes keep them."""
+    if not request.names:
+        return request.answer
+    payload = decode(request.answer)
+    if "r" not in payload:
+        nodes = [state.nodes[name] for name in request.names]
+        payload["r"] = [
+            [each.name, decode(each.value) if each.value else None, each.outcome, each.trusted, each.reason]
+            for each in nodes
+        ]
+    return encode(payload)
 
 
 def used_up(used: Usage, reserved: Usage, axis: str) -> float:

@@ -16,7 +16,7 @@ from perdure.kernel.moment import TIME_MAX, Moment
 
 from .gate import Account
 from .model import AXES, Limits, Model, NodeSpec
-from .state import NodeState, Request, Run, State, Target, Usage, add
+from .state import NodeState, Request, Run, State, Target, Usage, add, answer_of
 
 if TYPE_CHECKING:
     from perdure.kernel.identity import Identity
@@ -116,7 +116,7 @@ class Turn:
             self.want_place(node, run)
             return
         request.status = "answered"
-        self.answers.append((run.intent, request.id, request.answer))
+        self.answers.append((run.intent, request.id, answer_of(self.state, request)))
 
     def want_place(self, node: NodeState, run: Run) -> None:
         from .ready import push

@@ -13,6 +13,7 @@ from perdure.ports.seen import Advice, Line, Reason, Seen, Waiting, Words
 from perdure.tasks.model import WORKFLOW as TASK
 
 from .author import POLICY
+from .report import FAILED, REPORT
 
 PART: Final = re.compile(r"(?P<run>.+)/(?P<kind>use|ask)/(?P<name>[^/#]+)(#\d+)?$")
 TIMERS: Final = {
@@ -60,6 +61,9 @@ class GraphWords(Words):
             return Reason("timer", "More nodes are about to be opened.", (), open)
         subject = f"The node {where}" if where else "The graph"
         return Reason("timer", f"{subject} waits until {when}, and {TIMERS.get(sign, 'goes on then')}.", (), open)
+
+    def repeats(self, name: str) -> bool:
+        return name in (REPORT, FAILED) or name.startswith("graph/")
 
     def table(self, lines: Sequence[Line]) -> list[dict[str, Any]] | None:
         """A row for each node that was opened, added or has ended, as the facts of the journal tell it."""

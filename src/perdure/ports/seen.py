@@ -200,6 +200,11 @@ class Words:
         """How it ended."""
         return None
 
+    def repeats(self, name: str) -> bool:
+        """Whether what is published or announced by this name, or the data of such an error, only tells again what
+        the history has, with its times: two instances are not compared by it."""
+        return False
+
     def table(self, lines: Sequence[Line]) -> list[dict[str, Any]] | None:
         """The parts of an instance, a row for each, as its history tells them; None: it has no such parts."""
         return None

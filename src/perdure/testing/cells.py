@@ -173,7 +173,10 @@ def _canonical(given: Any) -> Any:
 
 
 class OpenEffect(NamedTuple):
-    """An effect that waits for an answer. `params` is its plain data; `cell` the name of who asked, with its `key`."""
+    """An effect that waits for an answer. `params` is its plain data; `cell` the name of who asked, with its `key`.
+
+    Of any other workflow that waits for a message: `effect` has the names of the messages, and `bound` is None.
+    """
 
     effect: Any
     intent: str
@@ -181,7 +184,7 @@ class OpenEffect(NamedTuple):
     key: str
     params: Any
     instance: int
-    bound: BoundEffect
+    bound: BoundEffect | None
 
     def __repr__(self) -> str:
         return f"<open {self.effect!r} of {self.cell} {self.key!r}>"
@@ -192,12 +195,18 @@ def open_effects(stage: Stage) -> list[OpenEffect]:
     found = []
     for instance in stage.auditor.open_instances():
         definition = stage.workflows.of(instance.address.workflow, instance.definition)
-        if not isinstance(definition, Definition):
-            continue
         for intent in instance.open.values():
-            if intent.id in waiting or type(intent.effect) is Wait:
+            if not isinstance(definition, Definition):
+                if isinstance(intent.effect, Wait):
+                    found.append(_open_wait(instance, intent.id, intent.effect))
+            elif intent.id in waiting or type(intent.effect) is Wait:
                 found.append(_open_effect(instance, definition, intent))
     return found
+
+
+def _open_wait(instance: Instance, intent: bytes, wait: Wait) -> OpenEffect:
+    to = instance.address
+    return OpenEffect(", ".join(wait.names), intent.hex(), to.workflow, to.key, None, instance.id, None)
 
 
 def _open_effect(instance: Instance, definition: Definition, intent: Intent) -> OpenEffect:
@@ -234,6 +243,8 @@ def answer_open(stage: Stage, found: OpenEffect, receipt: Receipt) -> None:
 
 
 def send_frame(stage: Stage, found: OpenEffect, value: Any) -> None:
+    if found.bound is None:
+        raise CallerError(f"{found!r} has no frames: it waits for a message")
     form = found.bound.frame
     if form is None:
         raise CallerError(f"{found.bound.definition.name} has no frames: it has no class Frame")

@@ -243,8 +243,8 @@ class World:
         return state_of(self._stage, self._definition(cell).name, key)
 
     def pull_effects(self) -> list[OpenEffect]:
-        """The effects that wait for an answer: those without a handler, and those answered outside. Each is there until
-        it is answered; those of the oldest cell come first."""
+        """The effects that wait for an answer: those of cells without a handler, those answered outside, and waits of
+        all other workflows for a message. Each is there until it is answered; the oldest instance comes first."""
         return open_effects(self._stage)
 
     def receipt(
@@ -260,10 +260,17 @@ class World:
 
         One of: `ok`, the receipt that its handler would return, checked by its schema; `error`, what went wrong;
         `status`, that nobody answered; `payload`, bytes that nobody has checked, as an executor outside may send them.
+        A wait for a message takes `ok` alone: that is the body of the message.
         """
         if sum((ok is not _UNSET, error is not None, status is not None, payload is not None)) != 1:
             raise CallerError("world.receipt(effect, ...) takes one of ok=, error=, status= and payload=")
         found = find_open(open_effects(self._stage), effect)
+        if found.bound is None:
+            if ok is _UNSET or not found.effect or ", " in found.effect:
+                raise CallerError(f"{found!r} takes ok= if it waits for a message of one name; else: handle.send(...)")
+            handle = self._client.handle(found.cell, found.key)
+            at_once(handle.send(found.effect, ok, intent=found.intent, id=self._door.message_id()))
+            return
         if ok is not _UNSET:
             payload = found.bound.receipt.encode(ok)
         if payload is not None:

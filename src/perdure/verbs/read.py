@@ -16,7 +16,7 @@ from perdure.views import export as exports
 from perdure.views.compare import ShownDifference, Story, differences
 from perdure.views.find import find, find_started
 from perdure.views.look import ListedInstance, ShownEntry, ShownInstance, listed_instance, look, shown_entry
-from perdure.views.reasons import RECORDED, reasons, see
+from perdure.views.reasons import RECORDED, reasons, see, words_for
 from perdure.views.trace import TraceNode, Tracer
 
 
@@ -128,7 +128,8 @@ async def diff(client: Client, given: DiffParams) -> DiffAnswer:
     if one.state.address.workflow != other.state.address.workflow:
         text = f"{one.name} and {other.name} are instances of two workflows: they have no place in common"
         raise UnclearRequest(text)
-    found = [each.shown() for each in differences(one, other)]
+    _, words = await words_for(client.queries, one.state.address.workflow, one.state.made)
+    found = [each.shown() for each in differences(one, other, words)]
     return DiffAnswer(_side(one), _side(other), not found, found)
 
 

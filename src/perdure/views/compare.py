@@ -36,6 +36,7 @@ from perdure.kernel.events import (
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
 from perdure.kernel.receipt import Failure
+from perdure.ports.seen import Words
 from perdure.runtime.history import word_of
 
 
@@ -50,6 +51,7 @@ class StoryPlace(NamedTuple):
 
 
 STATUS: Final = StoryPlace("status")
+TOLD: Final = ("published", "announced")
 
 
 class ComparedError(msgspec.Struct, frozen=True):
@@ -91,10 +93,12 @@ class StoryFact(NamedTuple):
     value: bytes | None = None
     error: Failure | None = None
 
-    def says(self) -> object:
+    def says(self, words: Words) -> object:
         """What is compared. A traceback names files and lines: where an error came from, not what it was."""
         error = self.error
-        return self.status, self.value, None if error is None else (error.type, error.message, error.encoded)
+        if error is None:
+            return self.status, self.value, None
+        return self.status, self.value, (error.type, error.message, not words.repeats(error.type) and error.encoded)
 
     def shown(self) -> ShownFact:
         value = UNSET if self.value is None else decode(self.value)
@@ -210,16 +214,20 @@ class Story:
         self.facts[_place(self._open.pop(id))] = fact
 
 
-def differences(a: Story, b: Story) -> list[StoryDifference]:
+def differences(a: Story, b: Story, words: Words) -> list[StoryDifference]:
     """The earliest first, by the number of the entry in the history that has it first; how they stand now, last."""
     found = [
-        StoryDifference(place, a.facts.get(place), b.facts.get(place)) for place in dict.fromkeys([*a.facts, *b.facts])
+        StoryDifference(place, a.facts.get(place), b.facts.get(place))
+        for place in dict.fromkeys([*a.facts, *b.facts])
+        if place.what not in TOLD or not words.repeats(place.location.partition("#")[0])
     ]
-    return sorted((each for each in found if _differs(each)), key=lambda each: (each.place == STATUS, each.entry))
+    return sorted(
+        (each for each in found if _differs(each, words)), key=lambda each: (each.place == STATUS, each.entry)
+    )
 
 
-def _differs(each: StoryDifference) -> bool:
-    return each.a is None or each.b is None or each.a.says() != each.b.says()
+def _differs(each: StoryDifference, words: Words) -> bool:
+    return each.a is None or each.b is None or each.a.says(words) != each.b.says(words)
 
 
 def _place(effect: Effect) -> StoryPlace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from typing import Any, Final, NoReturn
 
@@ -18,7 +19,7 @@ from perdure.views.survey import Replayed, survey
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
-from ..load import code_of, is_playbook, load_all
+from ..load import FILES, code_of, is_playbook, load_all
 from ..text import indented, joined, style, to_json
 from .snapshot import ask
 
@@ -34,7 +35,8 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
     process in YAML or JSON.
 
     Found are clocks, dice, files and settings in the body of a flow, operations that are not awaited, and the problems
-    of a graph, a process or a playbook. Exit code 1 if there are any. Warnings are told and change nothing.
+    of a graph, a process or a playbook. A graph may have children of workflows in the MODULEs; name all that it
+    needs. Exit code 1 if there are any. Warnings are told and change nothing.
     """
     files = [target for target in targets if is_playbook(target)]
     if files:
@@ -58,7 +60,8 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
     lines = [f"{style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
     number = f"{len(flows)} flow{'s' if len(flows) != 1 else ''} checked"
     if others:
-        told = [_problem(each.name, problem) for each in others for problem in each.problems]
+        known = _known(targets, given)
+        told = [_problem(each.name, problem) for each in others for problem in _problems(each, known)]
         problems = [each for each in told if each.get("severity") != "warning"]
         warnings = [each for each in told if each.get("severity") == "warning"]
         warnings += [_problem(each.name, warning) for each in others for warning in getattr(each, "warnings", ())]
@@ -69,6 +72,18 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
         number = f"{len(flows) + len(others)} workflows checked"
     console.answer(document, joined(lines) if lines else f"{number}, nothing found")
     sys.exit(Exit.OK if document["ok"] else Exit.FAILED)
+
+
+def _problems(workflow: Any, known: set[str]) -> Iterable[Any]:
+    """The problems of a workflow. Without any, those of the names of other workflows that stand in it."""
+    among = getattr(workflow, "problems_among", None)
+    return workflow.problems or (() if among is None else among(known | set(workflow.workflows)))
+
+
+def _known(targets: tuple[str, ...], given: Iterable[Any]) -> set[str]:
+    """The names of all workflows of the modules that are checked: a name may stand for one that is not checked."""
+    modules = {target.partition(":")[0] for target in targets if not target.endswith(FILES)}
+    return {str(each.name) for each in (*[each for module in modules for each in load_all(module)], *given)}
 
 
 def _problem(name: str, problem: tuple[str, ...]) -> dict[str, str]:
