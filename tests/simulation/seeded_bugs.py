@@ -29,6 +29,7 @@ from perdure.flows.mailbox import Mail, Mailbox
 from perdure.flows.operation import Operation
 from perdure.kernel import apply, creation, kernel, past, replay, snapshot, unrecorded
 from perdure.kernel.batch import Batch
+from perdure.kernel.consequences import Consequences, publication_of
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Started
 from perdure.kernel.identity import Identity
@@ -42,7 +43,6 @@ from perdure.kernel.past import Item
 from perdure.kernel.refusals import refusal
 from perdure.kernel.rules import NO_RULES, Rules
 from perdure.kernel.slots import Slots
-from perdure.kernel.spread import Spread, publication_of
 from perdure.ports.jobs import Claim
 from perdure.ports.store import Position
 from perdure.runtime import shard
@@ -204,13 +204,13 @@ def _half_a_commit() -> list[tuple[Any, str, Any]]:
 
 def _after_spread(change: Callable[[Batch], None]) -> Callable[[], list[tuple[Any, str, Any]]]:
     def patches() -> list[tuple[Any, str, Any]]:
-        tell = Spread.tell
+        tell = Consequences.tell
 
-        def mutant(self: Spread, *arguments: Any) -> None:
+        def mutant(self: Consequences, *arguments: Any) -> None:
             tell(self, *arguments)
             change(next(argument for argument in arguments if isinstance(argument, Batch)))
 
-        return [(Spread, "tell", mutant)]
+        return [(Consequences, "tell", mutant)]
 
     return patches
 
@@ -296,15 +296,17 @@ def _kept_ids_repeat() -> list[tuple[Any, str, Any]]:
 
 def _slots_ignored() -> list[tuple[Any, str, Any]]:
     """A held call is handed out at once."""
-    tell = Spread.tell
+    tell = Consequences.tell
 
-    def mutant(self: Spread, instance: Any, entry: Any, heard: Any, changed: Any, batch: Batch, cause: Any) -> None:  # noqa: PLR0917
+    def mutant(  # noqa: PLR0917
+        self: Consequences, instance: Any, entry: Any, heard: Any, changed: Any, batch: Batch, cause: Any
+    ) -> None:
         tell(self, instance, entry, heard, changed, batch, cause)
         for intent in changed.opened:
             if intent.held:
                 batch.publications[intent.id] = publication_of(instance, intent, intent.effect)
 
-    return [(Spread, "tell", mutant)]
+    return [(Consequences, "tell", mutant)]
 
 
 def _dice_unrecorded() -> list[tuple[Any, str, Any]]:

@@ -28,6 +28,7 @@ from . import creation, order, placement, snapshot, unrecorded
 from .apply import apply
 from .batch import Batch, JournalRow
 from .check import check
+from .consequences import Consequences
 from .decision import NOTHING, Decision, Outcome
 from .entry import Entry, Packed, encode, pack
 from .events import (
@@ -62,7 +63,6 @@ from .routing import Router
 from .rows import Loaded, before, has_new_head, inbox_row, write_head
 from .rules import NO_RULES, RULER, RULING, Rules
 from .slots import Slots
-from .spread import Spread
 from .status import Status
 from .workflows import Workflows
 
@@ -129,7 +129,7 @@ class Kernel:
         self.closing = False
         """From now on what is caused here is left to the next life, as inbox rows: even instances that answer each
         other for ever come to rest."""
-        self._spread = Spread(self.slots, self.router, self.counts)
+        self._consequences = Consequences(self.slots, self.router, self.counts)
         self.verify = verify
         self._ready: deque[Instance] = deque()
         self._caused: list[Offer] = []
@@ -429,7 +429,7 @@ class Kernel:
             self.memory.weigh(instance)
         if instance.status is not status if runs else has_new_head(instance, entry, had):
             write_head(batch, instance, entry, had)
-        self._spread.tell(instance, entry, taken.heard, changed, batch, self.cause)
+        self._consequences.tell(instance, entry, taken.heard, changed, batch, self.cause)
         if entry.decision.answers:
             batch.heard += entry.decision.answers
         if written.denied:
