@@ -44,9 +44,9 @@ from .definitions import Definitions
 from .door import Door, Speaker
 from .handle import Handle
 from .history import list_place, summary
-from .judged import judged
 from .outside import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
+from .receipt_taken import wait_until_taken
 from .startable import Named, Startable
 from .state import Keyed, Stateful, read_state, record_at, record_now
 from .tasks import Tasks
@@ -449,7 +449,9 @@ class Client(Speaker):
             try:
                 async with asyncio.timeout(seconds):
                     queries, changes = self._door.queries, self._door.changes(row.instance)
-                    await judged(queries, changes, instance=row.instance, intent=id, executor=name, since=since)
+                    await wait_until_taken(
+                        queries, changes, instance=row.instance, intent=id, executor=name, since=since
+                    )
             except TimeoutError:
                 text = f"no engine has taken the receipt for {id.hex()} within {seconds} s"
                 raise AskTimeout(f"{text}; it is recorded, and one will") from None
