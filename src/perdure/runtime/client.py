@@ -44,7 +44,7 @@ from .definitions import Definitions
 from .door import Door, Speaker
 from .handle import Handle
 from .history import list_place, summary
-from .outside import intent_id, open_effects
+from .open_effects import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
 from .receipt_taken import wait_until_taken
 from .startable import Named, Startable

@@ -49,7 +49,7 @@ from perdure.ports.seen import Line, Summary, Waiting
 from .arguments import Asking, Said, asked, checked_key, checked_tag, checked_text, limited, seconds_of, unknown
 from .door import AFTER_THE_END, Door, Speaker, refusal
 from .history import Reader, read_history, summary
-from .outside import intent_id
+from .open_effects import intent_id
 from .policies import refuse_by_policy
 from .startable import Startable
 from .state import draw_instance, read_state
