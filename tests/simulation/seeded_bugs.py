@@ -29,6 +29,7 @@ from perdure.flows.mailbox import Mail, Mailbox
 from perdure.flows.operation import Operation
 from perdure.kernel import apply, creation, kernel, past, replay, snapshot, unrecorded
 from perdure.kernel.batch import Batch
+from perdure.kernel.cache import InstanceCache
 from perdure.kernel.consequences import Consequences, publication_of
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Started
@@ -36,7 +37,6 @@ from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Accepted, Refused, Stale
-from perdure.kernel.memory import Memory
 from perdure.kernel.moment import Moment
 from perdure.kernel.outside import Objection, objection
 from perdure.kernel.past import Item
@@ -271,8 +271,8 @@ def _inbox_not_emptied() -> list[tuple[Any, str, Any]]:
 
 
 def _evict_uncommitted() -> list[tuple[Any, str, Any]]:
-    evict = Memory.evict
-    return [(Memory, "evict", lambda self, keep, durable_seq, batch: evict(self, keep, 1 << 62, batch))]
+    evict = InstanceCache.evict
+    return [(InstanceCache, "evict", lambda self, keep, durable_seq, batch: evict(self, keep, 1 << 62, batch))]
 
 
 def _time_goes_back() -> list[tuple[Any, str, Any]]:

@@ -27,6 +27,7 @@ from perdure.errors import LimitExceeded
 from . import creation, order, placement, snapshot, unrecorded
 from .apply import apply
 from .batch import Batch, JournalRow
+from .cache import InstanceCache
 from .check import check
 from .consequences import Consequences
 from .decision import NOTHING, Decision, Outcome
@@ -53,7 +54,6 @@ from .instance import Instance
 from .machine import Workflow
 from .machines import has_other_code, make, make_anew, migrate, spoil
 from .mailbox import Accepted, Offer, Refused
-from .memory import Memory
 from .moment import Moment
 from .outside import Verify, unsigned
 from .past import keep_open
@@ -123,7 +123,7 @@ class Kernel:
                 self.router.subscribe(workflow.name, workflow.subscriptions)
         self.router.enforce(rules)
         self.slots = Slots(gate)
-        self.memory = Memory(self.slots, self.counts)
+        self.memory = InstanceCache(self.slots, self.counts)
         self.left: dict[bytes, tuple[str, str]] = {}
         """Rows of the inbox that this engine has no workflow for, with its name and version."""
         self.closing = False
