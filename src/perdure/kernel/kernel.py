@@ -7,10 +7,10 @@
     committed(batch)      the batch is durable: instances may be evicted again
 
 `_take`, `_decide`, `_write`, `_apply` are the heart: an event, what the machine answers, the entry, and what follows.
-Here is the order of things; each thing has a file: who is in memory (`memory.py`), why an event is refused
+Here is the order of things; each thing has a file: who is in memory (`cache.py`), why an event is refused
 (`refusals.py`), how machines are made (`machines.py`), which calls may run (`slots.py`), the change of state
-(`apply.py`), what others hear of it (`spread.py`), how an instance begins (`creation.py`), what comes before an event
-(`order.py`), what leaves no entry (`unrecorded.py`).
+(`apply.py`), what others hear of it (`consequences.py`), how an instance begins (`creation.py`), what comes before
+an event (`order.py`), what leaves no entry (`unrecorded.py`).
 
 Nothing here does I/O or reads a clock; nothing that is decided here may be seen by anybody before the runtime has
 committed the batch.

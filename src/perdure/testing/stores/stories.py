@@ -1,4 +1,4 @@
-"""Random stories of puppets, the same for every store."""
+"""Random stories of scripted machines, the same for every store."""
 
 from hypothesis import strategies as st
 
