@@ -1,6 +1,6 @@
 """What callers hold: a client, of an engine in this process or of a database that another one serves.
 
-It speaks through a `Door` (`door.py`), and gives out handles (`handle.py`).
+It speaks through a `Connection` (`connection.py`), and gives out handles (`handle.py`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from .arguments import (
     start_due,
     unknown,
 )
+from .connection import Connection, Speaker
 from .definitions import Definitions
-from .door import Door, Speaker
 from .handle import Handle
 from .history import list_place, summary
 from .open_effects import intent_id, open_effects
@@ -64,7 +64,7 @@ class Client(Speaker):
 
     def __init__(
         self,
-        door: Door,
+        door: Connection,
         workflows: Workflows[Startable[Any]],
         catalog: Callable[[bytes], Catalog] | None = None,
         restore: Callable[[Queries], Awaitable[Workflows[Any]]] | None = None,

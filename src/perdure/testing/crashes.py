@@ -46,7 +46,7 @@ from .histories import changed_mind, without_advice, without_places
 from .simulation import SimulatedRequest, quiet_log
 from .stage import Stage
 from .steps import Run, Script
-from .world import World, WorldDoor, WorldHandle, nanoseconds
+from .world import World, WorldConnection, WorldHandle, nanoseconds
 
 TROUBLE: Final = 200
 OWNERS: Final = 5
@@ -364,7 +364,7 @@ class WorkflowTrial(Trial):
         id = database.names.get((self.address.workflow, self.address.key), 0)
         if id and database.heads[id].status in TERMINAL:
             return _other_arguments(stage.runs)
-        waits = at_once(WorldDoor(stage).reason(id)) if id else "it was never started"
+        waits = at_once(WorldConnection(stage).reason(id)) if id else "it was never started"
         advice = "; crash_test(..., messages=[(name, body)]) sends messages" if "message" in waits else ""
         return f"{self.address} does not come to an end: {waits}{advice}"
 

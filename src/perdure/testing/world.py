@@ -41,8 +41,8 @@ from perdure.ports.seen import Line, Waiting
 from perdure.ports.store import Queries
 from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client, Reuse
-from perdure.runtime.door import refusal
-from perdure.runtime.doors import look
+from perdure.runtime.connection import refusal
+from perdure.runtime.connections import look
 from perdure.runtime.handle import Handle
 from perdure.runtime.history import Reader
 from perdure.runtime.policies import Policies
@@ -107,7 +107,7 @@ class World:
 
     def _begin(self, stage: Stage) -> None:
         self._stage = stage
-        self._door = WorldDoor(self._stage)
+        self._door = WorldConnection(self._stage)
         self._client = Client(self._door, self._stage.workflows, Catalog.read)
         self.tasks = WorldTasks(self._door)
         """What people are asked for: the verbs of `engine.tasks`, without `await`."""
@@ -318,7 +318,7 @@ class World:
 
         async def take() -> Taken:
             with self._stage.disk.queries() as queries:
-                door = WorldDoor(self._stage, queries)
+                door = WorldConnection(self._stage, queries)
                 return await Snapshots(Client(door, self._stage.workflows, Catalog.read)).take()
 
         return asyncio.run(take())
@@ -355,7 +355,7 @@ class World:
 class WorldHandle(Generic[R]):
     """One instance in a world. Its methods are those of `perdure.Handle`, and nobody awaits them."""
 
-    def __init__(self, door: WorldDoor, handle: Handle[R]) -> None:
+    def __init__(self, door: WorldConnection, handle: Handle[R]) -> None:
         self._door = door
         self._handle = handle
 
@@ -430,8 +430,8 @@ class WorldHandle(Generic[R]):
         write(path, head, at_once(self._door.queries.history(head.id)))
 
 
-class WorldDoor:
-    """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered.
+class WorldConnection:
+    """The way into a world (`perdure.runtime.connection.Connection`). The world goes on until an event is answered.
 
     `forgiving`: a refusal may answer a request that was made again after its first answer was lost. It is not raised.
     """
