@@ -19,7 +19,7 @@ from perdure.cells.author import (
     effect_name,
     named,
 )
-from perdure.cells.bind import BoundEffect, Definition, encode_event, manifest
+from perdure.cells.bound_manifest import BoundEffect, Definition, encode_event, manifest
 from perdure.cells.machine import NOTHING, CellMachine
 from perdure.codec import decode, encode
 from perdure.codec.record import Record, shape_of

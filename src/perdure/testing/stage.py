@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from perdure.app.dialects import gather
-from perdure.cells.bind import Bound
+from perdure.cells.bound_manifest import BoundManifest
 from perdure.cells.dialect import world_of
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
@@ -73,7 +73,7 @@ class Stage(Simulation):
 
     # ---- workflows -------------------------------------------------------------------------------------
 
-    def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
+    def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], BoundManifest | None]:
         """With those that their code can name."""
         given, cells = super().gathered(workflows)
         found = {(near.name, near.version): near for workflow in given for near in _taken_up(workflow)}

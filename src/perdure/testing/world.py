@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, overload
 
 from perdure.cells.author import Cell, Datum, Effect
-from perdure.cells.bind import Catalog, Definition
+from perdure.cells.bound_manifest import Catalog, Definition
 from perdure.codec import decode
 from perdure.errors import CallerError, NotAnswered, NotYet
 from perdure.executors import info
