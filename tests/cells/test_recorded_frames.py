@@ -21,7 +21,7 @@ from perdure.ports.frame import Frame
 from perdure.testing import World, reduce
 from perdure.testing.faults import Faults
 from perdure.testing.simulation import quiet_log
-from perdure.testing.stage import Stage
+from perdure.testing.user_simulation import UserSimulation
 from tests.cells.desk import heard, settled
 
 
@@ -309,7 +309,7 @@ def test_no_fault_of_the_store_and_no_death_loses_or_doubles_a_frame(cache: int)
     dropped = 0
     with quiet_log():
         for seed in range(60):
-            stage = Stage(counter, seed=seed, faults=Faults(cache=cache, snapshots=True), handlers=[long])
+            stage = UserSimulation(counter, seed=seed, faults=Faults(cache=cache, snapshots=True), handlers=[long])
             world = World._on(stage)
             world.send(Asked("c"), id="e")
             for fate in fates:

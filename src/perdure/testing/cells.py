@@ -36,8 +36,8 @@ from perdure.kernel.rules import key_text
 from perdure.kernel.status import TERMINAL
 
 from .simulation import Simulation
-from .stage import Stage
 from .steps import OpenEffects
+from .user_simulation import UserSimulation
 
 NOW: Final = 1_700_000_000_000_000_000
 """What the clock shows for a reducer that is called by itself: what it shows first in a world, too."""
@@ -187,7 +187,7 @@ class OpenEffect(NamedTuple):
         return f"<open {self.effect!r} of {self.cell} {self.key!r}>"
 
 
-def open_effects(stage: Stage) -> list[OpenEffect]:
+def open_effects(stage: UserSimulation) -> list[OpenEffect]:
     waiting = _executor(stage).waiting
     found = []
     for instance in stage.auditor.open_instances():
@@ -223,7 +223,7 @@ def find_open(found: Sequence[OpenEffect], wanted: Any) -> OpenEffect:
     raise CallerError(f"no effect {wanted!r} waits for an answer; open are: {known}")
 
 
-def answer_open(stage: Stage, found: OpenEffect, receipt: Receipt) -> None:
+def answer_open(stage: UserSimulation, found: OpenEffect, receipt: Receipt) -> None:
     intent = bytes.fromhex(found.intent)
     executor = _executor(stage)
     if intent in executor.waiting:
@@ -233,7 +233,7 @@ def answer_open(stage: Stage, found: OpenEffect, receipt: Receipt) -> None:
     stage.rest()
 
 
-def send_frame(stage: Stage, found: OpenEffect, value: Any) -> None:
+def send_frame(stage: UserSimulation, found: OpenEffect, value: Any) -> None:
     form = found.bound.frame
     if form is None:
         raise CallerError(f"{found.bound.definition.name} has no frames: it has no class Frame")
@@ -242,7 +242,7 @@ def send_frame(stage: Stage, found: OpenEffect, value: Any) -> None:
     stage.rest()
 
 
-def _executor(stage: Stage) -> OpenEffects:
+def _executor(stage: UserSimulation) -> OpenEffects:
     owner = stage.owner
     assert owner is not None, "a process that dies is replaced at once"
     assert isinstance(owner.effects, OpenEffects)

@@ -55,9 +55,9 @@ from perdure.views.export import write
 from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, send_frame, state_of
 from .disks import at_once
 from .faults import Faults
-from .stage import Stage
 from .steps import Run, Script
 from .tasks import WorldTasks
+from .user_simulation import UserSimulation
 
 if TYPE_CHECKING:
     from perdure.worlds.snapshots import Taken
@@ -90,7 +90,7 @@ class World:
         cache: int = 4096,
         seed: int = 0,
     ) -> None:
-        stage = Stage(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
+        stage = UserSimulation(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
         if now is not None:
             if now.tzinfo is None:
                 raise CallerError(f"now={now!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
@@ -98,14 +98,14 @@ class World:
         self._begin(stage)
 
     @classmethod
-    def _on(cls, stage: Stage) -> Self:
+    def _on(cls, stage: UserSimulation) -> Self:
         """A world on a stage with faults, or on a file."""
         world = cls.__new__(cls)
         world._begin(stage)
         world._door.patience = PATIENCE
         return world
 
-    def _begin(self, stage: Stage) -> None:
+    def _begin(self, stage: UserSimulation) -> None:
         self._stage = stage
         self._door = WorldConnection(self._stage)
         self._client = Client(self._door, self._stage.workflows, Catalog.read)
@@ -440,7 +440,7 @@ class WorldConnection:
     patience = 0
     forgiving = False
 
-    def __init__(self, stage: Stage, queries: Queries | None = None) -> None:
+    def __init__(self, stage: UserSimulation, queries: Queries | None = None) -> None:
         self._stage = stage
         self.queries: Queries = queries or MemoryStore(stage.database)
 
