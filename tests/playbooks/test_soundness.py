@@ -50,3 +50,13 @@ def test_a_spent_budget_claims_nothing():
 
     assert [each.code for each in findings(book(text).definition.playbook, budget=50)] == ["undecided"]
     assert findings(book(text).definition.playbook) == []
+
+
+def test_a_split_with_many_arcs_is_undecided_and_what_was_found_stays_found():
+    arcs = ", ".join(f"{{step: s{n}, when: ctx.x}}" for n in range(8))
+    steps = ", ".join(f"{{step: s{n}, next: j}}" for n in range(8))
+    text = f"executor: {{spec: {{ctx: {{x: {{}}}}}}}}\nworkflow: [{{step: a, next: {{spec: {{mode: inclusive}}, arcs: [{arcs}]}}}}, {steps}, {{step: j, join: 3}}, {{step: z, tool: {{kind: noop}}}}]"
+
+    found = findings(book(text).definition.playbook)
+
+    assert [(each.code, each.step) for each in found] == [("join-short", "j"), ("undecided", "a")]

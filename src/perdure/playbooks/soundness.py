@@ -19,7 +19,7 @@ from .net import Marking, Net
 
 MARKINGS: Final = 50_000
 BRANCHES: Final = 6
-"""Arcs of a split beyond which only all of them, and each alone, are tried."""
+"""Arcs of a split beyond which only all of them, and each alone, are tried: then the net is undecided."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -37,7 +37,9 @@ class Finding(msgspec.Struct, frozen=True):
             "dead-step": f"{self.step} can never run",
             "runs-twice": f"{self.step} can run for two tokens of one split{way}",
             "join-short": f"the join {self.step} can get fewer tokens than it needs{way}",
-            "undecided": f"more than {MARKINGS:,} markings: nothing is claimed",
+            "undecided": f"{self.step} has more than {BRANCHES} arcs: not every set of them was tried"
+            if self.step
+            else f"more than {MARKINGS:,} markings: nothing is claimed",
         }[self.code]
 
 
@@ -74,7 +76,10 @@ class _Search:
                     return [Finding("undecided", "")]
                 ahead.append((after, (*path, step), (*before[-40:], counts)))
         cut = any(code == "unbounded" for code, _ in self.found)  # then not everything was looked at
-        for name in () if cut else self.steps:
+        wide = [name for name in self.steps if self.is_wide(name)]
+        for name in wide:
+            self.add(Finding("undecided", name))
+        for name in () if cut or wide else self.steps:
             if name not in self.ran and name != self.final:
                 self.add(Finding("dead-step", name))
         return sorted(self.found.values(), key=lambda each: (each.code, each.step))
@@ -123,6 +128,13 @@ class _Search:
         for other in marking.tokens.values():
             if other.id != id and other.step == token.step and set(other.generations) & set(token.generations):
                 self.add(Finding("runs-twice", token.step, path))
+
+    def is_wide(self, name: str) -> bool:
+        """Whether a split has more sets of arcs than are tried."""
+        router = self.steps[name].next
+        if router is None or router.mode == "exclusive":
+            return False
+        return len(router.arcs) > BRANCHES and sum(arc.when is not None for arc in router.arcs) > 1
 
     def targets(self, name: str) -> Iterator[tuple[str, ...]]:
         """The sets of arcs that a run may follow: none, one of them, or several."""
