@@ -18,7 +18,7 @@ from perdure.testing.steps import Script
 from perdure.testing.user_simulation import UserSimulation
 from perdure.testing.world import World
 from perdure.tools import ToolCall, find
-from tests.playbooks.stage import HEAD
+from tests.playbooks.harness import HEAD
 
 SQLITE = find("sqlite")
 
