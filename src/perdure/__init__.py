@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perdure.app.graphs import load_graph
     from perdure.app.playbooks import load_playbook
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
-    from perdure.cells.bind import manifest
+    from perdure.cells.bound_manifest import manifest
     from perdure.cells.handlers import Call, effect_handler
     from perdure.codec.jsonschema import Field
     from perdure.codec.record import Duration, Hash, Nat, Record, Time
@@ -59,7 +59,7 @@ _HOME = {
         "Rejected",
         "cell",
     ),
-    "perdure.cells.bind": ("manifest",),
+    "perdure.cells.bound_manifest": ("manifest",),
     "perdure.cells.handlers": ("Call", "effect_handler"),
     "perdure.codec.jsonschema": ("Field",),
     "perdure.codec.record": ("Duration", "Hash", "Nat", "Record", "Time"),

@@ -20,7 +20,7 @@ import pytest
 
 import perdure
 from perdure.app.dialects import gather
-from perdure.cells.bind import Definition
+from perdure.cells.bound_manifest import Definition
 from perdure.cells.machine import CellMachine
 from perdure.codec import decode, encode
 from perdure.kernel.batch import HeadRow

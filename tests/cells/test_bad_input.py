@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from perdure import Next
-from perdure.cells.bind import Bound
+from perdure.cells.bound_manifest import BoundManifest
 from perdure.cells.manifest import read
 from perdure.codec import encode
 from perdure.kernel.events import Message
@@ -372,7 +372,7 @@ MANIFESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 def test_the_manifest_that_the_bad_ones_are_made_from_is_sound():
     for sound in (data(), arms(), arms("text", "text")):
-        assert Bound(read(sound)).cells[0].name == "com.acme/order"
+        assert BoundManifest(read(sound)).cells[0].name == "com.acme/order"
 
 
 @pytest.mark.parametrize("what", MANIFESTS)
@@ -380,7 +380,7 @@ def test_each_of_the_eleven_errors_of_a_manifest_has_its_code_and_its_path(what)
     code, path, bad = MANIFESTS[what]
 
     with pytest.raises(perdure.BadManifest) as raised:
-        Bound(read(bad))
+        BoundManifest(read(bad))
 
     assert raised.value.code == code
     assert path in raised.value.path
@@ -421,7 +421,7 @@ def test_a_state_that_may_be_null_is_refused(state):
     bad["schemas"]["com.acme/Order@1"] = {"option": {"ref": "com.acme/Placed@1"}}
 
     with pytest.raises(perdure.BadDefinition, match=r"a type without null, found .*it deletes the cell") as raised:
-        Bound(read(bad))
+        BoundManifest(read(bad))
 
     assert raised.value.path == "$.cells['com.acme/order@1'].state"
 
@@ -431,7 +431,7 @@ async def test_a_bad_manifest_opens_nothing(disk):
         await live.send(Dropped("o-1"))
         before = await live.journal()
     with pytest.raises(perdure.BadManifest):
-        async with disk.open(Bound(read(changed(*ROUTE, "event", to="com.acme/Nobody@1")))):
+        async with disk.open(BoundManifest(read(changed(*ROUTE, "event", to="com.acme/Nobody@1")))):
             pass
     async with disk.open(order, book) as live:
         assert await live.journal() == before

@@ -18,7 +18,7 @@ import pytest
 
 import perdure
 from perdure import CellContext, Next, ReceiptOf, Rejected
-from perdure.cells.bind import Bound
+from perdure.cells.bound_manifest import BoundManifest
 from perdure.cells.effects import Alarm, BlobGet, BlobPut, Publish, Spawn
 from perdure.codec import encode
 from perdure.errors import NotStuck, ReceiptRefused, UnknownIntent
@@ -451,14 +451,14 @@ FRAIL, MENDED = perdure.manifest(points_3), perdure.manifest(points_4)
 FIRST.earlier += [*THEN.cells, *FRAIL.cells, *MENDED.cells]
 
 
-def apply(world: World, mode: str, id: str, bound: Bound = THEN) -> None:
+def apply(world: World, mode: str, id: str, bound: BoundManifest = THEN) -> None:
     stage = world._stage
     while stage.database.inbox:  # what comes before it shall be heard before it
         stage.pass_until(stage.next_at())
     apply_now(world, mode, id, bound)
 
 
-def apply_now(world: World, mode: str, id: str, bound: Bound) -> None:
+def apply_now(world: World, mode: str, id: str, bound: BoundManifest) -> None:
     body = encode({"manifest": bound.manifest.bytes, "mode": mode})
     at_once(world._door.put(RULER, Message(f"{RULING}apply", body, id)))
 

@@ -6,7 +6,7 @@ import pytest
 
 import perdure
 from perdure import Datum, Next, ReceiptOf
-from perdure.cells.bind import Bound
+from perdure.cells.bound_manifest import BoundManifest
 from perdure.cells.manifest import read
 from perdure.testing import World
 
@@ -50,7 +50,7 @@ def _said(event: Any) -> str:
 
 @pytest.fixture(params=[4096, 0], ids=["hot", "evicted"])
 def data_world(request):
-    with World(Bound(read(MANIFEST)), cache=request.param) as world:
+    with World(BoundManifest(read(MANIFEST)), cache=request.param) as world:
         yield world
 
 
@@ -80,7 +80,7 @@ def test_effects_and_receipts_are_plain_data_too(data_world):
 
 
 async def test_the_same_in_an_engine(stage):
-    bound = Bound(read(MANIFEST))
+    bound = BoundManifest(read(MANIFEST))
     async with stage.open(bound, lenient=True) as live:
         await live.engine.send_json("com.acme/Change@1", {"$tag": "Gone", "$value": {"note": "n"}})
         await live.rest()

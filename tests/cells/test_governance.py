@@ -11,7 +11,7 @@ import pytest
 
 import perdure
 from perdure import CellContext, Next, ReceiptOf
-from perdure.cells.bind import Bound
+from perdure.cells.bound_manifest import BoundManifest
 from perdure.cells.effects import Alarm
 from perdure.cells.manifest import Manifest
 from perdure.cells.patch import Change, data_of, hash_of, patch_between
@@ -753,7 +753,7 @@ def test_an_apply_that_an_earlier_engine_counted_is_decided_as_it_was_then():
     machine, moment = WorldMachine(None), Moment(1, b"seed", 1)
     machine.deliver(Started(RULER.workflow, RULER.key, FIRST.manifest.bytes, b"seed", "1"), moment)
 
-    def apply(bound: Bound, counts: dict[str, Any]) -> tuple[str, dict[str, tuple[str, ...]]]:
+    def apply(bound: BoundManifest, counts: dict[str, Any]) -> tuple[str, dict[str, tuple[str, ...]]]:
         body = {"manifest": bound.manifest.bytes, "mode": "migrate", "counts": counts}
         decision = machine.deliver(Message("sys/apply", encode(body), "id"), moment)
         published = dict(decision.publish).get("manifest")

@@ -12,7 +12,7 @@ import pytest
 import perdure
 from perdure import FrameOf, Next, ReceiptOf, Rejected
 from perdure.cells import load
-from perdure.cells.bind import Bound
+from perdure.cells.bound_manifest import BoundManifest
 from perdure.cells.manifest import read
 from perdure.errors import BadDefinition, BadManifest
 from perdure.kernel.events import Streamed
@@ -21,7 +21,7 @@ from perdure.ports.frame import Frame
 from perdure.testing import World, reduce
 from perdure.testing.faults import Faults
 from perdure.testing.simulation import quiet_log
-from perdure.testing.stage import Stage
+from perdure.testing.user_simulation import UserSimulation
 from tests.cells.desk import heard, settled
 
 
@@ -309,7 +309,7 @@ def test_no_fault_of_the_store_and_no_death_loses_or_doubles_a_frame(cache: int)
     dropped = 0
     with quiet_log():
         for seed in range(60):
-            stage = Stage(counter, seed=seed, faults=Faults(cache=cache, snapshots=True), handlers=[long])
+            stage = UserSimulation(counter, seed=seed, faults=Faults(cache=cache, snapshots=True), handlers=[long])
             world = World._on(stage)
             world.send(Asked("c"), id="e")
             for fate in fates:
@@ -391,7 +391,7 @@ def test_frames_are_in_the_manifest_and_only_where_they_are_declared() -> None:
     assert "frames" not in perdure.manifest(counter_2).manifest.data()["cells"]["talk/counter@2"]
     data["effects"]["talk/write@1"].pop("frame")
     with pytest.raises(BadManifest, match="no-frames"):
-        Bound(read(data))
+        BoundManifest(read(data))
 
 
 def by_name(state: Any, event: Any) -> Next:
@@ -414,7 +414,7 @@ async def write_by_name(params: Any, call: perdure.Call) -> dict[str, Any]:
 async def test_a_manifest_file_may_have_frames_without_classes() -> None:
     data = perdure.manifest(poem).manifest.data()
     data["cells"]["talk/poem@1"] |= {"impl": f"{__name__}:by_name", "context": False}
-    world = Bound(read(data))
+    world = BoundManifest(read(data))
     async with perdure.open(":memory:", workflows=[world], handlers=[write_by_name]) as engine:
         await engine.send(Asked("p"))
         while (await engine.state("talk/poem", "p"))["end"] != "ok":

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 import perdure
-from perdure.cells.bind import Bound
+from perdure.cells.bound_manifest import BoundManifest
 from perdure.cells.effects import Http, Publish, SecretHeader, Step
 from perdure.cells.manifest import read
 from tests.cells.desk import Done, Go, answer, heard, say
@@ -315,7 +315,7 @@ PING = {
 
 async def test_a_handler_of_plain_data_gets_the_values_too(tmp_path: Path):
     SEEN.clear()
-    world = Bound(read(PING))
+    world = BoundManifest(read(PING))
 
     async with perdure.open(
         tmp_path / "ping.db", workflows=[world], handlers=[ping], secrets={"door-password": VALUE}

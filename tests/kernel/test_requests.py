@@ -15,7 +15,7 @@ from perdure.kernel.refusals import refusal
 from perdure.kernel.rules import NO_RULES
 from perdure.kernel.workflows import Workflows
 from perdure.testing.faults import Faults
-from perdure.testing.stage import Stage
+from perdure.testing.user_simulation import UserSimulation
 from perdure.testing.world import World
 from tests.kernel.machines import Told
 
@@ -54,7 +54,7 @@ async def shop(ctx: perdure.Context) -> str:
 @pytest.mark.parametrize("fate", ["true_error", "false_error", "late_commit", "crash_before", "crash_after"])
 @pytest.mark.parametrize("commit", range(1, 6))
 def test_a_failed_commit_loses_no_request(fate, commit):
-    with World._on(Stage(shop, seed=0, faults=Faults(commits={commit: fate}))) as world:
+    with World._on(UserSimulation(shop, seed=0, faults=Faults(commits={commit: fate}))) as world:
         try:
             handle = world.start(shop, key="k")
         except perdure.errors.PerdureError:  # the start itself met the failure: asked again, it is the same instance

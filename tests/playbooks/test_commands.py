@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import perdure
 from perdure.app.definitions import load_process
 from perdure.cli import cli
-from tests.playbooks.stage import HEAD
+from tests.playbooks.harness import HEAD
 from tests.playbooks.test_engine import SLOW, book
 
 

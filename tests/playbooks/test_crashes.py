@@ -7,7 +7,7 @@ import pytest
 from perdure.app.playbooks import load_playbook
 from perdure.testing import crash_test
 from perdure.tools import ToolError
-from tests.playbooks.stage import HEAD
+from tests.playbooks.harness import HEAD
 from tests.playbooks.test_example import EXAMPLE
 
 

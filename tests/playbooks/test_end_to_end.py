@@ -16,8 +16,8 @@ from perdure.testing.world import World
 from perdure.tools import ToolCall, ToolError, find
 from perdure.worlds.snapshots import Snapshots
 from tests.executors.site import Site, says
-from tests.playbooks.stage import HEAD, Stage
-from tests.playbooks.stage import book as on_stage
+from tests.playbooks.harness import HEAD, PlaybookHarness
+from tests.playbooks.harness import book as on_stage
 from tests.playbooks.test_engine import book
 
 
@@ -35,7 +35,7 @@ def test_an_inner_split_without_a_join_is_gathered_by_the_outer_one():
           - {step: d, tool: {kind: http, url: d}, next: j}
           - {step: j, join: all, tool: {kind: noop, result: "{{ join.arrived | map(attribute='step') | sort }}"}}
     """
-    stage = Stage(on_stage(text), {"c/c_task": 1, "d/d_task": 1})
+    stage = PlaybookHarness(on_stage(text), {"c/c_task": 1, "d/d_task": 1})
 
     assert stage.result == ["b", "c", "d"]
     assert stage.machine.state.fired["j"] == 1

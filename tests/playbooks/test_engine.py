@@ -5,7 +5,7 @@ import textwrap
 
 import perdure
 from perdure.app.playbooks import load_playbook
-from tests.playbooks.stage import HEAD
+from tests.playbooks.harness import HEAD
 
 
 def book(body):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perdure.playbooks.author import from_text
-from tests.playbooks.stage import TOOLS, Stage
+from tests.playbooks.harness import TOOLS, PlaybookHarness
 
 EXAMPLE = (Path(__file__).parent / "example.yaml").read_text()
 
@@ -24,7 +24,7 @@ def test_the_example_checks_clean():
 
 
 def test_the_example_waits_at_its_gate_and_a_patch_lets_it_order():
-    stage = Stage(from_text(EXAMPLE, "restock.yaml", TOOLS), stubs)
+    stage = PlaybookHarness(from_text(EXAMPLE, "restock.yaml", TOOLS), stubs)
     assert stage.waits == ["gate/order#3"]
     assert stage.done[:2] == ["scan/~0/page", "scan/~1/page"]
 
@@ -39,7 +39,7 @@ def test_the_example_waits_at_its_gate_and_a_patch_lets_it_order():
 
 
 def test_the_gate_of_the_example_closes_after_a_day():
-    stage = Stage(from_text(EXAMPLE, "restock.yaml", TOOLS), stubs)
+    stage = PlaybookHarness(from_text(EXAMPLE, "restock.yaml", TOOLS), stubs)
 
     stage.advance(86_401)
 
@@ -53,7 +53,7 @@ def test_a_failed_scan_of_the_example_is_apologised_for():
             return {"error": {"kind": "server_error", "message": "down", "retryable": True}}
         return {"ok": True}
 
-    stage = Stage(from_text(EXAMPLE, "restock.yaml", TOOLS), broken)
+    stage = PlaybookHarness(from_text(EXAMPLE, "restock.yaml", TOOLS), broken)
     assert stage.waits == ["scan/~0/page/backoff#1", "scan/~1/page/backoff#1"]
 
     stage.advance(60)
@@ -65,7 +65,7 @@ def test_a_failed_scan_of_the_example_is_apologised_for():
 
 @pytest.mark.parametrize("input", [{"floor": 3}, {"shops": []}])
 def test_the_input_goes_over_the_workload(input):
-    stage = Stage(from_text(EXAMPLE, "restock.yaml", TOOLS), stubs, input)
+    stage = PlaybookHarness(from_text(EXAMPLE, "restock.yaml", TOOLS), stubs, input)
 
     stage.patch(approved=True)
 

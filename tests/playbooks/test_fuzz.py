@@ -7,7 +7,7 @@ import time
 from perdure.app.playbooks import installed
 from perdure.playbooks.check import load
 from perdure.playbooks.problem import CODES, BadPlaybook
-from tests.playbooks.stage import Stage
+from tests.playbooks.harness import PlaybookHarness
 from tests.playbooks.test_crashes import BOOKS
 from tests.playbooks.test_example import EXAMPLE
 from tests.playbooks.test_v10 import DOCUMENT
@@ -109,7 +109,7 @@ def run(loaded, seed):
     """A playbook that is fit to run does not break the machine."""
     from perdure.playbooks.workflow import PlaybookWorkflow
 
-    stage = Stage(PlaybookWorkflow(loaded.definition), lambda location, params: {"rows": [1]})
+    stage = PlaybookHarness(PlaybookWorkflow(loaded.definition), lambda location, params: {"rows": [1]})
     stage.advance(100_000)
     if stage.outcome is None:
         stage.cancel()

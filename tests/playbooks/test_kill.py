@@ -14,11 +14,11 @@ from perdure.app.playbooks import load_playbook
 from perdure.executors.info import step_info
 from perdure.testing import crash_test
 from perdure.testing.faults import Faults
-from perdure.testing.stage import Stage
 from perdure.testing.steps import Script
+from perdure.testing.user_simulation import UserSimulation
 from perdure.testing.world import World
 from perdure.tools import ToolCall, find
-from tests.playbooks.stage import HEAD
+from tests.playbooks.harness import HEAD
 
 SQLITE = find("sqlite")
 
@@ -46,7 +46,7 @@ def test_max_in_flight_holds_over_a_hundred_crashes():
     )
     crashes = {4 * number + 3: ("crash_after", "crash_before")[number % 2] for number in range(100)}
     script = {"x": Script("x", lambda params: params["url"])}
-    with World._on(Stage(playbook, faults=Faults(commits=crashes), scripts=script)) as world:
+    with World._on(UserSimulation(playbook, faults=Faults(commits=crashes), scripts=script)) as world:
         handle = world.start(playbook, {})
         world.advance(3600)
 

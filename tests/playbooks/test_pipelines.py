@@ -7,7 +7,7 @@ import pytest
 from perdure.codec import decode, encode
 from perdure.kernel.effects import Call, Child, Timer, Wait, attempt_of
 from perdure.kernel.receipt import Failure, Receipt
-from tests.playbooks.stage import Stage, book
+from tests.playbooks.harness import PlaybookHarness, book
 
 ERROR = {"error": {"kind": "server_error", "message": "down", "retryable": True}}
 
@@ -22,7 +22,7 @@ def rules(*rules):
 
 
 def test_the_last_result_is_the_runs_and_prev_is_the_last_good_one():
-    stage = Stage(
+    stage = PlaybookHarness(
         pipeline(
             "{name: a, kind: noop, result: 1}",
             "{name: b, kind: noop, result: '{{ _prev + 1 }}'}",
@@ -37,7 +37,7 @@ def test_the_last_result_is_the_runs_and_prev_is_the_last_good_one():
 
 def test_a_retry_waits_and_holds_no_slot():
     retry = rules("{when: outcome.status == 'error', then: {do: retry, attempts: 3, backoff: exponential, delay: 2}}")
-    stage = Stage(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR, ERROR, 7]})
+    stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR, ERROR, 7]})
     assert stage.waits == ["s/a/backoff#1"]
     assert [type(effect) for effect in stage.open.values()] == [Timer]
 
@@ -50,7 +50,7 @@ def test_a_retry_waits_and_holds_no_slot():
 
 def test_attempts_run_out_with_the_last_error():
     retry = rules("{when: outcome.status == 'error', then: {do: retry, attempts: 2, delay: 0}}")
-    stage = Stage(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR]})
+    stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR]})
 
     assert stage.error == "server_error"
     assert stage.done == ["s/a", "s/a"]
@@ -58,7 +58,7 @@ def test_attempts_run_out_with_the_last_error():
 
 def test_a_delay_of_zero_opens_the_next_attempt_in_the_same_entry():
     retry = rules("{when: outcome.status == 'error', then: {do: retry, attempts: 2, delay: 0}}")
-    stage = Stage(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR, 1]})
+    stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR, 1]})
 
     assert [attempt_of(effect) for effect in stage.decisions[1].open] == [2]
     assert stage.result == 1
@@ -66,7 +66,7 @@ def test_a_delay_of_zero_opens_the_next_attempt_in_the_same_entry():
 
 def test_linear_backoff_and_its_bound():
     retry = rules("{else: {then: {do: retry, attempts: 9, backoff: linear, delay: 10, max_delay: 25}}}")
-    stage = Stage(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR]})
+    stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR]})
     waits = []
     for _ in range(3):
         (timer,) = stage.open.values()
@@ -78,7 +78,7 @@ def test_linear_backoff_and_its_bound():
 
 def test_jitter_shortens_the_wait_by_recorded_dice():
     retry = rules("{else: {then: {do: retry, delay: 100, jitter: 1}}}")
-    stage = Stage(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR]})
+    stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [ERROR]})
     (timer,) = stage.open.values()
 
     assert 0 < (timer.due - stage.now) / 1e9 < 100
@@ -90,7 +90,7 @@ def test_the_server_says_when_to_come_back():
         "error": {"kind": "rate_limit", "retryable": True},
         "http": {"status": 429, "headers": {"retry-after": "30"}},
     }
-    stage = Stage(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [busy]})
+    stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [busy]})
     (timer,) = stage.open.values()
 
     assert (timer.due - stage.now) / 1e9 == 30
@@ -103,7 +103,7 @@ def test_each_page_of_a_jump_loop_has_its_own_attempts():
         "{else: {then: {do: continue}}}",
     )
     sets = "set: {iter.all: '{{ iter.all | default([]) + outcome.result.rows }}'}"
-    stage = Stage(
+    stage = PlaybookHarness(
         pipeline(
             f"{{name: page, kind: http, url: x, params: {{after: '{{{{ iter.after | default(none) }}}}'}}, {sets}, {policy}}}",
             "{name: all, kind: noop, result: '{{ iter.all }}'}",
@@ -128,20 +128,23 @@ def test_too_many_jumps_are_an_error():
     head = "executor: {spec: {limits: {max_jumps: 20}}}"
 
     assert (
-        Stage(pipeline("{name: a, kind: noop}", f"{{name: b, kind: noop, {policy}}}", head=head)).error == "jump_limit"
+        PlaybookHarness(pipeline("{name: a, kind: noop}", f"{{name: b, kind: noop, {policy}}}", head=head)).error
+        == "jump_limit"
     )
 
 
 def test_break_ends_the_pipeline_with_its_result():
     policy = rules("{else: {then: {do: break}}}")
 
-    assert Stage(pipeline(f"{{kind: noop, result: 1, {policy}}}", "{kind: noop, result: 2}")).result == 1
+    assert PlaybookHarness(pipeline(f"{{kind: noop, result: 1, {policy}}}", "{kind: noop, result: 2}")).result == 1
 
 
 def test_skip_goes_on_with_null():
     policy = rules("{else: {then: {do: skip}}}")
 
-    assert Stage(pipeline(f"{{name: a, kind: fail, {policy}}}", "{kind: noop, result: '{{ [a, _prev] }}'}")).result == [
+    assert PlaybookHarness(
+        pipeline(f"{{name: a, kind: fail, {policy}}}", "{kind: noop, result: '{{ [a, _prev] }}'}")
+    ).result == [
         None,
         None,
     ]
@@ -151,7 +154,7 @@ def test_continue_after_an_error():
     policy = rules("{else: {then: {do: continue}}}")
 
     assert (
-        Stage(
+        PlaybookHarness(
             pipeline("{kind: noop, result: 1}", f"{{kind: fail, {policy}}}", "{kind: noop, result: '{{ _prev }}'}")
         ).result
         == 1
@@ -160,7 +163,7 @@ def test_continue_after_an_error():
 
 def test_fail_has_the_error_that_the_rule_gives():
     policy = rules("{else: {then: {do: fail, error: {kind: empty, message: 'no rows'}}}}")
-    stage = Stage(pipeline(f"{{kind: noop, result: 1, {policy}}}"))
+    stage = PlaybookHarness(pipeline(f"{{kind: noop, result: 1, {policy}}}"))
 
     assert stage.error == "empty"
     assert stage.outcome.error.message == "s/task_0: no rows"
@@ -168,9 +171,12 @@ def test_fail_has_the_error_that_the_rule_gives():
 
 def test_on_unmatched():
     assert (
-        Stage(pipeline("{kind: fail, spec: {policy: {on_unmatched: continue}}}", "{kind: noop, result: 3}")).result == 3
+        PlaybookHarness(
+            pipeline("{kind: fail, spec: {policy: {on_unmatched: continue}}}", "{kind: noop, result: 3}")
+        ).result
+        == 3
     )
-    assert Stage(pipeline("{kind: noop, spec: {policy: {on_unmatched: fail}}}")).error == "failed"
+    assert PlaybookHarness(pipeline("{kind: noop, spec: {policy: {on_unmatched: fail}}}")).error == "failed"
 
 
 def test_sets_come_before_the_directive_at_every_attempt():
@@ -179,7 +185,9 @@ def test_sets_come_before_the_directive_at_every_attempt():
         "{else: {then: {do: continue, set_ctx: {said: '{{ outcome.result }} after {{ ctx.tries }}'}}}}",
     )
     head = "executor: {spec: {ctx: {tries: {init: 0}}}}"
-    stage = Stage(pipeline(f"{{name: a, kind: http, url: x, {policy}}}", head=head), {"s/a": [ERROR, ERROR, 5]})
+    stage = PlaybookHarness(
+        pipeline(f"{{name: a, kind: http, url: x, {policy}}}", head=head), {"s/a": [ERROR, ERROR, 5]}
+    )
 
     assert stage.ctx == {"tries": 2, "said": "5 after 2"}
 
@@ -188,14 +196,17 @@ def test_an_action_that_cannot_be_rendered_is_judged_by_its_rules():
     policy = rules("{when: outcome.error.kind == 'template_error', then: {do: skip}}", "{else: {then: {do: fail}}}")
 
     assert (
-        Stage(pipeline(f"{{kind: noop, result: '{{{{ ctx.gone }}}}', {policy}}}", "{kind: noop, result: 9}")).result
+        PlaybookHarness(
+            pipeline(f"{{kind: noop, result: '{{{{ ctx.gone }}}}', {policy}}}", "{kind: noop, result: 9}")
+        ).result
         == 9
     )
 
 
 def test_a_set_that_fails_makes_the_action_fail():
     assert (
-        Stage(pipeline("{kind: noop, result: 1, set: {ctx.a: '{{ outcome.result.gone }}'}}")).error == "template_error"
+        PlaybookHarness(pipeline("{kind: noop, result: 1, set: {ctx.a: '{{ outcome.result.gone }}'}}")).error
+        == "template_error"
     )
 
 
@@ -209,13 +220,13 @@ def test_a_set_that_fails_makes_the_action_fail():
     ],
 )
 def test_receipts_become_errors(receipt, kind):
-    stage = Stage(pipeline("{name: a, kind: http, url: x}"), lambda location, params: receipt)
+    stage = PlaybookHarness(pipeline("{name: a, kind: http, url: x}"), lambda location, params: receipt)
 
     assert stage.error == kind
 
 
 def test_an_attempt_has_a_timeout_and_may_be_done_once():
-    stage = Stage(
+    stage = PlaybookHarness(
         pipeline("{name: a, kind: http, url: x}", "{name: b, kind: http, url: x, spec: {timeout: 5s, once: true}}"),
         auto=False,
     )
@@ -234,7 +245,7 @@ def test_a_queue_is_the_actions_or_the_steps_or_the_playbooks():
           - {step: a, tool: {kind: http, url: x}, next: b}
           - {step: b, spec: {queue: near}, tool: [{name: x, kind: http, url: x}, {name: y, kind: http, url: x, spec: {queue: own}}]}
     """
-    stage = Stage(book(text), {"a/a_task": 1, "b/x": 1, "b/y": 1})
+    stage = PlaybookHarness(book(text), {"a/a_task": 1, "b/x": 1, "b/y": 1})
     calls = [effect for decision in stage.decisions for effect in decision.open if isinstance(effect, Call)]
 
     assert [call.executor for call in calls] == ["far", "near", "own"]
@@ -246,7 +257,7 @@ def test_a_run_has_a_timeout_and_its_failure_has_arcs():
           - {step: a, spec: {policy: {lifecycle: {timeout_s: 10}}}, tool: {kind: http, url: x}, next: [{step: b, on: failed}]}
           - {step: b, tool: {kind: noop, result: "{{ token.from.error.kind }}"}}
     """
-    stage = Stage(book(text), auto=False)
+    stage = PlaybookHarness(book(text), auto=False)
     stage.advance(11)
 
     assert stage.result == "timeout"
@@ -263,7 +274,7 @@ def test_a_deadline_counts_from_the_making_of_the_token():
                 admit: {rules: [{when: ctx.ok, then: {allow: true}}, {else: {then: {allow: false}}}]}
             tool: {kind: noop}
     """
-    stage = Stage(book(text))
+    stage = PlaybookHarness(book(text))
 
     stage.advance(11)
 
@@ -281,7 +292,7 @@ def test_a_workbook_entry_runs_in_place_and_sees_its_args():
         workflow:
           - {step: s, tool: [{name: a, kind: workbook, use: add, args: {x: 5}}, {kind: noop, result: "{{ [a, args] }}"}]}
     """
-    stage = Stage(book(text), {"s/a/two": "found"})
+    stage = PlaybookHarness(book(text), {"s/a/two": "found"})
 
     assert stage.asked["s/a/two"]["params"]["url"] == 8
     assert stage.result == ["found", {}]
@@ -294,14 +305,14 @@ def test_a_failed_workbook_entry_is_judged_by_the_action_that_ran_it():
           - step: s
             tool: {kind: workbook, use: bad, spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {e: "{{ outcome.error.message }}"}}}}]}}}
     """
-    stage = Stage(book(text))
+    stage = PlaybookHarness(book(text))
 
     assert stage.ctx == {"e": "no"}
     assert stage.result is None
 
 
 def test_a_wait_for_a_time():
-    stage = Stage(pipeline("{name: a, kind: wait, for: 2h}", "{kind: noop, result: '{{ now() }}'}"))
+    stage = PlaybookHarness(pipeline("{name: a, kind: wait, for: 2h}", "{kind: noop, result: '{{ now() }}'}"))
     assert stage.waits == ["s/a"]
 
     stage.advance(7200)
@@ -310,7 +321,7 @@ def test_a_wait_for_a_time():
 
 
 def test_a_wait_for_a_message_and_its_body():
-    stage = Stage(pipeline("{name: a, kind: wait, message: yes-please, timeout: 1h}"))
+    stage = PlaybookHarness(pipeline("{name: a, kind: wait, message: yes-please, timeout: 1h}"))
     assert [type(effect) for effect in stage.open.values()] == [Wait]
 
     stage.send("yes-please", {"by": "Ann"})
@@ -319,7 +330,7 @@ def test_a_wait_for_a_message_and_its_body():
 
 
 def test_a_message_that_came_before_its_wait_is_kept():
-    stage = Stage(pipeline("{name: a, kind: wait, for: 1}", "{name: b, kind: wait, message: go}"))
+    stage = PlaybookHarness(pipeline("{name: a, kind: wait, for: 1}", "{name: b, kind: wait, message: go}"))
     stage.send("go", 1)
 
     stage.advance(1)
@@ -333,13 +344,13 @@ def test_a_message_that_does_not_come():
 
 
 def _advanced(action):
-    stage = Stage(pipeline(action))
+    stage = PlaybookHarness(pipeline(action))
     stage.advance(6)
     return stage
 
 
 def test_a_workflow_is_a_child():
-    stage = Stage(pipeline("{name: a, kind: workflow, workflow: ops/restock, args: {n: '{{ 1 + 1 }}'}}"))
+    stage = PlaybookHarness(pipeline("{name: a, kind: workflow, workflow: ops/restock, args: {n: '{{ 1 + 1 }}'}}"))
     (child,) = stage.children
     assert (child.workflow, child.key, decode(child.input)) == ("ops.restock", "k:s/a", {"n": 2})
 
@@ -349,7 +360,7 @@ def test_a_workflow_is_a_child():
 
 
 def test_a_failed_child_is_child_failed():
-    stage = Stage(pipeline("{name: a, kind: workflow, workflow: w}"))
+    stage = PlaybookHarness(pipeline("{name: a, kind: workflow, workflow: w}"))
 
     stage.answer(stage.at("s/a"), Receipt("error", error=Failure("Boom", "no")))
 
@@ -357,7 +368,7 @@ def test_a_failed_child_is_child_failed():
 
 
 def test_a_task_is_a_child_of_the_engine():
-    stage = Stage(pipeline("{name: a, kind: task, title: Is it good?, assignee: ann}"))
+    stage = PlaybookHarness(pipeline("{name: a, kind: task, title: Is it good?, assignee: ann}"))
     (child,) = stage.children
 
     assert isinstance(child, Child)
@@ -372,7 +383,7 @@ def loop(spec="", items="[1, 2, 3]", tool="{kind: http, url: '{{ x }}'}", more="
     text = (
         f"{head}\nworkflow: [{{step: s, loop: {{in: {items}, iterator: x, spec: {{{spec}}}}}, tool: {tool}{more}}}]\n"
     )
-    return Stage(book(text), options.pop("stubs", lambda location, params: params["url"]), **options)
+    return PlaybookHarness(book(text), options.pop("stubs", lambda location, params: params["url"]), **options)
 
 
 def test_a_loop_collects_results_in_order():
@@ -554,7 +565,9 @@ def kept(location, params):
 
 
 def test_a_stored_value_is_read_where_an_expression_looks_into_it():
-    stage = Stage(pipeline("{name: a, kind: http, url: x}", "{kind: noop, result: '{{ a.rows[3].id }}'}"), kept)
+    stage = PlaybookHarness(
+        pipeline("{name: a, kind: http, url: x}", "{kind: noop, result: '{{ a.rows[3].id }}'}"), kept
+    )
 
     assert stage.result == 3
     assert stage.done == ["s/a", "s/task_1/&read#1"]
@@ -562,14 +575,16 @@ def test_a_stored_value_is_read_where_an_expression_looks_into_it():
 
 
 def test_selected_fields_need_no_read():
-    stage = Stage(pipeline("{name: a, kind: http, url: x}", "{kind: noop, result: '{{ a.total }}'}"), kept)
+    stage = PlaybookHarness(pipeline("{name: a, kind: http, url: x}", "{kind: noop, result: '{{ a.total }}'}"), kept)
 
     assert stage.result == 200
     assert stage.done == ["s/a"]
 
 
 def test_a_stored_value_is_passed_whole_by_reference():
-    stage = Stage(pipeline("{name: a, kind: http, url: x}", "{name: b, kind: http, url: y, json: '{{ a }}'}"), kept)
+    stage = PlaybookHarness(
+        pipeline("{name: a, kind: http, url: x}", "{name: b, kind: http, url: y, json: '{{ a }}'}"), kept
+    )
 
     assert stage.asked["s/b"]["params"]["json"] is None
     assert stage.asked["s/b"]["refs"][0][0] == ["json"]
@@ -584,7 +599,7 @@ def test_a_guard_may_read_a_stored_value():
           - {step: c, tool: {kind: noop, result: few}}
     """
 
-    assert Stage(book(text), kept).result == "many"
+    assert PlaybookHarness(book(text), kept).result == "many"
 
 
 def test_a_stored_list_is_looped_over_in_slices():
@@ -598,7 +613,7 @@ def test_a_stored_list_is_looped_over_in_slices():
           - {step: a, tool: {kind: http, url: x}, next: b}
           - {step: b, loop: {in: "{{ a }}", iterator: x}, tool: {kind: noop, result: "{{ x }}"}}
     """
-    stage = Stage(book(text), stubs)
+    stage = PlaybookHarness(book(text), stubs)
 
     assert stage.result == list(range(1000))
     assert len([each for each in stage.done if "&read" in each]) == 16
@@ -615,7 +630,7 @@ def test_a_parallel_loop_over_a_stored_list_reads_each_slice_once():
           - {step: a, tool: {kind: http, url: x}, next: b}
           - {step: b, loop: {in: "{{ a }}", iterator: x, spec: {mode: parallel, max_in_flight: 5}}, tool: {kind: http, url: "{{ x }}"}}
     """
-    stage = Stage(book(text), stubs)
+    stage = PlaybookHarness(book(text), stubs)
 
     assert stage.result == list(range(200))
     assert len([each for each in stage.done if "&read" in each]) == 4
@@ -628,7 +643,7 @@ def test_the_args_of_an_iteration_may_look_into_a_stored_value():
           - {step: b, args: {row: "{{ a.rows[iter.index + 1] }}"}, loop: {in: 3, iterator: x}, tool: {kind: noop, result: "{{ args.row.id }}"}}
     """
 
-    assert Stage(book(text), kept).result == [1, 2, 3]
+    assert PlaybookHarness(book(text), kept).result == [1, 2, 3]
 
 
 def test_a_large_value_that_an_expression_makes_is_stored_first():
@@ -639,7 +654,7 @@ def test_a_large_value_that_an_expression_makes_is_stored_first():
           - {step: a, next: [{step: b, args: {big: "{{ range(200) | list }}"}}]}
           - {step: b, tool: {kind: http, url: x, json: "{{ args.big }}"}}
     """
-    stage = Stage(book(text), kept)
+    stage = PlaybookHarness(book(text), kept)
 
     assert stage.done == ["a/&put#1", "b/b_task"]
     assert stage.asked["b/b_task"]["refs"][0][1]["blob"]["hash"] == "put1"
@@ -650,13 +665,13 @@ def test_a_stored_value_that_is_gone_is_an_error_of_what_reads_it():
         return Receipt("error", error=Failure("LookupError", "gone")) if "&read" in location else REF
 
     assert (
-        Stage(pipeline("{name: a, kind: http, url: x}", "{kind: noop, result: '{{ a.rows }}'}"), gone).error
+        PlaybookHarness(pipeline("{name: a, kind: http, url: x}", "{kind: noop, result: '{{ a.rows }}'}"), gone).error
         == "ref_missing"
     )
 
 
 def test_data_of_users_that_looks_like_a_reference_is_data():
-    stage = Stage(
+    stage = PlaybookHarness(
         pipeline("{name: a, kind: http, url: x}", "{kind: noop, result: '{{ a }}'}"),
         {"s/a": {"result": {"$ref": "d1"}}},
     )
@@ -665,7 +680,7 @@ def test_data_of_users_that_looks_like_a_reference_is_data():
 
 
 def test_data_with_braces_stays_data():
-    stage = Stage(
+    stage = PlaybookHarness(
         pipeline("{name: a, kind: http, url: x}", "{name: b, kind: http, url: '{{ a }}!'}"),
         {"s/a": "{{ 1 + 1 }}", "s/b": 1},
     )

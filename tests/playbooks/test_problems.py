@@ -4,7 +4,7 @@ import pytest
 
 from perdure.playbooks.check import load
 from perdure.playbooks.problem import CODES, WARNINGS, BadPlaybook
-from tests.playbooks.stage import HEAD, TOOLS
+from tests.playbooks.harness import HEAD, TOOLS
 
 STEP = "workflow: [{step: a, tool: {kind: noop}}]\n"
 

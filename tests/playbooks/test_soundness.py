@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.playbooks.soundness import findings
-from tests.playbooks.stage import book
+from tests.playbooks.harness import book
 from tests.playbooks.test_crashes import BOOKS
 
 SPLIT = "next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.playbooks.stage import Stage, book
+from tests.playbooks.harness import PlaybookHarness, book
 
 GATE = """
     executor: {spec: {ctx: {open: {init: false}, locked: {init: 1, patch: false}, n: {init: 0}}}}
@@ -17,7 +17,7 @@ GATE = """
 
 
 def test_the_first_step_is_the_entry():
-    stage = Stage(
+    stage = PlaybookHarness(
         book("workflow: [{step: b, tool: {kind: noop, result: 1}}, {step: a, tool: {kind: noop, result: 2}}]")
     )
 
@@ -27,11 +27,11 @@ def test_the_first_step_is_the_entry():
 def test_entry_step_names_another():
     text = "executor: {spec: {entry_step: a}}\nworkflow: [{step: b, tool: {kind: noop}}, {step: a, tool: {kind: noop, result: 2}}]"
 
-    assert Stage(book(text)).result == 2
+    assert PlaybookHarness(book(text)).result == 2
 
 
 def test_a_denied_token_waits_and_a_patch_admits_it_in_one_entry():
-    stage = Stage(book(GATE))
+    stage = PlaybookHarness(book(GATE))
     assert stage.waits == ["gate/held#2"]
     before = stage.number
 
@@ -55,26 +55,26 @@ def test_a_denied_token_waits_and_a_patch_admits_it_in_one_entry():
     ],
 )
 def test_a_patch_is_refused_with_its_reason(body, said):
-    stage = Stage(book(GATE))
+    stage = PlaybookHarness(book(GATE))
 
     assert stage.send("ctx", body) == {"refused": said}
     assert stage.waits == ["gate/held#2"]
 
 
 def test_the_write_of_another_branch_admits():
-    stage = Stage(book(GATE.replace("result: free}}", "result: free, set: {ctx.open: true}}}")))
+    stage = PlaybookHarness(book(GATE.replace("result: free}}", "result: free, set: {ctx.open: true}}}")))
 
     assert stage.result == {"held": "admitted", "other": "free"}
 
 
 def test_the_end_of_another_step_admits():
-    stage = Stage(book(GATE.replace("when: ctx.open", "when: steps.other is not none")))
+    stage = PlaybookHarness(book(GATE.replace("when: ctx.open", "when: steps.other is not none")))
 
     assert stage.result == {"held": "admitted", "other": "free"}
 
 
 def test_a_patch_of_something_else_evaluates_no_gate():
-    stage = Stage(book(GATE))
+    stage = PlaybookHarness(book(GATE))
     before = len(stage.machine.gates._watchers()["ctx", "open"])
 
     stage.patch(n=5)
@@ -86,26 +86,26 @@ def test_a_patch_of_something_else_evaluates_no_gate():
 def test_pending_at_end_discards():
     text = GATE.replace("spec: {ctx", "spec: {pending_at_end: discard, ctx")
 
-    stage = Stage(book(text))
+    stage = PlaybookHarness(book(text))
 
     assert stage.result == "free"
     assert stage.published["summary"]["counts"]["denied"] == 1
 
 
 def test_pending_at_end_fails():
-    assert Stage(book(GATE.replace("spec: {ctx", "spec: {pending_at_end: fail, ctx"))).error == "not_admitted"
+    assert PlaybookHarness(book(GATE.replace("spec: {ctx", "spec: {pending_at_end: fail, ctx"))).error == "not_admitted"
 
 
 def test_a_denied_token_is_discarded_or_fails_by_policy():
-    assert Stage(book(GATE.replace("admit: {rules", "admit: {on_deny: discard, rules"))).result == "free"
-    assert Stage(book(GATE.replace("admit: {rules", "admit: {on_deny: fail, rules"))).error == "not_admitted"
+    assert PlaybookHarness(book(GATE.replace("admit: {rules", "admit: {on_deny: discard, rules"))).result == "free"
+    assert PlaybookHarness(book(GATE.replace("admit: {rules", "admit: {on_deny: fail, rules"))).error == "not_admitted"
 
 
 @pytest.mark.parametrize(
     ("word", "result"), [("discard", "free"), ("admit", {"held": "admitted", "other": "free"}), ("fail", None)]
 )
 def test_the_deadline_of_a_gate(word, result):
-    stage = Stage(book(GATE.replace("admit: {rules", f"admit: {{timeout: 1h, on_timeout: {word}, rules")))
+    stage = PlaybookHarness(book(GATE.replace("admit: {rules", f"admit: {{timeout: 1h, on_timeout: {word}, rules")))
     stage.advance(3599)
     assert stage.outcome is None
 
@@ -115,7 +115,7 @@ def test_the_deadline_of_a_gate(word, result):
 
 
 def test_rules_without_a_match_deny():
-    stage = Stage(book(GATE.replace(", {else: {then: {allow: false}}}", "")))
+    stage = PlaybookHarness(book(GATE.replace(", {else: {then: {allow: false}}}", "")))
 
     assert stage.waits == ["gate/held#2"]
 
@@ -133,7 +133,7 @@ ROUTE = """
 
 
 def route(next, tool="{kind: noop, result: 1}", spec="{}"):
-    return Stage(book(ROUTE.format(next=next, tool=tool, spec=spec)))
+    return PlaybookHarness(book(ROUTE.format(next=next, tool=tool, spec=spec)))
 
 
 def test_exclusive_takes_the_first_match_and_evaluates_no_later_guard():
@@ -208,7 +208,7 @@ def test_args_are_inherited_and_overlaid():
           - {step: d, tool: {kind: noop, result: {args: "{{ args }}", from: "{{ token.from.step }}"}}}
     """
 
-    assert Stage(book(text)).result == {"args": {"z": 4}, "from": "c"}
+    assert PlaybookHarness(book(text)).result == {"args": {"z": 4}, "from": "c"}
 
 
 def test_a_counter_cycle_sets_once_per_run():
@@ -221,14 +221,14 @@ def test_a_counter_cycle_sets_once_per_run():
           - {step: done, tool: {kind: noop, result: "{{ ctx.n }} in {{ steps.count.run }}"}}
     """
 
-    stage = Stage(book(text))
+    stage = PlaybookHarness(book(text))
 
     assert stage.result == "5 in 5"
     assert "route count#2: count" in stage.noted
 
 
 def test_a_cycle_of_noops_goes_on_in_pieces_and_ends_as_livelock():
-    stage = Stage(
+    stage = PlaybookHarness(
         book("executor: {spec: {limits: {max_firings: 2500}}}\nworkflow: [{step: a, next: b}, {step: b, next: a}]")
     )
 
@@ -243,7 +243,7 @@ def test_more_tokens_than_allowed_is_an_error():
         workflow: [{step: a, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: a}]}}]
     """
 
-    assert Stage(book(text)).error == "limit_exceeded"
+    assert PlaybookHarness(book(text)).error == "limit_exceeded"
 
 
 # ---- joins ------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ JOIN = """
 
 def join(a="{kind: noop}", b="{kind: noop}", rule="join: all, ", stubs=None):
     text = JOIN.format(a=a, b=b, join=rule)
-    return Stage(
+    return PlaybookHarness(
         book(text if rule else text.replace("join.arrived | map(attribute='step') | sort", "token.from.step")), stubs
     )
 
@@ -288,7 +288,7 @@ def test_a_pending_branch_holds_the_join():
         "{step: a, tool",
         "{step: a, spec: {policy: {admit: {rules: [{when: ctx.ok, then: {allow: true}}, {else: {then: {allow: false}}}]}}}, tool",
     )
-    stage = Stage(book(text))
+    stage = PlaybookHarness(book(text))
     assert stage.machine.state.fired.get("j") is None
 
     stage.patch(ok=True)
@@ -304,7 +304,7 @@ def test_join_any_runs_on_the_first():
 
 
 def test_cancel_rest_withdraws_the_others():
-    stage = Stage(
+    stage = PlaybookHarness(
         book(JOIN.format(a="{kind: http, url: x}", b="{kind: noop}", join="join: {mode: any, cancel_rest: true}, ")),
         auto=False,
     )
@@ -337,7 +337,7 @@ def test_the_run_of_a_join_has_the_args_of_the_split():
           - {step: j, join: all, tool: {kind: noop, result: {args: "{{ args }}", first: "{{ join.arrived[0].args }}"}}}
     """
 
-    assert Stage(book(text)).result == {"args": {"order": 7}, "first": {"order": 7, "x": 1}}
+    assert PlaybookHarness(book(text)).result == {"args": {"order": 7}, "first": {"order": 7, "x": 1}}
 
 
 def test_rounds_of_a_cycle_do_not_mix():
@@ -350,7 +350,7 @@ def test_rounds_of_a_cycle_do_not_mix():
           - {step: j, join: all, tool: {kind: noop, result: "{{ join.arrived | length }}"}, next: [{step: s, when: ctx.n < 3}]}
     """
 
-    stage = Stage(book(text))
+    stage = PlaybookHarness(book(text))
 
     assert stage.result == 2
     assert stage.machine.state.fired == {"s": 3, "a": 3, "b": 3, "j": 3}
@@ -369,7 +369,7 @@ END = """
 
 
 def end(spec="", final='{kind: noop, result: "{{ args.summary.verdict }}"}', **options):
-    return Stage(book(END.format(spec=spec, final=final)), {"b/b_task": 5}, **options)
+    return PlaybookHarness(book(END.format(spec=spec, final=final)), {"b/b_task": 5}, **options)
 
 
 def test_the_other_branches_drain_and_the_final_step_runs_once_after_a_failure():
@@ -420,7 +420,7 @@ def test_the_summary_has_counts_results_and_failures():
 def test_the_result_may_be_an_expression():
     text = "executor: {spec: {result: {x: '{{ steps.a.result + 1 }}', v: '{{ summary.verdict }}'}}}\nworkflow: [{step: a, tool: {kind: noop, result: 1}}]"
 
-    assert Stage(book(text)).result == {"x": 2, "v": "success"}
+    assert PlaybookHarness(book(text)).result == {"x": 2, "v": "success"}
 
 
 def test_cancel_withdraws_all_and_runs_the_final_step_if_it_should():

@@ -5,7 +5,7 @@ import pytest
 from perdure.playbooks.author import from_text
 from perdure.playbooks.check import load
 from perdure.playbooks.document import document
-from tests.playbooks.stage import TOOLS, Stage
+from tests.playbooks.harness import TOOLS, PlaybookHarness
 
 DOCUMENT = """
 apiVersion: noetl.io/v10
@@ -59,7 +59,7 @@ def stubs(location, params):
 
 
 def test_a_document_runs_unchanged():
-    stage = Stage(from_text(DOCUMENT, "w.yaml", TOOLS), stubs)
+    stage = PlaybookHarness(from_text(DOCUMENT, "w.yaml", TOOLS), stubs)
 
     assert stage.result == {"greeting": "Hi 2", "team": "ops", "n": 2, "status": "done", "gone": None}
     assert stage.asked["check/~0/fetch"]["params"]["url"] == "https://api.example/Paris"
@@ -99,13 +99,13 @@ workflow:
   - {{step: b, tool: {{kind: noop, result: b}}}}
 """
 
-    assert Stage(from_text(text, "p.yaml", TOOLS)).result == result
+    assert PlaybookHarness(from_text(text, "p.yaml", TOOLS)).result == result
 
 
 def test_an_unknown_kind_fails_when_it_runs():
     text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\nworkflow: [{step: a, tool: {kind: snowflake, command: x}}]\n"
 
-    assert Stage(from_text(text, "p.yaml", TOOLS)).error == "unknown_kind"
+    assert PlaybookHarness(from_text(text, "p.yaml", TOOLS)).error == "unknown_kind"
 
 
 def test_an_arc_without_on_is_followed_after_a_failure_which_stays_unhandled():
@@ -117,7 +117,7 @@ workflow:
   - {step: a, tool: {kind: http, url: x}, next: [{step: b}]}
   - {step: b, tool: {kind: noop}}
 """
-    stage = Stage(from_text(text, "p.yaml", TOOLS), {"a/a_task": {"error": {"kind": "server_error"}}})
+    stage = PlaybookHarness(from_text(text, "p.yaml", TOOLS), {"a/a_task": {"error": {"kind": "server_error"}}})
 
     assert stage.machine.state.steps["b"]["status"] == "done"
     assert stage.error == "server_error"
@@ -132,7 +132,7 @@ keychain: [{name: openai, kind: bearer}]
 workflow:
   - {step: a, tool: {kind: http, url: x, headers: {Authorization: "Bearer {{ keychain.openai.api_key }}"}}}
 """
-    stage = Stage(from_text(text, "p.yaml", TOOLS), {"a/a_task": 1})
+    stage = PlaybookHarness(from_text(text, "p.yaml", TOOLS), {"a/a_task": 1})
 
     assert stage.asked["a/a_task"]["secrets"] == [
         [["headers", "Authorization"], ["Bearer ", {"secret": "openai.api_key"}]]

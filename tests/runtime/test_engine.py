@@ -24,7 +24,7 @@ from perdure.kernel.problem import Report
 from perdure.kernel.status import Status
 from perdure.ports.clock import Clock
 from perdure.runtime.clock import SystemClock
-from perdure.runtime.doors import LocalDoor
+from perdure.runtime.connections import LocalConnection
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 
@@ -145,7 +145,7 @@ async def test_each_who_hears_that_the_engine_is_closed_hears_it_by_an_error_of_
 
 
 async def test_a_published_value_wakes_those_who_wait_for_its_name() -> None:
-    door = LocalDoor(MemoryStore(MemoryDatabase()), print)
+    door = LocalConnection(MemoryStore(MemoryDatabase()), print)
     a, b, both = door.changes(1, "a"), door.changes(1, "b"), door.changes(1)
     for changes in (a, b, both):
         await anext(changes)  # the look at what is there
@@ -337,8 +337,8 @@ def shard_on(
     *workflows: perdure.Flow,  # type: ignore[type-arg]
     failed: Callable[[Report], None] = lambda report: None,
     clock: Clock | None = None,
-) -> tuple[Shard, LocalDoor]:
-    door = LocalDoor(store, failed)
+) -> tuple[Shard, LocalConnection]:
+    door = LocalConnection(store, failed)
     shard = Shard(
         store,
         clock or SystemClock(asyncio.get_running_loop()),
@@ -354,7 +354,7 @@ def shard_on(
     return shard, door
 
 
-async def start_by_hand(door: LocalDoor, key: str, value: int) -> int:
+async def start_by_hand(door: LocalConnection, key: str, value: int) -> int:
     address = Address("one_step", key)
     return await door.put(address, Started("one_step", key, one_step.encode_input((value,), {}), b"seed"))
 

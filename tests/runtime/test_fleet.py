@@ -10,7 +10,7 @@ from perdure.kernel.events import Ref
 from perdure.ports.leases import LeaseStanding
 from perdure.ports.store import Lease
 from perdure.runtime.clock import SystemClock
-from perdure.runtime.doors import FleetDoor
+from perdure.runtime.connections import FleetConnection
 from perdure.runtime.fleet import Fleet
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryStore
@@ -89,7 +89,7 @@ async def test_a_renewal_names_a_shard_that_is_being_taken_so_that_it_is_not_giv
     leases = SlowLeases()
     leases.lease = 600  # nothing is renewed by itself
     fleet = Fleet(leases, "test", make)
-    door = FleetDoor(store, lambda report: None, fleet)
+    door = FleetConnection(store, lambda report: None, fleet)
     leases.answer = asyncio.get_running_loop().create_future()
     leases.answer.set_result(LeaseStanding({}, (2,), 4))
     opening = asyncio.create_task(fleet.open())

@@ -11,7 +11,7 @@ from perdure.executors.inline import InlineExecutor
 from perdure.kernel.batch import Batch, InboxRow
 from perdure.kernel.events import Address, Ref, Started
 from perdure.runtime.clock import SystemClock
-from perdure.runtime.doors import FleetDoor
+from perdure.runtime.connections import FleetConnection
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryStore
 
@@ -54,9 +54,9 @@ class OneShard:
         self.shard = None
 
 
-def opened() -> tuple[SilentStore, Shard, FleetDoor]:
+def opened() -> tuple[SilentStore, Shard, FleetConnection]:
     store, fleet = SilentStore(), OneShard()
-    door = FleetDoor(store, lambda report: None, fleet)
+    door = FleetConnection(store, lambda report: None, fleet)
     clock = SystemClock(asyncio.get_running_loop())
     shard = Shard(store, clock, [InlineExecutor()], [nothing], owner="test", listener=door)
     fleet.shard = shard
@@ -64,7 +64,7 @@ def opened() -> tuple[SilentStore, Shard, FleetDoor]:
     return store, shard, door
 
 
-def start(door: FleetDoor, key: str) -> asyncio.Task[int]:
+def start(door: FleetConnection, key: str) -> asyncio.Task[int]:
     event = Started("nothing", key, nothing.encode_input((), {}), b"seed")
     return asyncio.create_task(door.put(Address("nothing", key), event))
 

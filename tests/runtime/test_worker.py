@@ -30,7 +30,7 @@ from perdure.ports.jobs import CLAIM, Claim
 from perdure.ports.store import Queries
 from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
-from perdure.runtime.doors import LocalDoor
+from perdure.runtime.connections import LocalConnection
 from perdure.runtime.shard import Shard
 from perdure.runtime.worker import Worker
 from perdure.stores.answers import asked
@@ -118,7 +118,7 @@ class Place:
     async def engine(self, keys: Keyring | None = None) -> AsyncIterator[Client]:
         store, loop = MemoryStore(self.database), asyncio.get_running_loop()
         known: Workflows[Any] = Workflows(FLOWS)
-        door = LocalDoor(cast(Queries, store), lambda report: None)
+        door = LocalConnection(cast(Queries, store), lambda report: None)
         executors: list[Executor] = [InlineExecutor(), ThreadExecutor()]
         self.shard = Shard(
             store,

@@ -8,7 +8,7 @@ from axe_playwright_python.async_playwright import Axe
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
 from perdure.verbs.read import WhyParams, why
-from perdure.views.past import past
+from perdure.views.instance_at import instance_at
 from tests.server.browser import Heard, staged
 from tests.server.dialects import ALL, STARTS
 
@@ -243,7 +243,7 @@ def test_time_travel_equals_a_fold_to_that_entry(stage):
         await page.keyboard.press("ArrowRight")
         await page.wait_for_selector(".stamp.st-completed")
         head = await site.engine.queries.head(Address("order", "travelled"))
-        return then, page.url, await past(site.engine.queries, head, 2)
+        return then, page.url, await instance_at(site.engine.queries, head, 2)
 
     then, url, folded = stage.tell(story)
 

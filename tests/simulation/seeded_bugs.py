@@ -29,20 +29,20 @@ from perdure.flows.mailbox import Mail, Mailbox
 from perdure.flows.operation import Operation
 from perdure.kernel import apply, creation, kernel, past, replay, snapshot, unrecorded
 from perdure.kernel.batch import Batch
+from perdure.kernel.cache import InstanceCache
+from perdure.kernel.consequences import Consequences, publication_of
 from perdure.kernel.effects import Call
 from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptArrived, Started
 from perdure.kernel.identity import Identity
 from perdure.kernel.instance import Instance
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.mailbox import Accepted, Refused, Stale
-from perdure.kernel.memory import Memory
 from perdure.kernel.moment import Moment
 from perdure.kernel.outside import Objection, objection
 from perdure.kernel.past import Item
 from perdure.kernel.refusals import refusal
 from perdure.kernel.rules import NO_RULES, Rules
 from perdure.kernel.slots import Slots
-from perdure.kernel.spread import Spread, publication_of
 from perdure.ports.jobs import Claim
 from perdure.ports.store import Position
 from perdure.runtime import shard
@@ -204,13 +204,13 @@ def _half_a_commit() -> list[tuple[Any, str, Any]]:
 
 def _after_spread(change: Callable[[Batch], None]) -> Callable[[], list[tuple[Any, str, Any]]]:
     def patches() -> list[tuple[Any, str, Any]]:
-        tell = Spread.tell
+        tell = Consequences.tell
 
-        def mutant(self: Spread, *arguments: Any) -> None:
+        def mutant(self: Consequences, *arguments: Any) -> None:
             tell(self, *arguments)
             change(next(argument for argument in arguments if isinstance(argument, Batch)))
 
-        return [(Spread, "tell", mutant)]
+        return [(Consequences, "tell", mutant)]
 
     return patches
 
@@ -271,8 +271,8 @@ def _inbox_not_emptied() -> list[tuple[Any, str, Any]]:
 
 
 def _evict_uncommitted() -> list[tuple[Any, str, Any]]:
-    evict = Memory.evict
-    return [(Memory, "evict", lambda self, keep, durable_seq, batch: evict(self, keep, 1 << 62, batch))]
+    evict = InstanceCache.evict
+    return [(InstanceCache, "evict", lambda self, keep, durable_seq, batch: evict(self, keep, 1 << 62, batch))]
 
 
 def _time_goes_back() -> list[tuple[Any, str, Any]]:
@@ -296,15 +296,17 @@ def _kept_ids_repeat() -> list[tuple[Any, str, Any]]:
 
 def _slots_ignored() -> list[tuple[Any, str, Any]]:
     """A held call is handed out at once."""
-    tell = Spread.tell
+    tell = Consequences.tell
 
-    def mutant(self: Spread, instance: Any, entry: Any, heard: Any, changed: Any, batch: Batch, cause: Any) -> None:  # noqa: PLR0917
+    def mutant(  # noqa: PLR0917
+        self: Consequences, instance: Any, entry: Any, heard: Any, changed: Any, batch: Batch, cause: Any
+    ) -> None:
         tell(self, instance, entry, heard, changed, batch, cause)
         for intent in changed.opened:
             if intent.held:
                 batch.publications[intent.id] = publication_of(instance, intent, intent.effect)
 
-    return [(Spread, "tell", mutant)]
+    return [(Consequences, "tell", mutant)]
 
 
 def _dice_unrecorded() -> list[tuple[Any, str, Any]]:

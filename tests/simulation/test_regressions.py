@@ -22,7 +22,7 @@ from perdure.stores.answers import now
 from perdure.stores.memory import MemoryDatabase, MemoryStore
 from perdure.testing.faults import Faults
 from perdure.testing.simulation import Simulation
-from perdure.testing.stage import Stage
+from perdure.testing.user_simulation import UserSimulation
 from tests.simulation.sim import simulate, small_snapshots
 from tests.simulation.workloads import Ledger, Tally, leaf, talk
 
@@ -244,7 +244,7 @@ def test_a_commit_that_only_seems_to_fail_still_cuts_the_loser_of_a_race():
         return str(winner)
 
     for rest in (False, True):  # ended, and still running
-        stage = Stage(race, faults=Faults(commits={2: "false_error"}))
+        stage = UserSimulation(race, faults=Faults(commits={2: "false_error"}))
         handle = stage.start(race, rest)
         stage.pass_until(None)
         stage.close()

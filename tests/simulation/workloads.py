@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.cells.author import CellContext, Effect, Next, ReceiptOf, Rejected, cell
-from perdure.cells.bind import manifest
+from perdure.cells.bound_manifest import manifest
 from perdure.cells.effects import Alarm
 from perdure.cells.handlers import Call as CellCall
 from perdure.cells.handlers import effect_handler

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from perdure.testing.stores import Harness, MemoryHarness
 from perdure.testing.stores.harness import BIG, everything
-from perdure.testing.stores.puppets import Player
+from perdure.testing.stores.scripted import SmallShard
 from perdure.testing.stores.stories import perform
 from tests.postgres import Server
 from tests.stores.postgres_harness import PostgresHarness
@@ -49,7 +49,7 @@ def test_one_story_gives_the_same_journal_in_every_store(tmp_path: Path, postgre
 
 
 def played(harness: Harness) -> dict[str, object]:
-    player = Player(harness)
+    player = SmallShard(harness)
     perform(player, STORY)
     found = everything(harness, player.store)
     player.store.close()

@@ -19,7 +19,7 @@ from perdure.testing import World, crash_test
 from perdure.testing.crashes import CALM, RunEnding, Schedule, WorkflowTrial, points_of
 from perdure.testing.disks import Disk
 from perdure.testing.simulation import quiet_log
-from perdure.testing.stage import Stage
+from perdure.testing.user_simulation import UserSimulation
 from tests.disks import held, sqlite_disk
 from tests.tasks.desk import Verdict
 from tests.tasks.test_cells import Wanted, buyer
@@ -312,8 +312,8 @@ def test_a_story_of_tasks_survives_a_crash_at_every_commit(
 class Audited(WorkflowTrial):
     """A crash test whose world has cells too, and whose auditor compares all tables with the journal."""
 
-    def _stage(self, schedule: Schedule, **options: Any) -> Stage:
-        return Stage(self.workflow, approval, buyer, ours=True, **options)
+    def _stage(self, schedule: Schedule, **options: Any) -> UserSimulation:
+        return UserSimulation(self.workflow, approval, buyer, ours=True, **options)
 
 
 @pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])

@@ -11,7 +11,7 @@ from typing import Any, cast
 from perdure.errors import CallerError
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.client import Client
-from perdure.runtime.doors import RemoteDoor
+from perdure.runtime.connections import RemoteConnection
 from perdure.runtime.startable import Startable
 
 from .definitions import stored
@@ -34,7 +34,7 @@ async def connect(url: str | os.PathLike[str], *, workflows: Iterable[Any] = ())
         return
     store = connect_store(url)
     try:
-        yield Client(RemoteDoor(store), cast(Workflows[Startable[Any]], known), read_catalog, stored)
+        yield Client(RemoteConnection(store), cast(Workflows[Startable[Any]], known), read_catalog, stored)
     finally:
         store.close()
 

@@ -15,7 +15,7 @@ from perdure.kernel.policy import ANY
 from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.dialect import Beginning, Catalog, Chooses, Dialect, Gathered, Opening
 from perdure.ports.seen import Words
-from perdure.runtime.door import Door
+from perdure.runtime.connection import Connection
 from perdure.runtime.log import log
 
 OURS: Final = ("flows", "cells", "playbooks", "graphs", "processes")
@@ -149,7 +149,7 @@ def enclosure_of(gathered: Iterable[Gathered]) -> AbstractContextManager[None]:
     return _Nested(found)
 
 
-async def begin(door: Door, beginnings: Iterable[Beginning], known: Workflows[Any]) -> None:
+async def begin(door: Connection, beginnings: Iterable[Beginning], known: Workflows[Any]) -> None:
     """Instances that a dialect brings: each begins with the first open, and is checked by every later one."""
     for beginning in beginnings:
         address = beginning.address

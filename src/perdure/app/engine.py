@@ -29,8 +29,8 @@ from perdure.ports.store import Queries
 from perdure.runtime import collector
 from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
+from perdure.runtime.connections import LocalConnection
 from perdure.runtime.definitions import Definitions, activate, keep
-from perdure.runtime.doors import LocalDoor
 from perdure.runtime.fleet import drained, stop
 from perdure.runtime.retention import sweep_hourly
 from perdure.runtime.setup import Setup
@@ -58,7 +58,11 @@ class Engine(Client):
     """A client of an engine that runs in this process. Made by `perdure.open`."""
 
     def __init__(
-        self, door: LocalDoor, running: RunningShards, workflows: Workflows[Startable[Any]], gathered: list[Gathered]
+        self,
+        door: LocalConnection,
+        running: RunningShards,
+        workflows: Workflows[Startable[Any]],
+        gathered: list[Gathered],
     ) -> None:
         super().__init__(door, workflows, read_catalog, stored)
         self._running = running
@@ -226,7 +230,7 @@ async def _running(
         queries = cast(Queries, store)
         setup.add_effects(queries)
         setup.executors += setup.serving.executors()
-        door = LocalDoor(queries, setup.failed)
+        door = LocalConnection(queries, setup.failed)
         shard = setup.shard(store, setup.executors, door)
         door.lead_to(lambda ref: shard)
 
@@ -253,7 +257,7 @@ class RunningShards(Protocol):
     """What runs in this process."""
 
     @property
-    def door(self) -> LocalDoor: ...
+    def door(self) -> LocalConnection: ...
 
     @property
     def shards(self) -> list[Shard]: ...
@@ -271,7 +275,7 @@ class RunningShards(Protocol):
 class Alone:
     """One shard, as long as the process lives."""
 
-    def __init__(self, shard: Shard, door: LocalDoor) -> None:
+    def __init__(self, shard: Shard, door: LocalConnection) -> None:
         self.shards = [shard]
         self.door = door
         self.past: Counter[str] = Counter()

@@ -12,7 +12,7 @@ from typing import Final
 
 from perdure.executors.shared import Shared
 from perdure.ports.store import Queries
-from perdure.runtime.doors import FleetDoor, RemoteDoor
+from perdure.runtime.connections import FleetConnection, RemoteConnection
 from perdure.runtime.fleet import Fleet
 from perdure.runtime.setup import Serves, Setup
 from perdure.runtime.shard import Shard
@@ -26,7 +26,7 @@ POLL: Final = int(POLL_SECONDS * 1e9)
 class Member:
     """This process, as one of those that run the shards of a database."""
 
-    def __init__(self, fleet: Fleet, door: FleetDoor, workers: list[Serves]) -> None:
+    def __init__(self, fleet: Fleet, door: FleetConnection, workers: list[Serves]) -> None:
         self._fleet = fleet
         self.door = door
         self._workers = workers
@@ -61,7 +61,7 @@ async def joined(url: str, setup: Setup, prepare: Callable[[Queries], Awaitable[
             return setup.shard(store, faces, door, number=number, shards=shards, poll=POLL)
 
         fleet = Fleet(database, setup.owner, make)
-        door = FleetDoor(database.queries, setup.failed, fleet)
+        door = FleetConnection(database.queries, setup.failed, fleet)
         database.listen(fleet.hinted)
         await fleet.open()
         yield Member(fleet, door, setup.serving.workers(database.jobs))
@@ -70,10 +70,10 @@ async def joined(url: str, setup: Setup, prepare: Callable[[Queries], Awaitable[
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[RemoteDoor]:
+async def connected(url: str) -> AsyncIterator[RemoteConnection]:
     database = await PostgresDatabase.open(url)
     try:
         database.listen(lambda word: None)  # what it hears counts as a change
-        yield RemoteDoor(database.queries)
+        yield RemoteConnection(database.queries)
     finally:
         await database.close()

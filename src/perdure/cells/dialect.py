@@ -15,7 +15,7 @@ from perdure.ports.executor import Handler
 from perdure.ports.seen import Words
 
 from .author import Cell, effect_name
-from .bind import Bound, Catalog, manifest
+from .bound_manifest import BoundManifest, Catalog, manifest
 from .effects import BlobGet, BlobPut, Http, Step
 from .handlers import EffectHandler
 from .policy import POLICY, WORLD_POLICY
@@ -35,7 +35,7 @@ class CellDialect:
 
     def meant(self, given: Sequence[Any]) -> Sequence[Any]:
         """The manifest, where there is one; else all cells."""
-        worlds = [each for each in given if isinstance(each, Bound)]
+        worlds = [each for each in given if isinstance(each, BoundManifest)]
         if len(worlds) > 1:
             raise UnclearRequest(f"{len(worlds)} manifests are there; name one of them: MODULE:NAME")
         return worlds or given
@@ -43,7 +43,7 @@ class CellDialect:
     def gather(self, given: Sequence[Any]) -> Gathered:
         """All that the kernel runs of what was given. Its cells are one world."""
         world = world_of(given)
-        rest = [each for each in given if not isinstance(each, Cell | Bound)]
+        rest = [each for each in given if not isinstance(each, Cell | BoundManifest)]
         if world is None:
             return Gathered(rest=rest, performers=Performing(None))
         cells = [*world.cells, *world.earlier]
@@ -54,10 +54,10 @@ class CellDialect:
 DIALECT: Final = CellDialect()
 
 
-def world_of(given: Iterable[Any]) -> Bound | None:
+def world_of(given: Iterable[Any]) -> BoundManifest | None:
     """The world that cells are; None: there are none."""
     given = list(given)
-    worlds = [each for each in given if isinstance(each, Bound)]
+    worlds = [each for each in given if isinstance(each, BoundManifest)]
     loose = [each for each in given if isinstance(each, Cell)]
     if loose:
         worlds.append(manifest(*loose))
@@ -69,7 +69,7 @@ def world_of(given: Iterable[Any]) -> Bound | None:
 class Unchanged:
     """Another manifest than the one in force is not applied by an open."""
 
-    def __init__(self, world: Bound) -> None:
+    def __init__(self, world: BoundManifest) -> None:
         self._world = world
 
     def __call__(self, published: Published, known: Workflows[Any]) -> None:
@@ -86,7 +86,7 @@ class Unchanged:
 class Performing:
     """What performs the effects of a world: the handlers that were given, and those that every engine has."""
 
-    def __init__(self, world: Bound | None) -> None:
+    def __init__(self, world: BoundManifest | None) -> None:
         self._world = world
 
     def __call__(
@@ -113,7 +113,7 @@ def _checked(handler: Any) -> EffectHandler:
     return handler
 
 
-def _refuse_missing(world: Bound, handlers: Iterable[EffectHandler]) -> None:
+def _refuse_missing(world: BoundManifest, handlers: Iterable[EffectHandler]) -> None:
     known = {*map(effect_name, [*BUILT_IN.values(), Step]), *(handler.effect for handler in handlers)}
     for cell in [*world.cells, *world.earlier]:
         for effect in cell.effects.values():

@@ -18,7 +18,7 @@ from perdure.ports.secrets import SCHEMA as SECRET
 from perdure.ports.secrets import Secret
 
 from .author import Effect, effect_name, receipt_shape
-from .bind import Data
+from .bound_manifest import Data
 from .manifest import Manifest
 
 

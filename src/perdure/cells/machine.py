@@ -35,7 +35,7 @@ from .author import CellContext, Datum, FrameOf, Next, ReceiptOf, Rejected, Requ
 from .manifest import DELIVERIES
 
 if TYPE_CHECKING:
-    from .bind import BoundEffect, Definition
+    from .bound_manifest import BoundEffect, Definition
 
 EXECUTOR: Final = "effects"
 """The executor that performs the effects of cells."""

@@ -31,7 +31,7 @@ from perdure.kernel.snapshot import write
 from perdure.kernel.status import FINAL, TERMINAL
 from perdure.kernel.workflows import Workflows
 
-from .bind import Definition
+from .bound_manifest import Definition
 from .index import Blobs, CellIndex, Entry
 from .machine import CellMachine, join, split
 from .snapshot import (

@@ -25,7 +25,7 @@ from perdure.kernel.moment import Moment
 from perdure.kernel.routing import Router, Subscription
 from perdure.kernel.rules import AUDIT, DEFINITIONS, IN_FORCE, RULER, RULING, Rules
 
-from .bind import Definition, called, in_force
+from .bound_manifest import Definition, called, in_force
 from .manifest import Manifest
 from .policy import WORLD_POLICY
 from .proposals import KeptProposal, Proposals, Refusal, read_manifest

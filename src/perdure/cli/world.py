@@ -18,13 +18,13 @@ from .exits import Exit, Stopped
 from .load import FILES, current_directory_first, module_of
 
 if TYPE_CHECKING:
-    from perdure.cells.bind import Bound
+    from perdure.cells.bound_manifest import BoundManifest
     from perdure.cells.manifest import Manifest
 
 NO_CELLS = "this database has no cells: no engine was opened on it with any"
 
 
-def bound_of(target: str) -> Bound:
+def bound_of(target: str) -> BoundManifest:
     """The world of a manifest file or of a module, with its code."""
     from perdure.worlds.files import load_manifest
 
@@ -84,17 +84,17 @@ def without_version(cell: str) -> str:
     return name if sign and version.isdigit() else cell
 
 
-def _of_module(target: str) -> Bound:
+def _of_module(target: str) -> BoundManifest:
     found = world_in(target)
     if found is None:
         raise Stopped(f"{target} has no cells; put @perdure.cell(...) above a reducer")
     return found
 
 
-def world_in(target: str) -> Bound | None:
+def world_in(target: str) -> BoundManifest | None:
     """The world of a module's cells, or of what is named in it; None: it has none."""
     from perdure.cells.author import Cell
-    from perdure.cells.bind import Bound, manifest
+    from perdure.cells.bound_manifest import BoundManifest, manifest
 
     name, colon, attribute = target.partition(":")
     with redirect_stdout(sys.stderr):
@@ -103,7 +103,7 @@ def world_in(target: str) -> Bound | None:
             if attribute not in found:
                 raise Stopped(f"{name} has no {attribute!r}")
             found = {attribute: found[attribute]}
-        worlds = list({id(value): value for value in found.values() if isinstance(value, Bound)}.values())
+        worlds = list({id(value): value for value in found.values() if isinstance(value, BoundManifest)}.values())
         cells = list({id(value): value for value in found.values() if isinstance(value, Cell)}.values())
         if len(worlds) > 1:
             raise Stopped(f"{name} has {len(worlds)} manifests; name one of them: {name}:NAME")

@@ -7,10 +7,10 @@
     committed(batch)      the batch is durable: instances may be evicted again
 
 `_take`, `_decide`, `_write`, `_apply` are the heart: an event, what the machine answers, the entry, and what follows.
-Here is the order of things; each thing has a file: who is in memory (`memory.py`), why an event is refused
+Here is the order of things; each thing has a file: who is in memory (`cache.py`), why an event is refused
 (`refusals.py`), how machines are made (`machines.py`), which calls may run (`slots.py`), the change of state
-(`apply.py`), what others hear of it (`spread.py`), how an instance begins (`creation.py`), what comes before an event
-(`order.py`), what leaves no entry (`unrecorded.py`).
+(`apply.py`), what others hear of it (`consequences.py`), how an instance begins (`creation.py`), what comes before
+an event (`order.py`), what leaves no entry (`unrecorded.py`).
 
 Nothing here does I/O or reads a clock; nothing that is decided here may be seen by anybody before the runtime has
 committed the batch.
@@ -27,7 +27,9 @@ from perdure.errors import LimitExceeded
 from . import creation, order, placement, snapshot, unrecorded
 from .apply import apply
 from .batch import Batch, JournalRow
+from .cache import InstanceCache
 from .check import check
+from .consequences import Consequences
 from .decision import NOTHING, Decision, Outcome
 from .entry import Entry, Packed, encode, pack
 from .events import (
@@ -52,7 +54,6 @@ from .instance import Instance
 from .machine import Workflow
 from .machines import has_other_code, make, make_anew, migrate, spoil
 from .mailbox import Accepted, Offer, Refused
-from .memory import Memory
 from .moment import Moment
 from .outside import Verify, unsigned
 from .past import keep_open
@@ -62,7 +63,6 @@ from .routing import Router
 from .rows import Loaded, before, has_new_head, inbox_row, write_head
 from .rules import NO_RULES, RULER, RULING, Rules
 from .slots import Slots
-from .spread import Spread
 from .status import Status
 from .workflows import Workflows
 
@@ -123,13 +123,13 @@ class Kernel:
                 self.router.subscribe(workflow.name, workflow.subscriptions)
         self.router.enforce(rules)
         self.slots = Slots(gate)
-        self.memory = Memory(self.slots, self.counts)
+        self.memory = InstanceCache(self.slots, self.counts)
         self.left: dict[bytes, tuple[str, str]] = {}
         """Rows of the inbox that this engine has no workflow for, with its name and version."""
         self.closing = False
         """From now on what is caused here is left to the next life, as inbox rows: even instances that answer each
         other for ever come to rest."""
-        self._spread = Spread(self.slots, self.router, self.counts)
+        self._consequences = Consequences(self.slots, self.router, self.counts)
         self.verify = verify
         self._ready: deque[Instance] = deque()
         self._caused: list[Offer] = []
@@ -429,7 +429,7 @@ class Kernel:
             self.memory.weigh(instance)
         if instance.status is not status if runs else has_new_head(instance, entry, had):
             write_head(batch, instance, entry, had)
-        self._spread.tell(instance, entry, taken.heard, changed, batch, self.cause)
+        self._consequences.tell(instance, entry, taken.heard, changed, batch, self.cause)
         if entry.decision.answers:
             batch.heard += entry.decision.answers
         if written.denied:

@@ -15,7 +15,7 @@ import msgspec
 from .decision import Decision
 
 if TYPE_CHECKING:
-    from .recording import Recording
+    from .look_ahead import LookAhead
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -29,7 +29,7 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
     seed: bytes
     number: int  # of the entry within its instance, from 1
     recorded: Decision | None = None  # in a replay: what was decided then, for what stands for changed code
-    recording: Recording | None = None  # in a replay: what came next, for a machine that goes ahead
+    recording: LookAhead | None = None  # in a replay: what came next, for a machine that goes ahead
     seq: int = 0  # of the entry in the journal
     logical: int = 0  # the journal's time, which never goes back; the same as `at` unless the clock was set back
 

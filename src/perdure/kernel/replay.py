@@ -15,8 +15,8 @@ from .entry import Entry, decode
 from .events import KERNEL_ONLY, Address, Event, Migrated, Retried, Rewound
 from .instance import Instance
 from .location import Patterns
+from .look_ahead import LookAhead
 from .machine import Machine, Workflow
-from .recording import Recording
 from .snapshot import restore
 
 
@@ -72,7 +72,7 @@ class Replay:
     """The driver of replay: a machine is told what it was told, and its decisions are compared, step by step.
 
     `ahead`: the fast path. A machine may take the recorded receipt of a call that it has just asked for, without a
-    delivery of its own (`Recording.answer`). Otherwise each step is one entry, for those who look at each of them.
+    delivery of its own (`LookAhead.answer`). Otherwise each step is one entry, for those who look at each of them.
     """
 
     __slots__ = ("_delivered", "_instance", "machine", "recording", "workflow")
@@ -87,7 +87,7 @@ class Replay:
         elif delivered and type(delivered[0][1]) is Migrated:
             begin = delivered.pop(0)[0].decision.begin
         self._delivered = delivered
-        self.recording = Recording(instance.seed, delivered, ahead=ahead)
+        self.recording = LookAhead(instance.seed, delivered, ahead=ahead)
         self.machine = workflow.machine(str(instance.address), begin)
 
     def step(self) -> bool:

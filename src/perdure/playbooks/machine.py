@@ -18,7 +18,7 @@ from perdure.kernel.events import Address, CancelAsked, Event, Message, ReceiptA
 from perdure.kernel.identity import Identity
 from perdure.kernel.moment import Moment, when
 from perdure.kernel.receipt import Receipt
-from perdure.kernel.reliving import relive
+from perdure.kernel.rewind import rewind
 
 from .gates import Gates
 from .keys import seconds
@@ -58,7 +58,7 @@ class PlaybookMachine:
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
         if isinstance(event, Rewound):
-            return relive(self, event, moment)
+            return rewind(self, event, moment)
         if isinstance(event, Started):
             self._name(event, moment)
         turn = Turn(self.state, self.identity, moment, self.compiler)

@@ -10,13 +10,13 @@ from perdure.kernel.asked import Asked
 from perdure.kernel.events import Event, Message, Ref
 
 from .client import Client
-from .door import Door
+from .connection import Connection
 
 
-class AskingDoor:
-    """Another door, with `Asked` on each event that goes through it. What an event says itself stays."""
+class AskingConnection:
+    """Another connection, with `Asked` on each event that goes through it. What an event says itself stays."""
 
-    def __init__(self, door: Door, asked: Asked) -> None:
+    def __init__(self, door: Connection, asked: Asked) -> None:
         self._inner, self._asked = door, asked
 
     def __getattr__(self, name: str) -> Any:
@@ -43,5 +43,8 @@ class AskingDoor:
 def asking(client: Client, asked: Asked) -> Client:
     """A client of the same engine that asks for an actor."""
     return Client(
-        cast(Door, AskingDoor(client._any_loop, asked)), client._workflows, client.read_catalog, client._restore
+        cast(Connection, AskingConnection(client._any_loop, asked)),
+        client._workflows,
+        client.read_catalog,
+        client._restore,
     )

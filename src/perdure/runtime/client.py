@@ -1,6 +1,6 @@
 """What callers hold: a client, of an engine in this process or of a database that another one serves.
 
-It speaks through a `Door` (`door.py`), and gives out handles (`handle.py`).
+It speaks through a `Connection` (`connection.py`), and gives out handles (`handle.py`).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from .arguments import (
     start_due,
     unknown,
 )
+from .connection import Connection, Speaker
 from .definitions import Definitions
-from .door import Door, Speaker
 from .handle import Handle
 from .history import list_place, summary
-from .judged import judged
-from .outside import intent_id, open_effects
+from .open_effects import intent_id, open_effects
 from .policies import refuse_by_policy, takes_empty_key
+from .receipt_taken import wait_until_taken
 from .startable import Named, Startable
 from .state import Keyed, Stateful, read_state, record_at, record_now
 from .tasks import Tasks
@@ -64,7 +64,7 @@ class Client(Speaker):
 
     def __init__(
         self,
-        door: Door,
+        door: Connection,
         workflows: Workflows[Startable[Any]],
         catalog: Callable[[bytes], Catalog] | None = None,
         restore: Callable[[Queries], Awaitable[Workflows[Any]]] | None = None,
@@ -452,7 +452,9 @@ class Client(Speaker):
             try:
                 async with asyncio.timeout(seconds):
                     queries, changes = self._door.queries, self._door.changes(row.instance)
-                    await judged(queries, changes, instance=row.instance, intent=id, executor=name, since=since)
+                    await wait_until_taken(
+                        queries, changes, instance=row.instance, intent=id, executor=name, since=since
+                    )
             except TimeoutError:
                 text = f"no engine has taken the receipt for {id.hex()} within {seconds} s"
                 raise AskTimeout(f"{text}; it is recorded, and one will") from None

@@ -29,7 +29,7 @@ from perdure.ports.dialect import Stored
 from perdure.ports.store import Filter, Queries, place_of
 
 from .arguments import unknown
-from .door import Door
+from .connection import Connection
 from .handle import Handle
 
 By = Actor | str | None
@@ -45,7 +45,7 @@ class Storable(Protocol):
 class Definitions:
     """The definitions of one dialect. `added` hears of one that this engine is to run."""
 
-    def __init__(self, door: Door, dialect: str, added: Callable[[Stored, Register], None] | None = None) -> None:
+    def __init__(self, door: Connection, dialect: str, added: Callable[[Stored, Register], None] | None = None) -> None:
         self._door = door
         self._dialect = dialect
         self._added = added
@@ -98,7 +98,7 @@ class Definitions:
         return register
 
 
-async def keep(door: Door, given: Stored, *, activate: bool = False, by: By = None) -> Register:
+async def keep(door: Connection, given: Stored, *, activate: bool = False, by: By = None) -> Register:
     """Put a definition into the journal, unless it is there already."""
     register = await load.register_of(door.queries, given.name)
     before = None if register is None else await load.stored(door.queries, given.name, given.version)
@@ -123,7 +123,7 @@ async def keep(door: Door, given: Stored, *, activate: bool = False, by: By = No
     return found
 
 
-def _handle(door: Door, name: str) -> Handle[Any]:
+def _handle(door: Connection, name: str) -> Handle[Any]:
     return Handle(door, address(name), DEFINITIONS, None, Workflows([DEFINITIONS]))
 
 

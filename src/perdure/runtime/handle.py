@@ -1,6 +1,6 @@
 """One instance, as callers hold it: its result, its messages, its values, its past, and what is done to it.
 
-It speaks through a `Door` (`door.py`), and reads what is durable.
+It speaks through a `Connection` (`connection.py`), and reads what is durable.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from perdure.ports.frame import Frame
 from perdure.ports.seen import Line, Summary, Waiting
 
 from .arguments import Asking, Said, asked, checked_key, checked_tag, checked_text, limited, seconds_of, unknown
-from .door import AFTER_THE_END, Door, Speaker, refusal
+from .connection import AFTER_THE_END, Connection, Speaker, refusal
 from .history import Reader, read_history, summary
-from .outside import intent_id
+from .open_effects import intent_id
 from .policies import refuse_by_policy
 from .startable import Startable
 from .state import draw_instance, read_state
@@ -64,7 +64,7 @@ class Handle(Speaker, Generic[R]):
 
     def __init__(
         self,
-        door: Door,
+        door: Connection,
         address: Address,
         workflow: Startable[Any],
         instance: int | None,

@@ -9,7 +9,7 @@ from perdure.kernel.policy import ANY, Policy, Verb, decode_policy
 from perdure.kernel.workflows import Workflows
 from perdure.ports.store import Queries
 
-from .door import Door
+from .connection import Connection
 
 
 class Policies:
@@ -25,7 +25,7 @@ class Policies:
         return self._known.get(workflow, ANY)
 
 
-async def refuse_by_policy(door: Door, workflows: Workflows[Any], name: str, verb: Verb) -> None:
+async def refuse_by_policy(door: Connection, workflows: Workflows[Any], name: str, verb: Verb) -> None:
     """Raise if instances of this workflow do not take the verb."""
     known = _policy(workflows, name)
     against = (known if known is not None else await door.policy(name)).refuses(verb)

@@ -42,7 +42,7 @@ from perdure.tasks.rights import VERBS, Standing, TaskRequest, Verb, may_see, re
 from perdure.tasks.row import TaskInfo, answer_digest, form_digest, info_of
 
 from .arguments import Said, checked_text, limited
-from .door import Door, Speaker
+from .connection import Connection, Speaker
 from .handle import Handle
 from .startable import Named
 from .task_filters import Wanted, checked_order, filter_of, place_of, shows_all
@@ -84,7 +84,7 @@ UNSET: Final = Unset()
 
 
 class Tasks(Speaker):
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Connection) -> None:
         super().__init__(door)
         self._forms: dict[str, dict[str, Any] | None] = {}
 

@@ -17,7 +17,7 @@ from perdure.runtime.tasks import TaskDetail
 from perdure.tasks.row import TaskInfo
 from perdure.verbs import act
 from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
-from perdure.views.past import PastInstance
+from perdure.views.instance_at import PastInstance
 
 from .api import access, fleet, instances, looks, tasks
 from .calling import Calling

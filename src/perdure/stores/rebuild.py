@@ -20,6 +20,7 @@ from perdure.codec import encode as encode_value
 from perdure.errors import PerdureError
 from perdure.kernel.apply import Changed, apply
 from perdure.kernel.batch import HeadRow, InboxRow, JobRow, JournalRow, Standing, TagRow, WorkRow
+from perdure.kernel.consequences import start_of
 from perdure.kernel.decision import Fact
 from perdure.kernel.effects import Call, Child, is_queued
 from perdure.kernel.entry import Entry, decode
@@ -40,7 +41,6 @@ from perdure.kernel.rows import (
     tag_rows,
     work_row,
 )
-from perdure.kernel.spread import start_of
 from perdure.kernel.status import FINAL, Status
 from perdure.kernel.task import TASK, CandidateRow, TaskRow, TaskRows, task_rows
 
@@ -258,7 +258,7 @@ class _Fold:
             del self._live[row.instance]
 
     def _index(self, instance: Instance, entry: Entry, changed: Changed, had: Before) -> None:
-        """What `Spread.tell` writes, in the same order."""
+        """What `Consequences.tell` writes, in the same order."""
         for intent in changed.closed:
             self.work.pop(intent.id, None)
             self.jobs.pop(intent.id, None)
@@ -280,7 +280,7 @@ class _Fold:
         if has_new_head(instance, entry, had):
             self.heads[instance.id] = head_row(instance, entry.at)
 
-    # ---- what entries cause: the mirror of `Spread.tell` ------------------------------------------------
+    # ---- what entries cause: the mirror of `Consequences.tell` ------------------------------------------------
 
     def _cause(self, instance: Instance, entry: Entry, changed: Changed) -> None:
         self._recorded(instance, entry.event)

@@ -19,7 +19,7 @@ from perdure.cells.author import (
     effect_name,
     named,
 )
-from perdure.cells.bind import BoundEffect, Definition, encode_event, manifest
+from perdure.cells.bound_manifest import BoundEffect, Definition, encode_event, manifest
 from perdure.cells.machine import NOTHING, CellMachine
 from perdure.codec import decode, encode
 from perdure.codec.record import Record, shape_of
@@ -36,8 +36,8 @@ from perdure.kernel.rules import key_text
 from perdure.kernel.status import TERMINAL
 
 from .simulation import Simulation
-from .stage import Stage
 from .steps import OpenEffects
+from .user_simulation import UserSimulation
 
 NOW: Final = 1_700_000_000_000_000_000
 """What the clock shows for a reducer that is called by itself: what it shows first in a world, too."""
@@ -190,7 +190,7 @@ class OpenEffect(NamedTuple):
         return f"<open {self.effect!r} of {self.cell} {self.key!r}>"
 
 
-def open_effects(stage: Stage) -> list[OpenEffect]:
+def open_effects(stage: UserSimulation) -> list[OpenEffect]:
     waiting = _executor(stage).waiting
     found = []
     for instance in stage.auditor.open_instances():
@@ -232,7 +232,7 @@ def find_open(found: Sequence[OpenEffect], wanted: Any) -> OpenEffect:
     raise CallerError(f"no effect {wanted!r} waits for an answer; open are: {known}")
 
 
-def answer_open(stage: Stage, found: OpenEffect, receipt: Receipt) -> None:
+def answer_open(stage: UserSimulation, found: OpenEffect, receipt: Receipt) -> None:
     intent = bytes.fromhex(found.intent)
     executor = _executor(stage)
     if intent in executor.waiting:
@@ -242,7 +242,7 @@ def answer_open(stage: Stage, found: OpenEffect, receipt: Receipt) -> None:
     stage.rest()
 
 
-def send_frame(stage: Stage, found: OpenEffect, value: Any) -> None:
+def send_frame(stage: UserSimulation, found: OpenEffect, value: Any) -> None:
     if found.bound is None:
         raise CallerError(f"{found!r} has no frames: it waits for a message")
     form = found.bound.frame
@@ -253,7 +253,7 @@ def send_frame(stage: Stage, found: OpenEffect, value: Any) -> None:
     stage.rest()
 
 
-def _executor(stage: Stage) -> OpenEffects:
+def _executor(stage: UserSimulation) -> OpenEffects:
     owner = stage.owner
     assert owner is not None, "a process that dies is replaced at once"
     assert isinstance(owner.effects, OpenEffects)

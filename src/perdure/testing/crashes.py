@@ -44,9 +44,9 @@ from .disks import Disk, at_once
 from .faults import TAKE_OVER, Faults
 from .histories import changed_mind, without_advice, without_places
 from .simulation import SimulatedRequest, quiet_log
-from .stage import Stage
 from .steps import Run, Script
-from .world import World, WorldDoor, WorldHandle, nanoseconds
+from .user_simulation import UserSimulation
+from .world import World, WorldConnection, WorldHandle, nanoseconds
 
 TROUBLE: Final = 200
 OWNERS: Final = 5
@@ -211,7 +211,7 @@ class Trial:
                 story[:] = list(_in_words(story, stage))
             stage.close()
 
-    def _ending(self, stage: Stage, problem: str, *, replay: bool) -> RunEnding:
+    def _ending(self, stage: UserSimulation, problem: str, *, replay: bool) -> RunEnding:
         database = stage.database
         observed = self._observed()
         ends: dict[str, Any] = {}
@@ -244,23 +244,23 @@ class Trial:
 
     # ---- what differs from kind to kind ----------------------------------------------------------------
 
-    def _stage(self, schedule: Schedule, **options: Any) -> Stage:
+    def _stage(self, schedule: Schedule, **options: Any) -> UserSimulation:
         """Where it runs."""
         raise NotImplementedError
 
-    def _live(self, stage: Stage, schedule: Schedule) -> None:
+    def _live(self, stage: UserSimulation, schedule: Schedule) -> None:
         """All that happens in a run."""
         raise NotImplementedError
 
-    def _wrong(self, stage: Stage) -> str:
+    def _wrong(self, stage: UserSimulation) -> str:
         """What is wrong in the end, or an empty text."""
         return ""
 
-    def _changed_mind(self, stage: Stage, head: HeadRow, workflow: Any) -> str:
+    def _changed_mind(self, stage: UserSimulation, head: HeadRow, workflow: Any) -> str:
         """What a replay of an instance decides otherwise, or an empty text."""
         return changed_mind(Address(head.workflow, head.key), stage.database.histories[head.id], workflow)
 
-    def _end(self, stage: Stage, head: HeadRow) -> dict[str, Any]:
+    def _end(self, stage: UserSimulation, head: HeadRow) -> dict[str, Any]:
         return _end(head)
 
 
@@ -296,13 +296,13 @@ class WorkflowTrial(Trial):
         self.handlers = handlers
         self._raised = ""  # by the story, in this run
 
-    def _stage(self, schedule: Schedule, **options: Any) -> Stage:
+    def _stage(self, schedule: Schedule, **options: Any) -> UserSimulation:
         troubled = self.story is not None and schedule.random is not None
-        stage = (TroubledStage if troubled else Stage)(self.workflow, handlers=self.handlers, **options)
+        stage = (TroubledSimulation if troubled else UserSimulation)(self.workflow, handlers=self.handlers, **options)
         stage.scripts.update({name: Script(name, does) for name, does in self.script.items()})
         return stage
 
-    def _live(self, stage: Stage, schedule: Schedule) -> None:
+    def _live(self, stage: UserSimulation, schedule: Schedule) -> None:
         start = Started(self.address.workflow, self.address.key, self.input, stage.clock.entropy(16))
         started = stage.request(self.address, start, "start", lambda: self._send(stage, list(self.messages)))
         if self.story is not None:
@@ -316,7 +316,7 @@ class WorkflowTrial(Trial):
             stage.pass_until(None)
 
     def _tell(
-        self, story: Callable[[World, WorldHandle[Any]], object], stage: Stage, started: SimulatedRequest
+        self, story: Callable[[World, WorldHandle[Any]], object], stage: UserSimulation, started: SimulatedRequest
     ) -> None:
         self._raised = ""
         world = World._on(stage)
@@ -330,7 +330,7 @@ class WorkflowTrial(Trial):
             lines = [at.lineno for at in extract_tb(error.__traceback__) if at.name == story.__name__]
             self._raised = f"line {lines[-1] if lines else '?'}, in {story.__name__}: {type(error).__name__}: {error}"
 
-    def _send(self, stage: Stage, messages: list[tuple[int, Message]]) -> None:
+    def _send(self, stage: UserSimulation, messages: list[tuple[int, Message]]) -> None:
         """One after the other: each is sent at its time, and when the one before is acknowledged."""
         if messages:
             (at, message), *rest = messages
@@ -340,7 +340,7 @@ class WorkflowTrial(Trial):
 
             stage.clock.after(at - stage.clock.steady, send)
 
-    def _settle_unknown(self, stage: Stage) -> bool:
+    def _settle_unknown(self, stage: UserSimulation) -> bool:
         """A person who knows what happened answers for steps of which a crash has left nobody else who does.
 
         False: nobody is asked.
@@ -357,14 +357,14 @@ class WorkflowTrial(Trial):
         stage.counts["settled by a person"] = settled
         return settled > before
 
-    def _wrong(self, stage: Stage) -> str:
+    def _wrong(self, stage: UserSimulation) -> str:
         if self._raised:  # after an unknown outcome the flow may do what the story does not expect
             return "" if stage.auditor.unknown > stage.counts["settled by a person"] else self._raised
         database = stage.database
         id = database.names.get((self.address.workflow, self.address.key), 0)
         if id and database.heads[id].status in TERMINAL:
             return _other_arguments(stage.runs)
-        waits = at_once(WorldDoor(stage).reason(id)) if id else "it was never started"
+        waits = at_once(WorldConnection(stage).reason(id)) if id else "it was never started"
         advice = "; crash_test(..., messages=[(name, body)]) sends messages" if "message" in waits else ""
         return f"{self.address} does not come to an end: {waits}{advice}"
 
@@ -399,14 +399,14 @@ class WorldTrial(Trial):
         self._may_break = may_break
         self._thorough = thorough
 
-    def _stage(self, schedule: Schedule, **options: Any) -> Stage:
+    def _stage(self, schedule: Schedule, **options: Any) -> UserSimulation:
         options["faults"].away = self.cache == 0  # so that there is a commit between an event and who hears of it
-        kind = Stage if schedule.random is None else TroubledStage
+        kind = UserSimulation if schedule.random is None else TroubledSimulation
         stage = kind(*self._workflows, handlers=self._handlers, ours=self._thorough, verify=self._verify, **options)
         stage.auditor.may_break |= set(self._may_break)
         return stage
 
-    def _live(self, stage: Stage, schedule: Schedule) -> None:
+    def _live(self, stage: UserSimulation, schedule: Schedule) -> None:
         world = World._on(stage)
         while stage.asks("begin the world"):
             stage.pass_until(stage.next_at())
@@ -415,15 +415,15 @@ class WorldTrial(Trial):
         stage.pass_until(None)
         stage.auditor.finish()
 
-    def _wrong(self, stage: Stage) -> str:
+    def _wrong(self, stage: UserSimulation) -> str:
         return _not_verified(stage) if self._thorough else ""
 
-    def _changed_mind(self, stage: Stage, head: HeadRow, workflow: Any) -> str:
+    def _changed_mind(self, stage: UserSimulation, head: HeadRow, workflow: Any) -> str:
         if self._thorough:
             stage.auditor.replay(head.id, whole=False)  # the whole of everything comes in the end
         return ""
 
-    def _end(self, stage: Stage, head: HeadRow) -> dict[str, Any]:
+    def _end(self, stage: UserSimulation, head: HeadRow) -> dict[str, Any]:
         return {
             **_end(head),
             "state": state_of_instance(stage, head),
@@ -449,7 +449,7 @@ OF_CRASHES: Final = ("redelivered", "parked", "released")
 """Entries that are there because of a crash, of which no cell hears."""
 
 
-class TroubledStage(Stage):
+class TroubledSimulation(UserSimulation):
     """In which something may go wrong after everything that happens, for a while."""
 
     def _step(self, until: int) -> bool:
@@ -461,7 +461,7 @@ class TroubledStage(Stage):
         return going
 
 
-def _not_verified(stage: Stage) -> str:
+def _not_verified(stage: UserSimulation) -> str:
     """What `perdure replay --verify` says of the world, from its first entry and from every snapshot."""
     database, code = stage.database, Workflows([*stage.workflows, *value_workflows(stage.workflows)])
     blobs: Any = _Blobs({digest: body for digest, (_, body) in database.blobs.items()})
@@ -536,7 +536,7 @@ def _message(given: tuple[Any, ...], number: int) -> tuple[int, Message]:
     return nanoseconds(at), Message(name, encode(to_plain(body)), f"message {number}")
 
 
-def _in_words(story: list[str], stage: Stage) -> Iterator[str]:
+def _in_words(story: list[str], stage: UserSimulation) -> Iterator[str]:
     """The story, with what each entry says beside its number."""
     told: dict[int, str] = {}
     for id, rows in stage.database.histories.items():

@@ -30,8 +30,8 @@ from perdure.tools import ToolError
 
 from .crashes import crash_test
 from .disks import at_once
-from .stage import Stage
 from .steps import Script
+from .user_simulation import UserSimulation
 from .world import World
 
 YEAR: Final = 365 * 24 * 3600
@@ -139,7 +139,7 @@ def _chance(dice: random.Random) -> Script:
 
 
 def _run(playbook: PlaybookWorkflow, input: Any, stubs: Stubs, seed: int) -> tuple[str, set[str], set[str]]:
-    with World._on(Stage(playbook, seed=seed, scripts=stubs)) as world:
+    with World._on(UserSimulation(playbook, seed=seed, scripts=stubs)) as world:
         handle = world.start(playbook, dict(input))
         world.advance(YEAR)
         notes = [note for line in handle.history() for note in line.noted]
@@ -196,7 +196,7 @@ class Case(msgspec.Struct):
         """What is not as expected, one line each."""
         playbook = load_playbook(self.playbook)
         stubs = Stubs(self.stubs)
-        with World._on(Stage(playbook, scripts=stubs)) as world:
+        with World._on(UserSimulation(playbook, scripts=stubs)) as world:
             handle = world.start(playbook, self.workload)
             passed = 0.0
             for each in sorted(self.send, key=lambda sent: float(sent.get("at", 0))):

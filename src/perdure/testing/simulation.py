@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from perdure.app.dialects import built_in, gather
-from perdure.cells.bind import Bound, Catalog
+from perdure.cells.bound_manifest import BoundManifest, Catalog
 from perdure.cells.dialect import world_of
 from perdure.cells.world import WorldWorkflow
 from perdure.codec import decode, encode, to_plain
@@ -275,11 +275,11 @@ class Simulation:
         if self.cells is not None:
             self._begin(self.cells)
 
-    def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
+    def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], BoundManifest | None]:
         workflows = list(workflows)
         return [*gather(workflows)[0], *built_in()], world_of(workflows)
 
-    def _begin(self, cells: Bound) -> None:
+    def _begin(self, cells: BoundManifest) -> None:
         """A world of cells begins with its manifest, as `perdure.open` does it."""
         self.cells = cells
         self.auditor.cells |= {RULER.workflow, *(cell.name for cell in cells.cells)}

@@ -15,11 +15,11 @@ from perdure.runtime.tasks import Acting, Tasks
 from .disks import at_once
 
 if TYPE_CHECKING:
-    from .world import WorldDoor
+    from .world import WorldConnection
 
 
 class TasksOfWorld(Tasks):
-    def __init__(self, door: WorldDoor) -> None:
+    def __init__(self, door: WorldConnection) -> None:
         super().__init__(door)
         self._world = door
 
@@ -39,7 +39,7 @@ class TasksOfWorld(Tasks):
 class WorldTasks:
     """`world.tasks.list(...)`, `world.tasks.complete(id, answer, by=...)` and so on: see the reference of tasks."""
 
-    def __init__(self, door: WorldDoor) -> None:
+    def __init__(self, door: WorldConnection) -> None:
         self._tasks = TasksOfWorld(door)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, overload
 
 from perdure.cells.author import Cell, Datum, Effect
-from perdure.cells.bind import Catalog, Definition
+from perdure.cells.bound_manifest import Catalog, Definition
 from perdure.codec import decode
 from perdure.errors import CallerError, NotAnswered, NotYet
 from perdure.executors import info
@@ -41,8 +41,8 @@ from perdure.ports.seen import Line, Waiting
 from perdure.ports.store import Queries
 from perdure.runtime.arguments import unknown
 from perdure.runtime.client import Client, Reuse
-from perdure.runtime.door import refusal
-from perdure.runtime.doors import look
+from perdure.runtime.connection import refusal
+from perdure.runtime.connections import look
 from perdure.runtime.handle import Handle
 from perdure.runtime.history import Reader
 from perdure.runtime.policies import Policies
@@ -55,9 +55,9 @@ from perdure.views.export import write
 from .cells import NO_ANSWER, OpenEffect, answer_open, find_open, open_effects, send_frame, state_of
 from .disks import at_once
 from .faults import Faults
-from .stage import Stage
 from .steps import Run, Script
 from .tasks import WorldTasks
+from .user_simulation import UserSimulation
 
 if TYPE_CHECKING:
     from perdure.worlds.snapshots import Taken
@@ -90,7 +90,7 @@ class World:
         cache: int = 4096,
         seed: int = 0,
     ) -> None:
-        stage = Stage(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
+        stage = UserSimulation(*workflows, seed=seed, faults=Faults(cache=cache), handlers=handlers)
         if now is not None:
             if now.tzinfo is None:
                 raise CallerError(f"now={now!r} must be a time with a time zone: datetime(..., tzinfo=UTC)")
@@ -98,16 +98,16 @@ class World:
         self._begin(stage)
 
     @classmethod
-    def _on(cls, stage: Stage) -> Self:
+    def _on(cls, stage: UserSimulation) -> Self:
         """A world on a stage with faults, or on a file."""
         world = cls.__new__(cls)
         world._begin(stage)
         world._door.patience = PATIENCE
         return world
 
-    def _begin(self, stage: Stage) -> None:
+    def _begin(self, stage: UserSimulation) -> None:
         self._stage = stage
-        self._door = WorldDoor(self._stage)
+        self._door = WorldConnection(self._stage)
         self._client = Client(self._door, self._stage.workflows, Catalog.read)
         self.tasks = WorldTasks(self._door)
         """What people are asked for: the verbs of `engine.tasks`, without `await`."""
@@ -325,7 +325,7 @@ class World:
 
         async def take() -> Taken:
             with self._stage.disk.queries() as queries:
-                door = WorldDoor(self._stage, queries)
+                door = WorldConnection(self._stage, queries)
                 return await Snapshots(Client(door, self._stage.workflows, Catalog.read)).take()
 
         return asyncio.run(take())
@@ -362,7 +362,7 @@ class World:
 class WorldHandle(Generic[R]):
     """One instance in a world. Its methods are those of `perdure.Handle`, and nobody awaits them."""
 
-    def __init__(self, door: WorldDoor, handle: Handle[R]) -> None:
+    def __init__(self, door: WorldConnection, handle: Handle[R]) -> None:
         self._door = door
         self._handle = handle
 
@@ -437,8 +437,8 @@ class WorldHandle(Generic[R]):
         write(path, head, at_once(self._door.queries.history(head.id)))
 
 
-class WorldDoor:
-    """The way into a world (`perdure.runtime.door.Door`). The world goes on until an event is answered.
+class WorldConnection:
+    """The way into a world (`perdure.runtime.connection.Connection`). The world goes on until an event is answered.
 
     `forgiving`: a refusal may answer a request that was made again after its first answer was lost. It is not raised.
     """
@@ -447,7 +447,7 @@ class WorldDoor:
     patience = 0
     forgiving = False
 
-    def __init__(self, stage: Stage, queries: Queries | None = None) -> None:
+    def __init__(self, stage: UserSimulation, queries: Queries | None = None) -> None:
         self._stage = stage
         self.queries: Queries = queries or MemoryStore(stage.database)
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perdure.cells import load
-from perdure.cells.bind import Bound, limits_of
+from perdure.cells.bound_manifest import BoundManifest, limits_of
 from perdure.cells.manifest import Manifest
 from perdure.errors import BadDefinition, BadManifest, CallerError
 
 
-def load_manifest(path: str | os.PathLike[str], *, limits: Mapping[str, int] | None = None) -> Bound:
+def load_manifest(path: str | os.PathLike[str], *, limits: Mapping[str, int] | None = None) -> BoundManifest:
     """The world of a manifest file (JSON or YAML), ready to run: `perdure.open(url, workflows=[load_manifest(path)])`.
 
     Each cell names its reducer, `impl: module:function`, which is imported: a cell that agrees with the manifest, or a
@@ -21,7 +21,7 @@ def load_manifest(path: str | os.PathLike[str], *, limits: Mapping[str, int] | N
     kept = limits_of(limits)
     text, manifest = _read(path)
     try:
-        return Bound(manifest, limits=kept)
+        return BoundManifest(manifest, limits=kept)
     except (BadDefinition, BadManifest) as error:  # it disagrees with its code
         load.locate(error, text, os.fspath(path))
         raise

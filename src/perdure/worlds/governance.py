@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.cells.bind import Bound, in_force
+from perdure.cells.bound_manifest import BoundManifest, in_force
 from perdure.cells.manifest import Manifest, read
 from perdure.cells.patch import Change, data_of, patch_between, patched
 from perdure.cells.proposals import Mode
@@ -75,14 +75,14 @@ class Governance:
 
     # ---- what may be asked ---------------------------------------------------------------------------------------
 
-    async def propose(self, wanted: Bound | Manifest | tuple[Change, ...]) -> Proposal:
+    async def propose(self, wanted: BoundManifest | Manifest | tuple[Change, ...]) -> Proposal:
         """Propose a manifest, or the changes that lead to it."""
         changes = wanted if isinstance(wanted, tuple) else patch_between(await self.manifest(), _data(wanted))
         return _proposal(await self._ask("propose", {"patch": data_of(changes)}))
 
     async def shadow(
         self,
-        wanted: int | Bound | Manifest,
+        wanted: int | BoundManifest | Manifest,
         *,
         mode: Mode = "pinned",
         receipts: Mapping[str, Any] | None = None,
@@ -131,7 +131,7 @@ class Governance:
         """A proposal that shall not come into force. The reason is recorded."""
         return _proposal(await self._ask("reject", {"proposal": number, "reason": reason}))
 
-    async def apply(self, wanted: int | Bound | Manifest, mode: Mode = "pinned") -> str:
+    async def apply(self, wanted: int | BoundManifest | Manifest, mode: Mode = "pinned") -> str:
         """Put an approved proposal into force, by its number; or, for development, a manifest at once. Its hash.
 
         pinned: cells that live stay on the definition that they began with. migrate: they go over to the new one, each
@@ -206,7 +206,7 @@ class Governance:
 def _workflows(client: Client, wanted: object) -> list[Any]:
     """The code that the run has: what the client knows, and what comes with a manifest."""
     known: dict[tuple[str, str], Any] = {(found.name, found.version): found for found in client._workflows}
-    if isinstance(wanted, Bound):
+    if isinstance(wanted, BoundManifest):
         known |= {(found.name, found.version): found for found in wanted.cells}
     known.setdefault((WorldWorkflow.name, WorldWorkflow.version), WorldWorkflow())
     return list(known.values())
@@ -223,8 +223,8 @@ def _answers(given: Mapping[str, Any] | None, *manifests: Manifest) -> dict[str,
     return {name: receipt_of(receipt) for name, receipt in (given or {}).items()}
 
 
-def _data(wanted: Bound | Manifest) -> Manifest:
-    return wanted.manifest if isinstance(wanted, Bound) else wanted
+def _data(wanted: BoundManifest | Manifest) -> Manifest:
+    return wanted.manifest if isinstance(wanted, BoundManifest) else wanted
 
 
 def _proposal(told: dict[str, Any]) -> Proposal:

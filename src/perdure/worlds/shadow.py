@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.cells.bind import Definition
+from perdure.cells.bound_manifest import Definition
 from perdure.cells.machine import EXECUTOR, CellMachine
 from perdure.cells.manifest import Manifest
 from perdure.cells.policy import APPLY

@@ -34,7 +34,7 @@ from ..world import NO_CELLS, bound_of, cell_names, in_force, refuse_unknown_cel
 from .read import tell_page
 
 if TYPE_CHECKING:
-    from perdure.cells.bind import Bound
+    from perdure.cells.bound_manifest import BoundManifest
 
 PAGE: Final = 500
 
@@ -138,19 +138,19 @@ async def _behind(console: Console, queries: Queries, address: Address) -> str:
     return f"{text}, with its next event, or with `{migrate}`; until then it is shown as it was"
 
 
-def _form(bound: Bound, name: str, state: Any) -> Any:
+def _form(bound: BoundManifest, name: str, state: Any) -> Any:
     """How a state is written: a record by its class, which may be that of an earlier definition."""
     return shape_of(type(state)) if isinstance(state, Record) else next(d.state for d in bound.cells if d.name == name)
 
 
-async def _recorded(client: Client) -> Bound:
+async def _recorded(client: Client) -> BoundManifest:
     """The code that the manifest in force names, if it can be imported here."""
-    from perdure.cells.bind import Bound
+    from perdure.cells.bound_manifest import BoundManifest
 
     manifest = await in_force(client.queries)
     current_directory_first()
     try:
-        return Bound(manifest)
+        return BoundManifest(manifest)
     except BadManifest as error:
         text = f"the code of the cells is needed, and cannot be had from here: {error}; go where it can be imported"
         raise Stopped(f"{text}, or name it: --against MODULE", kind="BadManifest") from error

@@ -14,7 +14,7 @@ from perdure.codec import decode
 from perdure.errors import PerdureError
 from perdure.kernel.moment import when
 from perdure.verbs.read import TraceAnswer, TraceParams, trace
-from perdure.views.past import PastInstance, past
+from perdure.views.instance_at import PastInstance, instance_at
 
 from ..calling import Calling, id_of, unknown
 from ..problems import HttpProblem
@@ -27,7 +27,7 @@ class AtQuery(msgspec.Struct, frozen=True):
 
 
 async def at(calling: Calling, given: AtQuery) -> PastInstance:
-    return await past(calling.client.queries, await calling.find(given.id), given.entry)
+    return await instance_at(calling.client.queries, await calling.find(given.id), given.entry)
 
 
 class DrawingQuery(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ async def drawing(calling: Calling, given: DrawingQuery) -> Drawing:
     head = await calling.find(given.id)
     seq = None
     if given.at:
-        seq = int((await past(calling.client.queries, head, given.at)).seq)
+        seq = int((await instance_at(calling.client.queries, head, given.at)).seq)
     try:
         text = await calling.client.handle(head.workflow, head.key).draw("json", at=seq)
     except PerdureError as error:

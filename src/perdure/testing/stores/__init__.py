@@ -6,7 +6,7 @@
             return MyHarness(tmp_path)
 
 A harness stands for one empty database. The batches come from the real kernel wherever the story is about
-workflows, driven by `Player`, the smallest shard there can be; the rest is rows by hand. The memory store is
+workflows, driven by `SmallShard`, the smallest shard there can be; the rest is rows by hand. The memory store is
 the model: after the same random story, every read of the store under test must equal the memory store's.
 """
 

@@ -15,15 +15,15 @@ from perdure.ports.store import Filter
 from perdure.stores.rebuild import rebuild
 
 from .harness import BIG, Harness, MemoryHarness, OneStore, Waiting, ask, commit, everything, flipped
-from .puppets import Player
 from .rows import batch, entry, head
+from .scripted import SmallShard
 from .stories import STORIES, perform
 
 
 class Checks(OneStore):
     @pytest.mark.parametrize("size", [10, BIG * 2])
     def test_a_flipped_bit_is_noticed(self, harness: Harness, size: int) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a")
         player.tell("a", "note", b"x" * size)
 
@@ -45,7 +45,7 @@ class Checks(OneStore):
         assert "2" in problem
 
     def test_check_finds_an_index_that_lies(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a")
         player.tell("a", "timer 5")
         assert ask(player.store.check()) == []
@@ -58,9 +58,9 @@ class Checks(OneStore):
         player.store.close()
 
     def test_check_finds_a_gap_in_a_history(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a")
-        other = Player(MemoryHarness())
+        other = SmallShard(MemoryHarness())
         other.start("a")
         for _ in range(3):
             other.tell("a", "note")
@@ -73,7 +73,7 @@ class Checks(OneStore):
         player.store.close()
 
     def test_check_finds_a_lost_start(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a")
         player.kernel.offer(Offer(Address("puppet", "a"), Message("child b", b"")))
         made = Batch()
@@ -94,10 +94,10 @@ class Checks(OneStore):
     def test_any_story_reads_as_in_the_model_and_is_rebuilt_from_its_journal(
         self, harness: Harness, story: list[tuple[str, str, str]]
     ) -> None:
-        model = Player(MemoryHarness())
+        model = SmallShard(MemoryHarness())
         perform(model, story)
         with self.fresh(harness) as database:
-            player = Player(database)
+            player = SmallShard(database)
             perform(player, story)
 
             assert everything(database, player.store) == everything(MemoryHarness(), model.store)

@@ -7,8 +7,8 @@ from perdure.kernel.rows import StoredInstance, offer_of
 from perdure.ports.store import Filter
 
 from .harness import Harness, OneStore, Waiting, ask, commit, everything, load
-from .puppets import Player
 from .rows import batch, entry, head, message
+from .scripted import SmallShard
 
 
 class Commits(OneStore):
@@ -70,7 +70,7 @@ class Commits(OneStore):
         assert store.due(9, 10) == [late]
 
     def test_reopening_finds_everything(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a", tags={"team": "red"})
         for order in ("timer 5", "call", "publish value", "send b", "child c"):
             player.tell("a", order, b"x" * 100)
@@ -83,7 +83,7 @@ class Commits(OneStore):
         assert everything(harness, player.store) == before
 
     def test_events_that_two_lives_kept_for_a_stuck_instance_are_both_there(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a")
         player.tell("a", "raise")
         player.tell("a", "note", b"first")

@@ -12,8 +12,8 @@ from perdure.ports.store import Filter, Page, place_of
 from perdure.stores.lists import CHUNK, matches
 
 from .harness import Harness, OneStore, Waiting, ask, commit
-from .puppets import Player
 from .rows import batch, entry, head
+from .scripted import SmallShard
 
 
 def write(harness: Harness, store: Waiting, heads: list[HeadRow]) -> None:
@@ -144,7 +144,7 @@ class Lists(OneStore):
         assert not [problem for problem in ask(store.check()) if "tag" in problem]
 
     def test_counts_follow_every_change(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a")
         player.start("b")
         player.tell("a", "call")
@@ -158,7 +158,7 @@ class Lists(OneStore):
         player.store.close()
 
     def test_tags_change_by_a_decision_and_by_a_person(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a", tags={"team": "red", "old": "yes"})
         player.tell("a", "tag team=blue")
         player.offer(Address("puppet", "a"), Tagged({"old": None, "seen": "today"}))
@@ -176,7 +176,7 @@ class Lists(OneStore):
         player.store.close()
 
     def test_check_finds_tags_and_counts_that_lie(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a", tags={"team": "red"})
         assert ask(player.store.check()) == []
 
@@ -194,7 +194,7 @@ class Lists(OneStore):
         player.store.close()
 
     def test_a_head_says_its_root_its_end_and_its_reason(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a")
         player.tell("a", "child b")
         player.tell("b", "detach c")
@@ -214,7 +214,7 @@ class Lists(OneStore):
         player.store.close()
 
     def test_a_stuck_instance_can_be_tagged_and_stays_stuck(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a")
         player.tell("a", "raise")
         player.offer(Address("puppet", "a"), Tagged({"who": "ann"}))

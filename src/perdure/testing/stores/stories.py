@@ -1,4 +1,4 @@
-"""Random stories of puppets, the same for every store."""
+"""Random stories of scripted machines, the same for every store."""
 
 from hypothesis import strategies as st
 
@@ -6,7 +6,7 @@ from perdure.kernel.events import Address, CancelAsked, Message, Retried, Tagged
 from perdure.kernel.rows import inbox_row
 
 from .harness import BIG, ask
-from .puppets import Player
+from .scripted import SmallShard
 
 KEYS = st.sampled_from(["a", "b", "c"])
 ORDERS = st.one_of(
@@ -29,7 +29,7 @@ LINES = st.one_of(
 STORIES = st.lists(LINES, max_size=25)
 
 
-def perform(player: Player, story: list[tuple[str, str, str]]) -> None:
+def perform(player: SmallShard, story: list[tuple[str, str, str]]) -> None:
     for n, (verb, key, argument) in enumerate(story):
         to = Address("puppet", key)
         match verb:

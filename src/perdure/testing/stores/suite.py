@@ -1,4 +1,4 @@
-"""The whole suite. Each part has its file; they stand on `harness.py`, `rows.py`, `puppets.py` and `stories.py`."""
+"""The whole suite. Each part has its file; they stand on `harness.py`, `rows.py`, `scripted.py` and `stories.py`."""
 
 from .blobs import Blobs
 from .checks import Checks

@@ -11,8 +11,8 @@ from perdure.ports.store import TaskFilter
 from perdure.stores.tasks import matches, merged, place_in
 
 from .harness import Harness, OneStore, Waiting, ask, commit
-from .puppets import Player
 from .rows import batch, entry
+from .scripted import SmallShard
 
 
 def task(id: int, who: str = "r:clerk", **fields: Any) -> TaskRows:
@@ -139,7 +139,7 @@ class Tasks(OneStore):
         assert [row.id for row in rest] == [*range(9, 12), *range(13, 21), 30]
 
     def test_check_finds_rows_of_tasks_that_lie(self, harness: Harness) -> None:
-        player = Player(harness)
+        player = SmallShard(harness)
         player.start("a")
         assert ask(player.store.check()) == []
         made = batch(removed=[b"none"])

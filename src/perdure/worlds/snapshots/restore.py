@@ -106,7 +106,7 @@ class Restoring:
         return self._live[row.instance]
 
     def _index(self, instance: Instance, entry: Entry, batch: Batch) -> None:
-        """What `Spread.tell` writes, in the same order."""
+        """What `Consequences.tell` writes, in the same order."""
         had = before(instance, entry)
         changed = apply(instance, entry)
         for intent in changed.closed:

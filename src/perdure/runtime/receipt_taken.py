@@ -18,7 +18,7 @@ from perdure.kernel.status import Status
 from perdure.ports.store import Queries
 
 
-async def judged(
+async def wait_until_taken(
     queries: Queries, changes: AsyncGenerator[None, None], *, instance: int, intent: bytes, executor: str, since: int
 ) -> None:
     """Wait until an engine has taken a receipt that was posted when the journal ended with entry `since`.

@@ -217,7 +217,7 @@ class Catalog:
         return name, body
 
 
-class Bound:
+class BoundManifest:
     """A manifest with its code. Registered in an engine, it is the cells and the instance that rules over them."""
 
     def __init__(self, manifest: Manifest, reducers: Mapping[str, Any] | None = None, limits: Limits = LIMITS) -> None:
@@ -238,7 +238,7 @@ def manifest(
     events: Iterable[type[Record]] = (),
     routing: Iterable[Subscription] | None = None,
     limits: Mapping[str, int] | None = None,
-) -> Bound:
+) -> BoundManifest:
     """The world of these cells, ready to run: `perdure.open(url, workflows=[perdure.manifest(order, stock)])`.
 
     events: those that no cell takes, but some emit. routing: which event goes to which cell, by which field; without it
@@ -263,7 +263,7 @@ def manifest(
             newest[workflow] = cell
     current = [cell for cell in cells if cell in newest.values()]
     kept = limits_of(limits)
-    bound = Bound(define(*current, events=events, routing=routing), {cell.name: cell for cell in current}, kept)
+    bound = BoundManifest(define(*current, events=events, routing=routing), {cell.name: cell for cell in current}, kept)
     taken = [event for cell in cells for event in cell.events.values()]
     for cell in cells:
         if cell not in current:

@@ -25,7 +25,7 @@ from perdure.kernel.status import Status
 from .harness import Harness, Waiting, commit, load
 
 
-class Puppet:
+class ScriptedMachine:
     """A machine that does what the name of a message says, so that a story is a list of words."""
 
     def __init__(self, snapshot: bytes | None) -> None:
@@ -109,8 +109,8 @@ class Puppet:
 _state = msgspec.msgpack.Decoder(tuple[list[tuple[str, str]], int, Address, int])
 
 
-class PuppetShow:
-    """The workflow of which every instance is a puppet."""
+class ScriptedWorkflow:
+    """The workflow whose machines are scripted. Its name is in recorded rows."""
 
     name = "puppet"
     version = "1"
@@ -120,7 +120,7 @@ class PuppetShow:
     subscriptions: tuple[Subscription, ...] = ()
 
     def machine(self, address: str, snapshot: bytes | None) -> Machine:
-        return Puppet(snapshot)
+        return ScriptedMachine(snapshot)
 
     def differs(self, recorded: Decision, current: Decision) -> bool:
         return recorded != current
@@ -129,7 +129,7 @@ class PuppetShow:
         return Explanation()
 
 
-class Player:
+class SmallShard:
     """A shard without a loop: what is offered is recorded and committed before the call returns."""
 
     def __init__(self, harness: Harness) -> None:
@@ -142,7 +142,7 @@ class Player:
         lease = self.store.acquire("player")
         self.store.register([WorkflowRow("puppet", "1", b"")])
         position = self.store.position()
-        workflows: list[Workflow] = [PuppetShow()]
+        workflows: list[Workflow] = [ScriptedWorkflow()]
         gate, salt = Executors({"inline": None}), lease.epoch.to_bytes(8, "big")
         self.kernel = Kernel(workflows, gate, seq=position.seq, at=position.at, salt=salt)
         self._held: set[bytes] = set()

@@ -34,7 +34,7 @@ def book(body: str, head: str = HEAD) -> PlaybookWorkflow:
     return from_text(head + textwrap.dedent(body), "p.yaml", TOOLS)
 
 
-class Stage:
+class PlaybookHarness:
     """Starts an instance and answers its calls with stubs: `{location: outcomes}`, or a function of location and params."""
 
     def __init__(self, workflow: PlaybookWorkflow, stubs: Any = None, input: Any = None, **options: Any) -> None:

@@ -32,7 +32,7 @@ class PastInstance(msgspec.Struct, frozen=True):
     changed: ShownEntry
 
 
-async def past(queries: Queries, head: HeadRow, entry: int) -> PastInstance:
+async def instance_at(queries: Queries, head: HeadRow, entry: int) -> PastInstance:
     return cut(str(head.workflow), await queries.history(head.id), entry)
 
 

@@ -9,7 +9,7 @@ from .events import Event, ReceiptArrived
 from .moment import Moment
 
 
-class Recording:
+class LookAhead:
     """Recorded deliveries, in order. `entry` is the one that was taken last."""
 
     __slots__ = ("_ahead", "_left", "_seed", "entry")

@@ -1,4 +1,4 @@
-"""How events get to an engine and outcomes come back, for all that callers hold. `doors.py` has the two there are."""
+"""How events get to an engine and outcomes come back, for all that callers hold. `connections.py` has both ways."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .streams import Streams
 AFTER_THE_END: Final = '; start another instance, or this key again with reuse="always"'
 
 
-class Door(Protocol):
+class Connection(Protocol):
     """How events get to an engine and outcomes come back. Refusals are raised as typed errors."""
 
     @property
@@ -83,13 +83,13 @@ class Door(Protocol):
 
 
 class Speaker:
-    """What callers hold speaks through a door, on the event loop of that door."""
+    """What callers hold speaks through a connection, on the event loop of that connection."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Connection) -> None:
         self._any_loop = door  # for what does not wait
 
     @property
-    def _door(self) -> Door:
+    def _door(self) -> Connection:
         door = self._any_loop
         running = asyncio._get_running_loop()
         if running is not door.loop and door.loop is not None:

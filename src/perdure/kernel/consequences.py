@@ -29,7 +29,7 @@ Cause = Callable[[Ref, Event], None]
 """Puts an event on its way to an instance, so that it is not lost if the entry that caused it is not."""
 
 
-class Spread:
+class Consequences:
     def __init__(self, slots: Slots, router: Router, counts: Counter[str]) -> None:
         self._slots = slots
         self._router = router

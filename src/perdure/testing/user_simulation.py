@@ -1,6 +1,6 @@
 """The simulation as users need it for workflows of their own: their steps run, and time is skipped.
 
-A `Stage` differs from the simulation that we test perdure with in what happens by chance. Nothing does here
+A `UserSimulation` differs from the simulation that we test perdure with in what happens by chance. Nothing does here
 unless faults are asked for: steps take no time of their own, a process that dies is replaced at once, and
 who had asked it asks the next one. So a crash leaves no trace in recorded time, and what comes out with a
 crash can be held against what comes out without.
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from perdure.app.dialects import gather
-from perdure.cells.bind import Bound
+from perdure.cells.bound_manifest import BoundManifest
 from perdure.cells.dialect import world_of
 from perdure.errors import CallerError
 from perdure.kernel.mailbox import Answer
@@ -35,7 +35,7 @@ LEASE: Final = 100 * MILLISECOND
 EXECUTORS: Final = ("inline", "thread", "process")
 
 
-class Stage(Simulation):
+class UserSimulation(Simulation):
     """`deaths` has how many commits and side effects there had been when each process died."""
 
     steps_max = 500_000
@@ -73,7 +73,7 @@ class Stage(Simulation):
 
     # ---- workflows -------------------------------------------------------------------------------------
 
-    def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], Bound | None]:
+    def gathered(self, workflows: Iterable[Any]) -> tuple[list[Any], BoundManifest | None]:
         """With those that their code can name."""
         given, cells = super().gathered(workflows)
         found = {(near.name, near.version): near for workflow in given for near in _taken_up(workflow)}

@@ -1,4 +1,4 @@
-"""The two doors to an engine: `LocalDoor` for the process that runs it, `RemoteDoor` for every other process."""
+"""The connections to an engine: `LocalConnection` in the process that runs it, `RemoteConnection` in every other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.frame import Frame
 from perdure.ports.store import Queries
 
-from .door import Door, refusal
+from .connection import Connection, refusal
 from .history import read_history
 from .log import log
 from .policies import Policies
@@ -50,7 +50,7 @@ BY_INBOX_MAX: Final = 10_000
 
 
 class FleetFace(Protocol):
-    """What a door wants to know of the shards of its process."""
+    """What a connection wants to know of the shards of its process."""
 
     def shard_of(self, ref: Ref) -> Shard | None: ...
 
@@ -61,7 +61,7 @@ class FleetFace(Protocol):
     def sweep(self) -> None: ...
 
 
-class LocalDoor:
+class LocalConnection:
     """Offers events to the shard of this process, and hears of each end. `failed`: who calls hooks."""
 
     def __init__(self, queries: Queries, failed: Callable[[Report], None]) -> None:
@@ -90,7 +90,7 @@ class LocalDoor:
         if self._fallen is not None:
             raise fresh(self._fallen)
         shard = self._shard_of(to)
-        assert shard is not None, "a door opens on a shard"
+        assert shard is not None, "a connection opens on a shard"
         return await self._offer(shard, to, event, new)
 
     async def _offer(self, shard: Shard, to: Ref, event: Event, new: bool) -> int:
@@ -250,13 +250,13 @@ class LocalDoor:
         self.fallen(EngineClosed("the engine was closed; what it had acknowledged goes on at the next open"))
 
 
-class FleetDoor(LocalDoor):
-    """The door of a process that runs some of the shards: what lives on another one goes through the database."""
+class FleetConnection(LocalConnection):
+    """The connection of a process that runs some of the shards: what lives on another one goes through the database."""
 
     def __init__(self, queries: Queries, failed: Callable[[Report], None], fleet: FleetFace) -> None:
         super().__init__(queries, failed)
         self._fleet = fleet
-        self._remote = RemoteDoor(queries)
+        self._remote = RemoteConnection(queries)
         self._by_inbox: dict[Ref, None] = {}  # who was sent something that way, the last ones
         self.lead_to(fleet.shard_of)
 
@@ -323,7 +323,7 @@ class FleetDoor(LocalDoor):
             self.reloaded()  # one shard of several: whoever waits for it looks where it is now
 
 
-class RemoteDoor:
+class RemoteConnection:
     """Posts events into the inbox table, and looks for outcomes whenever the database has changed."""
 
     def __init__(self, queries: Queries) -> None:
@@ -405,7 +405,7 @@ def _nowhere(ref: Ref) -> Shard | None:
     return None
 
 
-async def reached(door: Door, seq: int) -> None:
+async def reached(door: Connection, seq: int) -> None:
     async with aclosing(door.changes(0)) as changes:
         async for _ in changes:
             if await door.queries.height() >= seq:

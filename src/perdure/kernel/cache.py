@@ -1,4 +1,4 @@
-"""Memory: which instances of a shard are in memory, and what waits for those that are not.
+"""The cache of instances: which instances of a shard are in memory, and what waits for those that are not.
 
 An instance comes in when it is loaded or when it starts, and goes when it has ended, when there are too many, or when
 their states are too large. What is offered to one that is away waits, and `wanted` names it. Only what is durable may
@@ -31,7 +31,7 @@ SMALL: Final = 4096
 reducer again costs more than to read it. A larger one is written when what came since the last time is as large."""
 
 
-class Memory:
+class InstanceCache:
     def __init__(self, slots: Slots, counts: Counter[str]) -> None:
         self.wanted: dict[Ref, None] = {}
         self.weight = 0  # bytes of state in memory, of machines whose state is a value

@@ -34,7 +34,7 @@ class ValueMachine(Protocol):
     def open_effects(self) -> dict[bytes, Effect]: ...
 
 
-def relive(machine: ValueMachine, event: Rewound, moment: Moment) -> Decision:
+def rewind(machine: ValueMachine, event: Rewound, moment: Moment) -> Decision:
     """Tell the past of a rewind to a machine. The answer opens all that it has open then."""
     past = read(event.past)
     machine.begin_again(past.base or None, moment.number)
