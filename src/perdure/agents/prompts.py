@@ -1,4 +1,4 @@
-"""Prompts: what a model is told of a node. What nobody vouches for is quoted as data, and said to be that."""
+"""Prompts: what a model is told of a node. Text that no person vouches for is quoted as data, and said to be that."""
 
 from __future__ import annotations
 

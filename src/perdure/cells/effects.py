@@ -190,7 +190,7 @@ class Task(Effect, name=TASK):
 
 
 class PersonAsked(Effect, name=OLD_TASK, outside="person"):
-    """A question to a person, of older worlds: whoever holds the intent answers it. New ones ask with `Task`."""
+    """A question to a person, of older worlds: the holder of the intent answers it. New ones ask with `Task`."""
 
     title: str
     details: str = ""

@@ -100,7 +100,7 @@ class GraphMachine:
     def _start(self, event: Started, moment: Moment) -> Decision:
         plain = decode(event.input) if event.input else {}
         begun = begin(self.graph, plain)
-        if begun.problems:  # started by name, from where nobody could check it
+        if begun.problems:  # started by name, from where it could not be checked
             error = BadGraph(self.graph.name, tuple(begun.problems))
             return Decision(outcome=Outcome(Status.FAILED, error=Failure(BAD_GRAPH, str(error), retry=False)))
         state = self.state

@@ -191,7 +191,7 @@ def tool_again(turn: Turn, node: NodeState, request: Request) -> None:
 
 
 def person_answered(turn: Turn, node: NodeState, request: Request, receipt: Receipt) -> None:
-    """A person has answered for a tool's call, or nobody has in time."""
+    """A person has answered for a tool's call, or no person has in time."""
     request.intent = b""
     verdict, edited = read_answer(receipt)
     said = {"node": node.name, "subject": request.name, "stage": verdict.stage, "outcome": verdict.word}

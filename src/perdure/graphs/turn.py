@@ -60,7 +60,7 @@ class Turn:
         return id
 
     def withdraw(self, id: bytes) -> None:
-        """Nobody waits for this any more. What was opened in this very turn was never asked for."""
+        """No part of the graph waits for this any more. What was opened in this very turn was never asked for."""
         if self.state.intents.pop(id, None) is None:
             return
         if self._opened.pop(id, None) is None:

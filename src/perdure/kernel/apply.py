@@ -113,7 +113,7 @@ def _happened(instance: Instance, entry: Entry, changed: Changed) -> None:
         if type(entry.event) is not Retried:
             if (
                 type(instance.kept) is ReceiptArrived
-            ):  # a rewind takes its place: the answer is gone, so it is asked anew
+            ):  # a rewind takes its place: the answer is gone, so it is asked again
                 _close(instance, instance.kept.intent, changed)
             instance.kept = entry.event
             instance.outcome = None

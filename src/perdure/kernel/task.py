@@ -60,7 +60,7 @@ class CandidateRow(NamedTuple):
 
     task: int
     who: str
-    held: int  # 1: somebody has it
+    held: int  # 1: a person has it
     created_at: int
     due: int
     rank: int  # the most urgent first: 100 less the priority

@@ -165,7 +165,7 @@ class WorldSnapshotRow(msgspec.Struct, frozen=True):
 
 
 class JobState(msgspec.Struct, frozen=True):
-    """A job that is open, for people. `worker` has it; empty: nobody has, or the engine itself.
+    """A job that is open, for people. `worker` has it; empty: no worker has, or the engine itself.
 
     `claimed`: when the worker took it, in nanoseconds; 0 if that is not known. `note`: why no worker takes it.
     """

@@ -37,7 +37,7 @@ class Turns:
 
     def __init__(self, items: list[Any] | None, count: int | None, index: int = 0) -> None:
         self.items = items  # of `over`
-        self.count = count  # of `over` and `times`; None: nobody knows
+        self.count = count  # of `over` and `times`; None: unknown
         self.index = index
         self.collected: list[Any] = []
 

@@ -329,7 +329,7 @@ class Client(Speaker):
         return [summary(row) for row in await self._of_users(wanted)]
 
     async def _of_users(self, wanted: Filter) -> list[HeadRow]:
-        """Instances of built-in workflows, such as tasks, are listed where somebody asks for them only."""
+        """Instances of built-in workflows, such as tasks, are listed only where a caller asks for them."""
         found: list[HeadRow] = []
         while rows := await self._door.queries.heads(wanted):
             found += [row for row in rows if not row.workflow.startswith(OWN)]
