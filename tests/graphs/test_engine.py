@@ -15,7 +15,7 @@ import pytest
 
 import perdure
 from perdure.errors import BadGraph, InstanceEnded, InstanceFailed
-from perdure.graphs import Graph, Node, Permit, report, tool
+from perdure.graphs import Graph, Limits, Node, Permit, report, tool
 
 AGENT = """
 import asyncio, sys
@@ -479,3 +479,26 @@ async def test_a_flow_bootstraps_a_graph_of_nodes_that_it_was_given(tmp_path):
         with pytest.raises(BadGraph, match="nodes=3, and the start has 4"):
             await engine.start(desk, nodes=[{"name": f"n{each}"} for each in range(3)], key="x")
         assert len(await engine.instances()) == 2
+
+
+@tool
+async def noted(text: str) -> str:
+    return text.upper()
+
+
+async def planner(node: Node) -> object:
+    if node.name != "plan":
+        return await node.use("noted", text=node.name)
+    submitted = await node.submit([{"name": "x"}, {"name": "y", "after": ["x"]}])
+    return [found.value for found in (await node.results(submitted)).values()]
+
+
+async def test_nodes_ask_their_graph_in_a_fleet_too(postgres: str) -> None:
+    """The shards of an engine share its executors: each hears the requests of its own calls."""
+    graph = Graph("fleet", runner=planner, tools=[noted], limits=Limits(depth=1))
+    graph.node("plan")
+    async with perdure.open(postgres, workflows=[graph]) as engine:
+        handles = [await engine.start(graph, key=str(number)) for number in range(8)]
+
+        for handle in handles:
+            assert await handle.result(30) == ["PLAN/X", "PLAN/Y"]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
-from perdure.ports.executor import Answered, Executor, Framed
+from perdure.ports.executor import Answered, Askable, Executor, Framed, Requests
 from perdure.ports.frame import Frame
 
 
@@ -14,15 +14,27 @@ class Shared:
     def __init__(self, inner: Executor) -> None:
         self.inner = inner
         self.hearers: dict[bytes, Framed] = {}  # of the calls that run
+        self.asked: dict[bytes, Requests] = {}  # what the calls that run ask
         inner.listen(self._framed)
+        if isinstance(inner, Askable):
+            inner.hear(self._requested)
 
     def face(self) -> Face:
         return Face(self)
+
+    def forget(self, intent: bytes) -> None:
+        self.hearers.pop(intent, None)
+        self.asked.pop(intent, None)
 
     def _framed(self, intent: bytes, frame: Frame) -> None:
         hearer = self.hearers.get(intent)
         if hearer is not None:
             hearer(intent, frame)
+
+    def _requested(self, intent: bytes, delivery: int, id: str, name: str, body: bytes) -> None:
+        asked = self.asked.get(intent)
+        if asked is not None:
+            asked(intent, delivery, id, name, body)
 
 
 class Face:
@@ -34,23 +46,33 @@ class Face:
         self.name = shared.inner.name
         self.slots = shared.inner.slots
         self._framed: Framed | None = None
+        self._requested: Requests | None = None
 
     def listen(self, framed: Framed) -> None:
         self._framed = framed
 
+    def hear(self, requested: Requests) -> None:
+        self._requested = requested
+
+    def answer(self, intent: bytes, id: str, value: bytes) -> None:
+        if isinstance(self._inner, Askable):
+            self._inner.answer(intent, id, value)
+
     def start(self, publication: Publication, answered: Answered) -> None:
-        hearers = self._shared.hearers
+        shared = self._shared
         if self._framed is not None:
-            hearers[publication.intent] = self._framed
+            shared.hearers[publication.intent] = self._framed
+        if self._requested is not None:
+            shared.asked[publication.intent] = self._requested
 
         def heard(intent: bytes, receipt: Receipt) -> None:
-            hearers.pop(intent, None)
+            shared.forget(intent)
             answered(intent, receipt)
 
         self._inner.start(publication, heard)
 
     def stop(self, intent: bytes) -> None:
-        self._shared.hearers.pop(intent, None)
+        self._shared.forget(intent)
         self._inner.stop(intent)
 
     def close(self) -> Awaitable[None]:
