@@ -38,6 +38,13 @@ def commit(store: SqliteStore, seq: int) -> None:
     assert errors == [None]
 
 
+def wait_for_thread(checkpoints: Checkpoints) -> None:
+    if checkpoints._copier is not None:
+        done = threading.Event()
+        checkpoints._copier.run(done.set)
+        done.wait()
+
+
 def pages_of_log(store: SqliteStore) -> int:
     return os.path.getsize(f"{store.path}-wal") // FRAME
 
@@ -55,7 +62,8 @@ def test_the_log_begins_anew_while_commits_go_on(store: SqliteStore) -> None:
 
 def test_the_thread_copies_everything_and_the_next_commit_stands_at_the_beginning(store: SqliteStore) -> None:
     checkpoints = Checkpoints(store.path, store._connection, PAGES)
-    for seq in range(1, 11):  # the log is long now: a thread begins to copy
+    for seq in range(1, 11):  # the log is long then: the thread begins to copy, unless it is still making room
+        wait_for_thread(checkpoints)
         commit(store, seq)
     assert checkpoints._copier is not None
     checkpoints._copier.stop()
