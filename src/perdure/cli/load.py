@@ -105,7 +105,7 @@ def code_of(target: str) -> list[Any]:
     from perdure.app.dialects import workflows_in
 
     if target.lower().endswith(FILES):
-        from .world import bound_of
+        from perdure.dialect_commands.world import bound_of
 
         bound = bound_of(target)
         return [*bound.cells, *bound.earlier]

@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.codec import to_plain
 from perdure.codec.visible import visible
+from perdure.dialect_commands.snapshot import ask
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.client import Client
 from perdure.views.survey import Replayed, survey
@@ -21,7 +22,6 @@ from ..console import Console, define
 from ..exits import Exit, Stopped
 from ..load import FILES, code_of, is_playbook, load_all
 from ..text import indented, joined, style, to_json
-from .snapshot import ask
 
 PROBLEM: Final = ("where", "text", "at", "hint", "severity")
 """The fields of a problem that has no names for them."""

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from perdure.cli.console import Console, define
+from perdure.cli.load import code_of
+from perdure.cli.text import joined, local
 from perdure.codec import to_plain
-
-from ..console import Console, define
-from ..load import code_of
-from ..text import joined, local
 
 if TYPE_CHECKING:
     from perdure.worlds.snapshots import Snapshots, Taken
