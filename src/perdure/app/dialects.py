@@ -18,8 +18,7 @@ from perdure.ports.seen import Words
 from perdure.runtime.connection import Connection
 from perdure.runtime.log import log
 
-OURS: Final = ("flows", "cells", "playbooks", "graphs", "processes")
-"""The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
+from .ours import OURS
 
 GROUP: Final = "perdure.dialects"
 """The entry points of dialects that other packages bring."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from perdure.app.playbooks import formatted, load_playbook, rendered
+from perdure.app.ours import load_playbook
 from perdure.cli.console import Console, define
 from perdure.cli.exits import Exit, Stopped
 from perdure.cli.given import json_or_text, read_json, with_sets
@@ -15,7 +16,9 @@ from perdure.cli.text import joined, local, table, to_json
 from perdure.drawing import draw as drawn
 from perdure.kernel.events import Address
 from perdure.kernel.moment import when
+from perdure.playbooks.document import formatted
 from perdure.playbooks.picture import graph_of
+from perdure.playbooks.render import rendered
 from perdure.runtime.client import Client
 from perdure.views.find import find_started
 
@@ -25,7 +28,7 @@ from perdure.views.find import find_started
 @click.option("--write", is_flag=True, help="Write it to the file. Comments are lost.")
 def fmt(console: Console, file: str, write: bool) -> None:
     """A document of NoETL becomes one of perdure/v1, as far as it uses kinds that are known here."""
-    text = formatted(load_playbook(file))
+    text = formatted(load_playbook(file).definition.playbook)
     if write:
         Path(file).write_text(text, encoding="utf-8")
     console.answer({"file": file, "text": text}, f"wrote {file}" if write else joined(text.rstrip("\n").split("\n")))
@@ -77,7 +80,7 @@ def render(  # noqa: PLR0917
 ) -> None:
     """Nothing runs. Secrets are shown by their names."""
     value = with_sets(None if given is None else read_json(given, "--input"), sets)
-    found = rendered(load_playbook(file), action, value or {}, with_sets(None, more) or {})
+    found = rendered(load_playbook(file), action, value or {}, with_sets(None, more) or {}, datetime.now(UTC))
     console.answer(found, to_json(found, indent=2))
 
 

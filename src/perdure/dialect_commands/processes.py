@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from perdure.app.definitions import load_process, restored_one
+from perdure.app.definitions import restored_one
+from perdure.app.ours import load_process
 from perdure.cli.console import Console, define
 from perdure.cli.exits import Stopped
 from perdure.cli.load import load

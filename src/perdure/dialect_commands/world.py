@@ -7,8 +7,9 @@ import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
+from perdure.app.ours import FILES
 from perdure.cli.exits import Exit, Stopped
-from perdure.cli.load import FILES, current_directory_first, module_of
+from perdure.cli.load import current_directory_first, module_of
 from perdure.codec import decode
 from perdure.errors import UnknownWorkflow
 from perdure.kernel.rules import DEFINITIONS, RULER

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from perdure.app.playbooks import load_playbook
+from perdure.app.ours import load_playbook
 from perdure.cli.console import Console, define
 from perdure.cli.exits import Exit, Stopped
 from perdure.cli.given import read_json, with_sets

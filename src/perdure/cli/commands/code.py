@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 import click
 import msgspec
 
+from perdure.app.ours import FILES, FileKind, kind_of_file
 from perdure.codec import to_plain
 from perdure.codec.visible import visible
 from perdure.dialect_commands.snapshot import ask
@@ -20,7 +21,7 @@ from perdure.views.survey import Replayed, survey
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
-from ..load import FILES, code_of, is_playbook, load_all
+from ..load import code_of, load_all
 from ..text import indented, joined, style, to_json
 
 PROBLEM: Final = ("where", "text", "at", "hint", "severity")
@@ -38,11 +39,13 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
     of a graph, a process or a playbook. A graph may have children of workflows in the MODULEs; name all that it
     needs. Exit code 1 if there are any. Warnings are told and change nothing.
     """
-    files = [target for target in targets if is_playbook(target)]
+    kinds = {target: kind_of_file(target) for target in targets if target.endswith(FILES)}
+    files = {target: kind for target, kind in kinds.items() if kind.problems is not None}
     if files:
-        if len(files) < len(targets):
-            raise Stopped("check playbooks and other workflows with two commands")
-        _check_playbooks(console, files)
+        noun = next(iter(files.values())).noun
+        if len(files) < len(set(targets)):
+            raise Stopped(f"check {noun}s and other workflows with two commands")
+        _check_files(console, list(targets), files, noun)
     with redirect_stdout(sys.stderr):
         given = {id(each): each for target in targets for each in _given(target)}.values()
     flows = [each for each in given if hasattr(each, "findings")]
@@ -100,22 +103,16 @@ def _line(problem: dict[str, str], kind: str) -> str:
 
 
 def _given(target: str) -> list[Any]:
-    if target.endswith((".yaml", ".yml", ".json")):
-        from perdure.app.definitions import load_process
-
-        return [load_process(target)]
-    return load_all(target)
+    return [kind_of_file(target).load(target)] if target.endswith(FILES) else load_all(target)
 
 
-def _check_playbooks(console: Console, files: list[str]) -> NoReturn:
+def _check_files(console: Console, targets: list[str], kinds: dict[str, FileKind], noun: str) -> NoReturn:
     """All problems of each file, and else its warnings. Warnings alone are no failure."""
-    from perdure.app.playbooks import installed, text_of
-    from perdure.playbooks.check import problems_of
-
-    found = [each for file in files for each in problems_of(text_of(file), file, installed())]
+    readers = [(target, kinds[target].problems) for target in targets]
+    found = [each for target, problems in readers if problems is not None for each in problems(target)]
     bad = any(not each.warning for each in found)
-    document = {"files": files, "problems": [msgspec.to_builtins(each) for each in found], "ok": not bad}
-    number = f"{len(files)} playbook{'s' if len(files) != 1 else ''} checked"
+    document = {"files": targets, "problems": [msgspec.to_builtins(each) for each in found], "ok": not bad}
+    number = f"{len(targets)} {noun}{'s' if len(targets) != 1 else ''} checked"
     console.answer(document, joined([str(each) for each in found]) if found else f"{number}, nothing found")
     sys.exit(Exit.FAILED if bad else Exit.OK)
 
