@@ -12,9 +12,8 @@ import click
 import msgspec
 
 from perdure.app.ours import FILES, FileKind, kind_of_file
-from perdure.codec import to_plain
 from perdure.codec.visible import visible
-from perdure.dialect_commands.snapshot import ask
+from perdure.dialect_commands.snapshot import verify as verify_world
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.client import Client
 from perdure.views.survey import Replayed, survey
@@ -22,7 +21,7 @@ from perdure.views.survey import Replayed, survey
 from ..console import Console, define
 from ..exits import Exit, Stopped
 from ..load import code_of, load_all
-from ..text import indented, joined, style, to_json
+from ..text import indented, joined, style
 
 PROBLEM: Final = ("where", "text", "at", "hint", "severity")
 """The fields of a problem that has no names for them."""
@@ -48,20 +47,19 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
         _check_files(console, list(targets), files, noun)
     with redirect_stdout(sys.stderr):
         given = {id(each): each for target in targets for each in _given(target)}.values()
-    flows = [each for each in given if hasattr(each, "findings")]
+    bodies = sorted([each for each in given if hasattr(each, "findings")], key=lambda each: str(each.name))
     others = sorted([each for each in given if hasattr(each, "problems")], key=lambda each: str(each.name))
-    flows = sorted(flows, key=lambda flow: flow.name)
     below = os.getcwd() + os.sep
     found = sorted(
-        (each._replace(file=each.file.removeprefix(below)), flow.name) for flow in flows for each in flow.findings
+        (each._replace(file=each.file.removeprefix(below)), body.name) for body in bodies for each in body.findings
     )
     document: dict[str, Any] = {
-        "flows": [flow.name for flow in flows],
+        "flows": [body.name for body in bodies],
         "findings": [{"flow": name, **each._asdict()} for each, name in found],
         "ok": not found,
     }
     lines = [f"{style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
-    number = f"{len(flows)} flow{'s' if len(flows) != 1 else ''} checked"
+    number = f"{len(bodies)} flow{'s' if len(bodies) != 1 else ''} checked"
     if others:
         known = _known(targets, given)
         told = [_problem(each.name, problem) for each in others for problem in _problems(each, known)]
@@ -72,7 +70,7 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
         document["workflows"] = [each.name for each in others]
         document["problems"], document["warnings"] = problems, warnings
         lines += [_line(each, "") for each in problems] + [_line(each, "warning: ") for each in warnings]
-        number = f"{len(flows) + len(others)} workflows checked"
+        number = f"{len(bodies) + len(others)} workflows checked"
     console.answer(document, joined(lines) if lines else f"{number}, nothing found")
     sys.exit(Exit.OK if document["ok"] else Exit.FAILED)
 
@@ -132,7 +130,7 @@ def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str 
     difference, if there is one.
     """
     if verify:
-        _verify(console, targets, since)
+        verify_world(console, targets, since)
     if since is not None:
         raise Stopped("--from is for --verify")
     with redirect_stdout(sys.stderr):
@@ -152,26 +150,3 @@ def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str 
     lines.append(f"{instances} replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
     console.answer(document, joined(lines))
     sys.exit(Exit.FAILED if unsafe else Exit.OK)
-
-
-def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> NoReturn:
-    found = ask(console, lambda snapshots: snapshots.verify(since), targets)
-    difference = found.difference
-    since_entry = f" after entry {found.begin}" if found.begin else ""
-    lines = [f"replayed{since_entry}: {found.entries} entries; compared: {found.snapshots} snapshots"]
-    if found.unread:
-        lines.append(f"not replayed, for there is no code: {', '.join(found.unread)}")
-    if difference is None:
-        lines.append("no difference")
-    else:
-        where = f" of {style(difference.cell, bold=True)}" if difference.cell else ""
-        lines.append(f"entry {difference.entry}{where} differs:")
-        for name, text, state in (
-            ("recorded", difference.recorded, difference.recorded_state),
-            ("current", difference.current, difference.current_state),
-        ):
-            lines.append(f"  {name}: {text}{'' if state is None else f' {to_json(state)}'}")
-        if difference.advice:
-            lines.append(indented(f"  {difference.advice}"))
-    console.answer(to_plain(found), joined(lines))
-    sys.exit(Exit.OK if difference is None else Exit.FAILED)
