@@ -148,3 +148,30 @@ async def test_a_list_of_a_fleet_is_newest_first_over_all_shards(postgres: str) 
         assert [each.key for each in await engine.instances(workflow=waits, before=found[9].id)] == newest[10:]
         assert [each.key for each in await engine.instances(tags={"parity": "1"}, limit=5)] == newest[:10:2]
         assert await engine.queries.check() == []
+
+
+async def test_callers_hear_of_instances_whose_shard_goes_to_another_engine_and_comes_back(postgres: str) -> None:
+    @perdure.flow
+    async def waits(ctx: perdure.Context) -> str:
+        await ctx.receive("go")
+        ctx.publish("state", "gone on")
+        await ctx.receive("end")
+        return "done"
+
+    async with perdure.open(postgres, workflows=[waits]) as first:
+        handles = [await first.start(waits, key=str(n)) for n in range(8)]
+        watched = [handle.watch("state") for handle in handles]
+        values = asyncio.gather(*map(anext, watched))
+        results = asyncio.gather(*(handle.result(120) for handle in handles))
+        async with perdure.open(postgres, workflows=[waits]) as second:
+            await until(lambda: len(numbers(first)) == len(numbers(second)) == 8)
+            for handle in handles:
+                await handle.send("go")
+            assert await asyncio.wait_for(values, 60) == ["gone on"] * 8
+            ends = asyncio.gather(*(anext(each, "no more") for each in watched))
+            for handle in handles[:4]:
+                await handle.send("end")
+        for handle in handles[4:]:
+            await handle.send("end")
+        assert await results == ["done"] * 8
+        assert await asyncio.wait_for(ends, 60) == ["no more"] * 8
