@@ -1,7 +1,9 @@
 """The shards of a process come and go with their leases."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import perdure
 from perdure.errors import LeaseLost
@@ -12,6 +14,7 @@ from perdure.ports.store import Lease
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.connections import FleetConnection
 from perdure.runtime.fleet import Fleet
+from perdure.runtime.handle import Handle
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryStore
 from tests.fleet.processes import until
@@ -175,3 +178,30 @@ async def test_callers_hear_of_instances_whose_shard_goes_to_another_engine_and_
             await handle.send("end")
         assert await results == ["done"] * 8
         assert await asyncio.wait_for(ends, 60) == ["no more"] * 8
+
+
+async def test_steps_of_a_fleet_tell_how_far_they_are(postgres: str) -> None:
+    """The executor of effects performs on the loop and in threads, as steps do: each shard hears its own calls."""
+    go = threading.Event()
+
+    async def on_loop() -> None:
+        await asyncio.to_thread(go.wait)
+        perdure.emit("on the loop")
+
+    def in_a_thread() -> None:
+        perdure.emit("in a thread")
+
+    @perdure.flow
+    async def tells(ctx: perdure.Context) -> None:
+        await ctx.step("on_loop", on_loop)
+        await ctx.step("in_a_thread", in_a_thread)
+
+    async def chunks(handle: Handle[None]) -> list[Any]:
+        return [frame.chunk async for frame in handle.stream()]
+
+    async with perdure.open(postgres, workflows=[tells]) as engine:
+        handles = [await engine.start(tells, key=str(n)) for n in range(4)]
+        heard = asyncio.gather(*map(chunks, handles))
+        await until(lambda: len(engine._door.streams) == 4)
+        go.set()
+        assert await asyncio.wait_for(heard, 60) == [["on the loop", "in a thread"]] * 4

@@ -1,8 +1,8 @@
-"""An executor that the shards of one process share: each sees it through a face of its own."""
+"""Executors that the shards of one process share: each shard sees them through faces of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 
 from perdure.kernel.batch import Publication
 from perdure.kernel.receipt import Receipt
@@ -11,16 +11,20 @@ from perdure.ports.frame import Frame
 
 
 class Shared:
-    def __init__(self, inner: Executor) -> None:
-        self.inner = inner
-        self.hearers: dict[bytes, Framed] = {}  # of the calls that run
-        self.asked: dict[bytes, Requests] = {}  # what the calls that run ask
-        inner.listen(self._framed)
-        if isinstance(inner, Askable):
-            inner.hear(self._requested)
+    """Which shard hears a running call, by intent. One for all executors: that of effects performs on the others."""
 
-    def face(self) -> Face:
-        return Face(self)
+    def __init__(self, executors: Iterable[Executor]) -> None:
+        self._executors = list(executors)
+        self.hearers: dict[bytes, Framed] = {}
+        self.asked: dict[bytes, Requests] = {}
+        for executor in self._executors:
+            executor.listen(self._framed)
+            if isinstance(executor, Askable):
+                executor.hear(self._requested)
+
+    def faces(self) -> list[Face]:
+        """The executors of one more shard."""
+        return [Face(self, executor) for executor in self._executors]
 
     def forget(self, intent: bytes) -> None:
         self.hearers.pop(intent, None)
@@ -40,11 +44,11 @@ class Shared:
 class Face:
     """The executor of one shard. It is closed with the process, not with the shard."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, inner: Executor) -> None:
         self._shared = shared
-        self._inner = shared.inner
-        self.name = shared.inner.name
-        self.slots = shared.inner.slots
+        self._inner = inner
+        self.name = inner.name
+        self.slots = inner.slots
         self._framed: Framed | None = None
         self._requested: Requests | None = None
 
