@@ -205,3 +205,25 @@ async def test_steps_of_a_fleet_tell_how_far_they_are(postgres: str) -> None:
         await until(lambda: len(engine._door.streams) == 4)
         go.set()
         assert await asyncio.wait_for(heard, 60) == [["on the loop", "in a thread"]] * 4
+
+
+async def test_an_engine_of_a_fleet_runs_so_many_steps_at_once_as_it_was_told(postgres: str) -> None:
+    running: set[object] = set()
+    most = [0]
+
+    async def step() -> None:
+        me = object()
+        running.add(me)
+        most[0] = max(most[0], len(running))
+        await asyncio.sleep(0.01)
+        running.remove(me)
+
+    @perdure.flow
+    async def walks(ctx: perdure.Context) -> None:
+        await asyncio.gather(*(ctx.step(f"step{n}", step) for n in range(3)))
+
+    async with perdure.open(postgres, workflows=[walks], inline=2) as engine:
+        handles = [await engine.start(walks, key=str(n)) for n in range(12)]
+        await asyncio.gather(*(handle.result(60) for handle in handles))
+
+    assert most == [2]
