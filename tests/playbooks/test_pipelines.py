@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from perdure.codec import decode, encode
-from perdure.kernel.effects import Call, Child, Timer, Wait, attempt_of
+from perdure.kernel.effects import Call, Timer, Wait, attempt_of
 from perdure.kernel.receipt import Failure, Receipt
-from tests.playbooks.harness import PlaybookHarness, book
+from tests.playbooks.harness import SECOND, PlaybookHarness, book
 
 ERROR = {"error": {"kind": "server_error", "message": "down", "retryable": True}}
 
@@ -352,7 +352,7 @@ def _advanced(action):
 def test_a_workflow_is_a_child():
     stage = PlaybookHarness(pipeline("{name: a, kind: workflow, workflow: ops/restock, args: {n: '{{ 1 + 1 }}'}}"))
     (child,) = stage.children
-    assert (child.workflow, child.key, decode(child.input)) == ("ops.restock", "k:s/a", {"n": 2})
+    assert (child.workflow, child.key, decode(child.input)) == ("ops.restock", "k/s/a", {"n": 2})
 
     stage.answer(stage.at("s/a"), Receipt("ok", encode({"ok": 1})))
 
@@ -368,12 +368,33 @@ def test_a_failed_child_is_child_failed():
 
 
 def test_a_task_is_a_child_of_the_engine():
-    stage = PlaybookHarness(pipeline("{name: a, kind: task, title: Is it good?, assignee: ann}"))
+    stage = PlaybookHarness(pipeline("{name: a, kind: task, title: Is it good?, assignee: ann, expire: 1d}"))
     (child,) = stage.children
 
-    assert isinstance(child, Child)
-    assert child.workflow == "perdure.task"
-    assert decode(child.input) == {"title": "Is it good?", "assignee": "ann"}
+    assert (child.workflow, child.key) == ("perdure.task", "k/@p/s/a")
+    asked = decode(child.input)
+    assert {key: asked[key] for key in ("name", "title", "assignee")} == {
+        "name": "a",
+        "title": "Is it good?",
+        "assignee": "ann",
+    }
+    assert asked["expire"].timestamp() == stage.now / SECOND + 86_400
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "title: x",
+        "title: x, users: ann",
+        "title: x, users: [ann], due: soon",
+        "title: x, users: [ann], quorum: {votes: 2}",
+    ],
+)
+def test_a_task_that_cannot_be_asked_for_is_an_error_of_its_action(wrong):
+    assert (
+        PlaybookHarness(pipeline(f"{{name: a, kind: task, {wrong}}}".replace("users: ann", "users: '{{ 1 }}'"))).error
+        == "template_error"
+    )
 
 
 # ---- loops ------------------------------------------------------------------------------------------------------

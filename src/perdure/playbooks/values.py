@@ -110,6 +110,21 @@ def rejoin(value: Any, refs: list[Any], make: Callable[[Kept], Stored]) -> Any:
     return value
 
 
+def whole(value: Any) -> Any:
+    """Plain data with stored values in it as they are. Raises `NeedsRead` until they were read."""
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    if isinstance(value, Stored):
+        value = value.read(())
+    if isinstance(value, Stored):
+        raise Fault("limit_exceeded", f"a stored value of {value.kept.blob.size:,} bytes is too large to be read")
+    if isinstance(value, SecretText):
+        raise Fault("template_error", "a child takes no secret: its own actions name it")
+    return value
+
+
 def shown(value: Any) -> Any:
     """Plain data for people: references as maps."""
     if isinstance(value, dict):
