@@ -196,6 +196,23 @@ async def test_no_redirect_reaches_a_private_address(address):
     assert len(site.asked) == 1
 
 
+def test_simulate_tells_the_steps_arcs_and_rules_that_no_run_came_to():
+    playbook = book(
+        """
+        workflow:
+          - step: a
+            tool: {kind: http, url: x, spec: {policy: {rules: [{when: outcome.status == 'error', then: {do: fail}}, {else: {then: {do: continue}}}]}}}
+            next: [{step: b, when: event.result == 2}]
+          - {step: b, tool: {kind: noop}}
+        """
+    )
+
+    told = simulate(playbook, {}, {"*": 1}, runs=1)
+
+    assert (told.unreached_steps, told.unreached_arcs) == (["b"], ["a -> b"])
+    assert told.unreached_rules == ["rule 1 of a/a_task"]
+
+
 PLANTED = """
 workload: {amount: 50}
 workflow:

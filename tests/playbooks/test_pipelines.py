@@ -84,11 +84,12 @@ def test_jitter_shortens_the_wait_by_recorded_dice():
     assert 0 < (timer.due - stage.now) / 1e9 < 100
 
 
-def test_the_server_says_when_to_come_back():
+@pytest.mark.parametrize("said", ["30", "Tue, 14 Nov 2023 22:13:50 GMT"])
+def test_the_server_says_when_to_come_back(said):
     retry = rules("{else: {then: {do: retry, delay: 1}}}")
     busy = {
         "error": {"kind": "rate_limit", "retryable": True},
-        "http": {"status": 429, "headers": {"retry-after": "30"}},
+        "http": {"status": 429, "headers": {"retry-after": said}},
     }
     stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [busy]})
     (timer,) = stage.open.values()
@@ -679,6 +680,24 @@ def test_a_large_value_that_an_expression_makes_is_stored_first():
 
     assert stage.done == ["a/&put#1", "b/b_task"]
     assert stage.asked["b/b_task"]["refs"][0][1]["blob"]["hash"] == "put1"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{step: s, tool: {name: a, kind: python, args: {all: '{{ range(50) | list }}'}, code: x}}",
+        "{step: s, args: {all: '{{ range(50) | list }}'}, loop: {in: 2}, tool: {name: a, kind: python, args: {all: '{{ args.all }}'}, code: x}}",
+    ],
+)
+def test_large_args_of_actions_and_iterations_are_stored_first(step):
+    stage = PlaybookHarness(
+        book(f"executor: {{spec: {{limits: {{max_payload_bytes: 40}}}}}}\nworkflow: [{step}]"),
+        lambda location, params: kept(location, params) if "&" in location else {"result": 1},
+    )
+
+    assert "&put" in stage.done[0]
+    assert [path for path, _ in stage.asked[stage.done[-1]]["refs"]] == [["args", "all"]]
+    assert stage.result in (1, [1, 1])
 
 
 def test_a_stored_value_that_is_gone_is_an_error_of_what_reads_it():

@@ -7,6 +7,7 @@ given up without a trace, and done again when the value was read.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -148,6 +149,8 @@ class Pipelines:
             for key, field in code.fields.items()
         }
         args = None if code.args is None else turn.value(code.args, roots, f"{code.path}/args", location)
+        if isinstance(args, dict):
+            args = {key: turn.sized(item, here.run.token) for key, item in args.items()}
         match code.action.kind:
             case "noop":
                 return "outcome", {"status": "ok", "result": fields.get("result"), "error": None}
@@ -318,7 +321,7 @@ class Pipelines:
         visit, took = frame.visit or 1, (turn.at - frame.began) // 1_000_000
         outcome["meta"] = {"attempt": frame.attempt, "visit": visit, "duration_ms": took if frame.began else 0}
         if self.machine.compiler.playbook.v10:
-            outcome["data"] = outcome["result"]
+            outcome |= {"data": outcome["result"], "pg": outcome.get("sql")}
         frame.outcome = outcome
         frame.phase = "after"
 
@@ -412,6 +415,8 @@ class Pipelines:
         for rule in code.rules:
             if turn.guard(rule.when, roots, f"{rule.path}/when", here.location):
                 verdict.rule = rule
+                if self.machine.watched is not None:
+                    self.machine.watched.add(rule.path)
                 self._set(here, rule.sets, roots, verdict, f"{rule.path}/set")
                 for key, number in rule.numbers.items():
                     verdict.numbers[key] = _number(turn.value(number, roots, f"{rule.path}/{key}", here.location), key)
@@ -508,7 +513,7 @@ class Pipelines:
         if numbers["jitter"]:
             dice = int.from_bytes(turn.entropy[:6], "big") / 2**48
             delay *= 1 - numbers["jitter"] * dice
-        wished = _retry_after(outcome) if rule.retry_after else None
+        wished = _retry_after(turn, outcome) if rule.retry_after else None
         if wished is not None:
             delay = max(delay, min(wished, numbers["max_delay"]))
         frame.outcome = None
@@ -573,7 +578,16 @@ def _told(told: Any, outcome: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _retry_after(outcome: dict[str, Any]) -> float | None:
+def _retry_after(turn: Turn, outcome: dict[str, Any]) -> float | None:
+    """Seconds until the time that the server names, as a number or as a date."""
     headers = (outcome.get("http") or {}).get("headers") or {}
     found = headers.get("retry-after") if isinstance(headers, dict) else None
-    return float(found) if isinstance(found, str) and found.isdecimal() and len(found) < 10 else None
+    if not isinstance(found, str):
+        return None
+    if found.isdecimal() and len(found) < 10:
+        return float(found)
+    try:
+        named = parsedate_to_datetime(found)
+    except ValueError:
+        return None
+    return None if named.tzinfo is None else max(0.0, (at_of(named) - turn.at) / SECOND)

@@ -33,6 +33,7 @@ class Kept(msgspec.Struct, frozen=True):
     content_type: str = ""
     preview: str = ""
     fields: dict[str, Any] = {}
+    wrapped: bool = False  # v10: `data`, `body` and `result` of a step mean the value itself
 
     @property
     def digest(self) -> str:
@@ -52,6 +53,8 @@ class Stored(Ref):
         self.cache = {} if cache is None else cache
 
     def read(self, path: Path) -> Any:
+        if self.kept.wrapped and path[:1] in (("data",), ("body",), ("result",)):
+            path = path[1:]
         found = self.cache.get((self.kept.digest, path), self)
         if isinstance(found, Fault):
             raise found
@@ -70,7 +73,9 @@ class Stored(Ref):
 
     def shown(self) -> dict[str, Any]:
         """For people: summaries and `show`."""
-        about = {key: item for key, item in msgspec.to_builtins(self.kept).items() if item and key != "blob"}
+        about = {
+            name: item for name in ("length", "content_type", "preview", "fields") if (item := getattr(self.kept, name))
+        }
         return {"$ref": self.kept.digest, "bytes": self.kept.blob.size, **about}
 
 
