@@ -100,7 +100,7 @@ class Simulated(msgspec.Struct):
         told = [f"{self.runs} runs: " + ", ".join(f"{count} {word}" for word, count in sorted(self.verdicts.items()))]
         told += [f"no run came to the step {step}" for step in self.unreached_steps]
         told += [f"no run took the arc {arc}" for arc in self.unreached_arcs]
-        told += [f"in no run decided {rule}" for rule in self.unreached_rules]
+        told += [f"no run was decided by {rule}" for rule in self.unreached_rules]
         if self.crashes:
             told.append(f"{self.crashes} crashes at commits: " + (self.finding or "none made a difference"))
         return told
