@@ -17,6 +17,7 @@ from perdure.executors import info
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
+from perdure.executors.secrets import EnvironmentSecrets, inject
 from perdure.executors.thread import ThreadExecutor
 from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import unsigned
@@ -24,7 +25,7 @@ from perdure.kernel.retention import Retention
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Gathered, Stored
 from perdure.ports.executor import Executor
-from perdure.ports.secrets import Secrets
+from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
 from perdure.runtime import collector
 from perdure.runtime.client import Client
@@ -63,8 +64,10 @@ class Engine(Client):
         running: RunningShards,
         workflows: Workflows[Startable[Any]],
         gathered: list[Gathered],
+        secrets: Secrets | None = None,
     ) -> None:
         super().__init__(door, workflows, read_catalog, stored)
+        self._secrets = secrets or EnvironmentSecrets()
         self._running = running
         self._gathered = gathered
         self.processes = Definitions(door, "process", self._added)
@@ -90,6 +93,11 @@ class Engine(Client):
             activate(self._workflows, given.name, register)
             for shard in self._running.shards:
                 shard.add(cast(Workflow, workflow), register.active)
+
+    async def _refuse_start(self, workflow: Startable[Any]) -> None:
+        """A secret that a definition names and this engine does not have is `SecretMissing`, before anything starts."""
+        if names := getattr(workflow, "secrets", ()):
+            await asyncio.to_thread(inject, tuple(map(Secret, names)), self._secrets)
 
     @property
     def _shard(self) -> Shard:
@@ -178,7 +186,9 @@ async def open(
 
     try:
         async with _running(url, setup, prepare) as running:
-            engine = Engine(running.door, running, cast(Workflows[Startable[Any]], known), gathered)
+            engine = Engine(
+                running.door, running, cast(Workflows[Startable[Any]], known), gathered, effects.around.secrets
+            )
             try:
                 await _settled(running.shards)
                 for each in gathered:
