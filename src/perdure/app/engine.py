@@ -28,6 +28,7 @@ from perdure.ports.executor import Executor
 from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
 from perdure.runtime import collector
+from perdure.runtime.bulk import Bulks
 from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.connections import LocalConnection
@@ -147,7 +148,8 @@ async def open(
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, gathered = registered([*_listed(workflows), *functions])
-    for own in built_in():
+    bulks = Bulks()
+    for own in built_in(bulks.perform):
         known.replace(own)
     for each in gathered:
         if each.opened is not None:
@@ -189,6 +191,7 @@ async def open(
             engine = Engine(
                 running.door, running, cast(Workflows[Startable[Any]], known), gathered, effects.around.secrets
             )
+            bulks.begin(engine)
             try:
                 await _settled(running.shards)
                 for each in gathered:
@@ -246,6 +249,8 @@ async def _running(
 
         def prepared(done: Callable[[Exception | None], None]) -> None:
             def ended(task: asyncio.Task[None]) -> None:
+                if task.cancelled():  # the loop ends while the engine is opened
+                    return
                 shard.use(setup.workflows)
                 done(task.exception())  # type: ignore[arg-type]
 
