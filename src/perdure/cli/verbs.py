@@ -25,7 +25,7 @@ MODULES: Final = {
     **dict.fromkeys(("ls", "show", "history", "why", "diff", "export"), "read"),
     **dict.fromkeys(("check", "replay"), "code"),
     **dict.fromkeys(("db", "copy", "doctor"), "database"),
-    **{name: name for name in ("run", "worker", "dispatch", "debug", "serve", "dev")},
+    **{name: name for name in ("run", "worker", "dispatch", "debug", "serve", "dev", "config")},
 }
 """Of a command or a group, the module that has it; a group that is not here has a module of its name."""
 
@@ -71,6 +71,7 @@ VERBS: Final = {
             "Run an engine with a server: HTTP API and web UI.",
             "perdure serve shop --db shop.db",
         ),
+        CommandRow("config", "Tell the settings of a server.", "perdure config --json"),
         CommandRow(
             "dev",
             "Run a module with server and UI; reload.",
