@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 from perdure.definitions.model import Register
@@ -165,7 +166,7 @@ async def open(
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
     hooks = Hooks()
     setup = Setup(
-        owner=os.path.basename(sys.argv[0]) or "python",
+        owner=program(sys.argv),
         workflows=known,
         clock=clock,
         executors=executors,
@@ -260,6 +261,13 @@ async def _running(
         yield Alone(shard, door)
     finally:
         store.close()
+
+
+def program(argv: list[str]) -> str:
+    """What people call the process of an engine: its script or package; of our own command the verb, too."""
+    path = Path(argv[0])
+    name = path.parent.name if path.name == "__main__.py" else path.name
+    return " ".join([name, *argv[1:2]]) if name == "perdure" else name or "python"
 
 
 def _listed(workflows: Any) -> list[Any]:
