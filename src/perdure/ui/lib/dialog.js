@@ -1,5 +1,5 @@
 // A dialog for one verb: what it does, its fields, a reason, the command and the request that do the same.
-import { html, useState, useEffect, useRef } from "./html.js";
+import { html, useState, useEffect, useLayoutEffect, useRef } from "./html.js";
 import { visible } from "./format.js";
 import { Cmd, Trouble } from "./parts.js";
 
@@ -16,7 +16,7 @@ export function Dialog({ title, says, preview, fields = [], run, cmd, label, ris
     return () => { gone = true; };
   }, [given.location]);
   const box = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     box.current.showModal();
     return () => before?.focus?.();

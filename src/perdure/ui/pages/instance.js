@@ -1,28 +1,30 @@
 // One instance: why it waits, what was done, and the record of it.
-import { html, useEffect, useMemo, useState } from "../lib/html.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { get, instancePath, send } from "../lib/api.js";
-import { ago, command, count, moment, span, visible } from "../lib/format.js";
+import { ago, command, moment, span, visible } from "../lib/format.js";
 import { go, href, set } from "../lib/router.js";
 import { Bones, Cmd, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { Dialog } from "../lib/dialog.js";
 import { calm, watch } from "../lib/stream.js";
 import { Drawing } from "../lib/drawing.js";
+import { Operations } from "../lib/operations.js";
 import { Journal } from "../lib/journal.js";
+import { offer } from "../lib/palette.js";
 import { Travel } from "../lib/travel.js";
-import { useWindow } from "../lib/window.js";
 
 const SHAPES = { stuck: ["stuck", "stuck"], failed: ["failed", "failed"], completed: ["completed", "completed"], cancelled: ["cancelled", "cancelled"],
   step: ["running", "running"], queued: ["running", "queued"], held: ["running", "queued"], "no-engine": ["stuck", "stuck"], "unknown-workflow": ["stuck", "unknown"] };
-const KINDS = { step: "step", timer: "sleep", wait: "message", child: "child", task: "task" };
 
 export default function Instance({ rest: id, query, setLive }) {
   const { value, error, again } = useLoaded(async () => {
     const [show, why, operations, history] = await Promise.all(
       ["", "why", "operations", "history?limit=1000"].map((what) => get(...split(instancePath(id, what)))));
-    return { show, why, operations: operations.operations, history };
+    const children = operations.operations.some((each) => each.kind === "child" && !each.closed) ? (await get(instancePath(id, "children"))).items : [];
+    return { show, why, operations: operations.operations.map((each) => queued(each, show)), history, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
   }, [id]);
   const [verb, setVerb] = useState(null);
-  useEffect(() => watch([`instance:${id}`], calm(again, 300), setLive), [id]);
+  const open = Object.entries(value?.kin ?? {}).filter(([, status]) => ["running", "waiting", "stuck"].includes(status)).map(([child]) => `instance:${child}`).slice(0, 8);
+  useEffect(() => watch([`instance:${id}`, ...open], calm(again, 300), setLive), [id, open.join()]);
   useTick(5000);
   const entry = Number(query.get("entry") ?? 0) || 0;
   const total = value?.show.entries ?? 0;
@@ -39,10 +41,19 @@ export default function Instance({ rest: id, query, setLive }) {
   ${!travels && html`<${Why} show=${show} why=${why} act=${act} />`}
   <${Travel} show=${value.show} history=${history} entry=${entry} past=${past} act=${act} />
   ${then.error && travels && html`<${Trouble} error=${then.error} />`}
-  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} />
+  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} />
   ${show.parts?.length > 0 && html`<${Nodes} rows=${show.parts} />`}
   <${Records} show=${show} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
 </div>${verb && html`<${Act} ...${verb} id=${show.id} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
+}
+
+const OURS = new Set(["inline", "thread", "process", "effects"]);
+
+// A step that no worker of its queue has taken yet is queued.
+function queued(each, show) {
+  if (each.closed || each.kind !== "step" || each.status !== "running" || OURS.has(each.what)) return each;
+  if (show.waiting.some((open) => open.location === each.location && open.worker)) return each;
+  return { ...each, status: "queued", parts: each.parts.map((part) => (part.end ? part : { ...part, kind: "queued" })) };
 }
 
 const split = (path) => {
@@ -54,8 +65,9 @@ const BUTTONS = [["send", "Send…", "send"], ["tag", "Tag…", "tag"], ["wake",
 
 function Head({ show, act, history }) {
   const possible = (verb) => show.may[verb] === "";
+  useEffect(() => offer([...BUTTONS, ["settle", "Settle…", "settle"], ["cancel", "Cancel…", "cancel"]].filter(([verb]) => possible(verb)).map(([verb, label, icon]) => ({ text: `${label.replace("…", "")} ${show.id}`, icon, run: () => act(verb) }))), [show]);
   const asked = history.asked["1"];
-  const cut = show.id.indexOf("/") + 1;
+  const cut = show.workflow.length + 1;
   return html`<header class="inst-head">
   <nav class="path" aria-label="Where"><a href=${href("/instances")}>Instances</a>${show.parent && html`<span>›</span><${Id} id=${show.parent} />`}<span>›</span><a href=${href("/instances", { q: `workflow:${show.workflow}` })}>${show.workflow}</a></nav>
   <div class="head"><div class="title"><h1><span class="wf">${visible(show.id.slice(0, cut))}</span>${visible(show.id.slice(cut))}</h1><${Status} of=${show.status} stamp=${true} /></div>
@@ -82,7 +94,7 @@ function Why({ show, why, act }) {
     if (!LABELS[verb] || show.may[verb] !== "") return null;
     const location = reason.waiting?.location ?? words[0];
     const given = verb === "send" ? { name: words[0] === "NAME" ? "" : words[0] } : verb === "settle" ? { location, as: words[1] } : { location };
-    return html`<button class=${`btn${verb === "settle" || verb === "retry" ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${LABELS[verb]}</button>`;
+    return html`<button class=${`btn${verb === "settle" || (verb === "retry" && show.may.settle !== "") ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${LABELS[verb]}</button>`;
   };
   return html`<section class=${`why-panel is-${show.status}`} aria-labelledby="h-why"><header><h2 id="h-why">${TITLES[show.status] ?? `It is ${show.status}.`}</h2>
     ${show.status === "stuck" && html`<span class="end"><a href=${href("/instances", { q: `status:stuck error_type:${show.error?.type}` })}>All with the same error</a></span>`}</header>
@@ -90,45 +102,12 @@ function Why({ show, why, act }) {
     const [ink, shape] = SHAPES[reason.kind] ?? ["waiting", "waiting"];
     const seen = new Set();
     return html`<li><span class=${`no st st-${ink}`}><${Shape} name=${shape} /></span><div class="say"><p>${visible(reason.text)}</p>
-      ${reason.todo.map((advice) => html`${advice.text && html`<p class="second">${visible(advice.text)}</p>`}${advice.command.length > 0 && html`<${Cmd} text=${command(...advice.command)} />`}`)}</div>
+      ${reason.todo.map((advice) => html`${advice.text && html`<p class="second">${visible(advice.text[0].toUpperCase() + advice.text.slice(1))}</p>`}${advice.command.length > 0 && html`<${Cmd} text=${command(...advice.command)} />`}`)}</div>
       <div class="do">${reason.todo.map((advice) => { const verb = advice.command[0]; if (seen.has(verb)) return null; seen.add(verb); return button(advice, reason); })}</div></li>`;
   })}</ol></section>`;
 }
 
-// ---- operations: a tree by location, each row with its bar of time
-
-function rows(list) {
-  const places = new Map();
-  for (const each of list) {
-    if (!places.has(each.location)) places.set(each.location, []);
-    places.get(each.location).push(each);
-  }
-  const inside = (scope) => [...places.keys()].filter((each) => each.startsWith(`${scope}/`));
-  const found = [];
-  const scopes = new Set();
-  for (const [location, attempts] of places) {
-    const parts = location.split("/");
-    let depth = 0;
-    let shown = 0; // how many parts of the location the rows above say
-    for (let n = 1; n < parts.length; n++) {
-      const scope = parts.slice(0, n).join("/");
-      const within = places.has(scope) ? [] : inside(scope);
-      if (!places.has(scope) && within.length < 2) continue; // a scope with one place inside is one row with it
-      if (!scopes.has(scope) && !places.has(scope)) {
-        scopes.add(scope);
-        found.push({ location: scope, name: parts.slice(shown, n).join("/"), depth, scope: true, attempts: within.flatMap((each) => places.get(each)) });
-      }
-      depth += 1;
-      shown = n;
-    }
-    found.push({ location, name: parts.slice(shown).join("/"), depth, attempts });
-  }
-  return found;
-}
-
-const begin = (row) => Math.min(...row.attempts.map((each) => Date.parse(each.opened_at)));
-const end = (row, now) => Math.max(...row.attempts.map((each) => (each.closed_at ? Date.parse(each.closed_at) : now)));
-const BARS = { ok: "p-ok", error: "p-bad", timeout: "p-bad", unknown: "p-unknown", running: "p-run", held: "p-held", waiting: "p-wait", dropped: "p-held", cancelled: "p-held" };
+// ---- operations, as a tree or as a drawing
 
 const DRAWN = new Set(["graph", "playbook", "process"]);
 
@@ -147,65 +126,6 @@ const ENDED = { completed: "ok", partial: "ok", failed: "error", cancelled: "can
 function Nodes({ rows }) {
   return html`<section class="sect nodes" aria-label="Nodes"><div class="sect-head"><h2>Nodes</h2><span class="muted">${rows.length}</span></div><div class="scroll"><table class="ledger flush"><thead><tr><th>node</th><th>outcome</th><th>reason</th><th class="num">runs</th><th class="num">since</th></tr></thead><tbody>
     ${rows.map((row) => html`<tr key=${row.node}><td class="mono">${visible(row.node)}</td><td class="nowrap"><${Status} of=${ENDED[row.outcome] ?? "waiting"} /></td><td class="second">${visible(row.reason ?? "")}</td><td class="num">${row.runs}</td><td class="num muted">${row.since ? moment(row.since) : ""}</td></tr>`)}</tbody></table></div></section>`;
-}
-
-function Operations({ list, show, query, act, until, seg }) {
-  const all = useMemo(() => rows(list), [list]);
-  const { box, first, last, above, below } = useWindow(all.length, 28);
-  const now = until ?? Date.now();
-  const from = Date.parse(show.started_at);
-  const to = Math.max(from + 1, show.ended_at ? Date.parse(show.ended_at) : now);
-  const x = (time) => `${Math.min(100, Math.max(0, ((time - from) / (to - from)) * 98)).toFixed(2)}%`;
-  const width = (a, b) => `${Math.max(0.4, Math.min(98, ((b - a) / (to - from)) * 98)).toFixed(2)}%`;
-  const selected = query.get("at") ?? "";
-  const chosen = all.find((each) => each.location === selected && !each.scope);
-  const open = list.filter((each) => !each.closed).length;
-  return html`<div class=${chosen ? "work" : "stack"}>
-  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${list.length} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}</span><div class="end">${seg}</div></div>
-  ${all.length === 0 ? html`<p class="ops-none muted">It has asked for nothing yet: no step, timer, message or child.</p>` : html`
-  <div role="treegrid" class="tall" ref=${box} tabindex="0" aria-label="Operations" aria-rowcount=${all.length}><div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div>
-    <svg class="tl" aria-hidden="true"><text class="q" x="0.8%" y="14">${moment(show.started_at)}</text><text class=${show.ended_at ? "q" : "now"} x="98%" y="14" text-anchor="end">${show.ended_at ? span(to - from) : "now"}</text></svg></div>
-  ${above > 0 && html`<div aria-hidden="true" style=${{ height: `${above}px` }}></div>`}
-  ${all.slice(first, last).map((row) => {
-    const last = row.attempts.at(-1);
-    const bad = row.scope ? row.attempts.filter((each) => each.status === "error").length : 0;
-    const choose = () => !row.scope && set({ at: row.location === selected ? "" : row.location });
-    return html`<div class=${`ops-row d${Math.min(row.depth, 6)}`} role="row" aria-level=${row.depth + 1} aria-selected=${row.location === selected} tabindex="0" data-row key=${row.location} onClick=${choose}
-        onKeyDown=${(event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } }}>
-      <div class="op" role="gridcell"><span class="name"><span class="tw"></span><${Icon} name=${row.scope ? "scope" : KINDS[last.kind] ?? "step"} /><span class="loc" title=${row.location}>${visible(row.name)}${last.child && !row.scope && html` <span class="kind">→ ${visible(last.child)}</span>`}</span>${!row.scope && row.attempts.length > 1 && html`<span class="x">×${row.attempts.length}</span>`}${bad > 0 && html`<span class="x">${bad} failed</span>`}</span>
-      ${row.scope ? html`<span></span>` : html`<${Status} of=${last.status} />`}<span class="dur">${span(end(row, now) - begin(row))}</span></div>
-      <svg class="tl" aria-hidden="true">${row.scope
-        ? html`<line class="p-scope" x1=${x(begin(row))} x2=${x(end(row, now))} y1="14" y2="14" />`
-        : row.attempts.flatMap((each, n) => {
-            const parts = each.parts.map((part, place) => {
-              const a = Date.parse(part.begin);
-              const b = part.end ? Date.parse(part.end) : now;
-              const kind = place === each.parts.length - 1 && each.kind === "step" && part.kind === "running" ? BARS[each.status] ?? "p-run" : BARS[part.kind] ?? "p-run";
-              const thin = kind === "p-wait" || kind === "p-held";
-              return html`<rect class=${kind} x=${x(a)} width=${width(a, b)} y=${thin ? 9.5 : 8} height=${thin ? 9 : 12} rx="1" />`;
-            });
-            const before = row.attempts[n - 1];
-            if (before?.closed_at) parts.unshift(html`<line class="p-back" x1=${x(Date.parse(before.closed_at))} x2=${x(Date.parse(each.opened_at))} y1="14" y2="14" />`);
-            return parts;
-          })}</svg></div>`;
-  })}${below > 0 && html`<div aria-hidden="true" style=${{ height: `${below}px` }}></div>`}</div>`}
-  <ul class="key-list" aria-label="Key to the timeline">${[["p-held", "held"], ["p-ok", "done"], ["p-run", "running"], ["p-wait", "waiting"], ["p-bad", "failed attempt"], ["p-unknown", "outcome unknown"]].map(([kind, text]) => html`<li><svg aria-hidden="true"><rect class=${kind} x="0.5" y="1.5" width="23" height="9" rx="1" /></svg>${text}</li>`)}</ul></section>
-  ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} />`}</div>`;
-}
-
-function Chosen({ row, show, act }) {
-  const last = row.attempts.at(-1);
-  const can = (verb) => show.may[verb] === "";
-  return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(row.location)}</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
-  <div class="part"><${Status} of=${last.status} /><dl class="facts"><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
-    ${last.due && html`<dt>due</dt><dd>${moment(last.due)}</dd>`}<dt>entries</dt><dd class="mono">${row.attempts.flatMap((each) => each.entries).join(", ")}</dd>
-    ${last.child && html`<dt>child</dt><dd>${last.kind === "task" ? html`<a href=${href("/tasks")}>task</a>` : html`<${Id} id=${last.child} />`}</dd>`}</dl></div>
-  ${row.attempts.length > 1 && html`<div class="part"><h4>attempts</h4><table class="tries"><thead><tr><th>no</th><th>receipt</th><th class="num">took</th></tr></thead><tbody>${row.attempts.map((each) => html`<tr><td>${each.attempt}</td><td><${Status} of=${each.status} /></td><td class="num">${each.closed_at ? span(Date.parse(each.closed_at) - Date.parse(each.opened_at)) : ""}</td></tr>`)}</tbody></table></div>`}
-  ${last.error && html`<div class="part"><h4>error</h4><p><b class="strong">${last.error.type}</b> ${visible(last.error.message)}</p>${last.error.traceback && html`<details><summary>traceback</summary><pre class="json">${visible(last.error.traceback)}</pre></details>`}</div>`}
-  ${last.status === "ok" && html`<div class="part"><h4>output</h4><${Json} value=${last.value} /></div>`}
-  <div class="part row-btns">${can("settle") && html`<button class="btn first" type="button" onClick=${() => act("settle", { location: row.location })}><${Icon} name="settle" />Settle…</button>`}
-    ${can("rewind") && html`<button class="btn" type="button" onClick=${() => act("rewind", { location: row.location })}><${Icon} name="rewind" />Rewind…</button>`}
-    ${can("fork") && html`<button class="btn" type="button" onClick=${() => act("fork", { location: row.location })}><${Icon} name="fork" />Fork…</button>`}</div></aside>`;
 }
 
 // ---- the record: journal, data, errors
