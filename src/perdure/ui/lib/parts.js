@@ -43,6 +43,14 @@ export function Copy({ text, label }) {
 
 export const Cmd = ({ text }) => html`<div class="cmd"><code>${visible(text)}</code><${Copy} text=${text} label="Copy the command" /></div>`;
 
+// A request of the API, as a program would send it.
+export function Request({ of }) {
+  if (!of) return null;
+  const [method, path, body] = of;
+  const text = `${method} /api/v1${path}${body && Object.keys(body).length ? ` ${json(body)}` : ""}`;
+  return html`<div class="cmd http"><code>${visible(text)}</code><${Copy} text=${text} label="Copy the request" /></div>`;
+}
+
 export function Json({ value }) {
   if (value && typeof value === "object" && value.$withheld) return html`<p class="muted">Withheld: your grant does not show values.</p>`;
   return html`<pre class="json">${value === undefined ? "" : visible(json(value, 2))}</pre>`;

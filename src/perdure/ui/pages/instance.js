@@ -1,11 +1,13 @@
 // One instance: why it waits, what was done, and the record of it.
-import { html, useEffect, useState } from "../lib/html.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { get, instancePath, send } from "../lib/api.js";
 import { ago, command, moment, span, visible } from "../lib/format.js";
 import { go, href, set } from "../lib/router.js";
 import { Bones, Cmd, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { Dialog } from "../lib/dialog.js";
 import { calm, watch } from "../lib/stream.js";
+import { Data } from "../lib/data.js";
+import { Errors } from "../lib/errors.js";
 import { Drawing } from "../lib/drawing.js";
 import { Operations } from "../lib/operations.js";
 import { Journal } from "../lib/journal.js";
@@ -23,6 +25,7 @@ export default function Instance({ rest: id, query, setLive }) {
     return { show, why, operations: operations.operations.map((each) => queued(each, show)), history, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
   }, [id]);
   const [verb, setVerb] = useState(null);
+  const [answer, setAnswer] = useState(null);
   const open = Object.entries(value?.kin ?? {}).filter(([, status]) => ["running", "waiting", "stuck"].includes(status)).map(([child]) => `instance:${child}`).slice(0, 8);
   useEffect(() => watch([`instance:${id}`, ...open], calm(again, 300), setLive), [id, open.join()]);
   useTick(5000);
@@ -35,15 +38,16 @@ export default function Instance({ rest: id, query, setLive }) {
   const past = travels && then.value?.entry === entry ? then.value : null;
   const show = past ? { ...value.show, status: past.status, published: past.published, result: past.result, error: past.error, ended_at: null } : value.show;
   const operations = past ? past.operations : value.operations;
-  const act = (name, given) => setVerb({ name, given: given ?? {}, entries: show.entries }); // of when the dialog opened: what came since is noticed;
+  const act = (name, given) => setVerb({ name, given: { answered: setAnswer, ...given }, entries: show.entries }); // of when the dialog opened: what came since is noticed
   return html`<div class="stack">
   <${Head} show=${show} act=${act} history=${history} />
   ${!travels && html`<${Why} show=${show} why=${why} act=${act} />`}
+  ${answer && html`<section class="sheet card" role="status"><header><h3>its answer</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => setAnswer(null)}><${Icon} name="close" /></button></span></header><div class="part"><${Json} value=${answer.answer} /></div></section>`}
   <${Travel} show=${value.show} history=${history} entry=${entry} past=${past} act=${act} />
   ${then.error && travels && html`<${Trouble} error=${then.error} />`}
   <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} />
   ${show.parts?.length > 0 && html`<${Nodes} rows=${show.parts} />`}
-  <${Records} show=${show} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
+  <${Records} show=${show} why=${why} act=${act} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
 </div>${verb && html`<${Act} ...${verb} id=${show.id} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
 }
 
@@ -61,7 +65,7 @@ const split = (path) => {
   return [name, query ? Object.fromEntries(new URLSearchParams(query)) : undefined];
 };
 
-const BUTTONS = [["send", "Send…", "send"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
+const BUTTONS = [["send", "Send…", "send"], ["ask", "Ask…", "ask"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
 
 function Head({ show, act, history }) {
   const possible = (verb) => show.may[verb] === "";
@@ -86,24 +90,29 @@ function Head({ show, act, history }) {
 const TITLES = { running: "It runs.", waiting: "It waits.", stuck: "It is stuck, and needs a person.", completed: "It has completed.", failed: "It has failed.", cancelled: "It was cancelled." };
 const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Settle…", rewind: "Rewind…" };
 
+// The button of an advice, if its verb is possible now.
+function button(show, act, advice, reason) {
+  if (advice.command[0] === "tasks") return html`<a class="btn" href=${href("/tasks")}><${Icon} name="task" />Open tasks</a>`;
+  if (advice.command[0] === "playbooks" && advice.command[1] === "patch" && show.may.send === "") return html`<button class="btn first" type="button" onClick=${() => act("patch", { words: advice.command.slice(3) })}><${Icon} name="settle" />Patch…</button>`;
+  const [verb, , ...words] = advice.command;
+  if (!LABELS[verb] || show.may[verb] !== "") return null;
+  const location = reason.waiting?.location ?? words[0];
+  const given = verb === "send" ? { name: words[0] === "NAME" ? "" : words[0] } : verb === "settle" ? { location, as: words[1] } : { location };
+  return html`<button class=${`btn${verb === "settle" || (verb === "retry" && show.may.settle !== "") ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${LABELS[verb]}</button>`;
+}
+
+// One button a verb.
+const buttons = (show, act, reason) => [...new Map(reason.todo.map((advice) => [advice.command[0], advice]).reverse()).values()].reverse().map((advice) => button(show, act, advice, reason));
+const Ways = ({ show, why, act }) => why.reasons.flatMap((reason) => buttons(show, act, reason));
+
 function Why({ show, why, act }) {
-  const button = (advice, reason) => {
-    if (advice.command[0] === "tasks") return html`<a class="btn" href=${href("/tasks")}><${Icon} name="task" />Open tasks</a>`;
-    if (advice.command[0] === "playbooks" && advice.command[1] === "patch" && show.may.send === "") return html`<button class="btn first" type="button" onClick=${() => act("patch", { words: advice.command.slice(3) })}><${Icon} name="settle" />Patch…</button>`;
-    const [verb, , ...words] = advice.command;
-    if (!LABELS[verb] || show.may[verb] !== "") return null;
-    const location = reason.waiting?.location ?? words[0];
-    const given = verb === "send" ? { name: words[0] === "NAME" ? "" : words[0] } : verb === "settle" ? { location, as: words[1] } : { location };
-    return html`<button class=${`btn${verb === "settle" || (verb === "retry" && show.may.settle !== "") ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${LABELS[verb]}</button>`;
-  };
   return html`<section class=${`why-panel is-${show.status}`} aria-labelledby="h-why"><header><h2 id="h-why">${TITLES[show.status] ?? `It is ${show.status}.`}</h2>
     ${show.status === "stuck" && html`<span class="end"><a href=${href("/instances", { q: `status:stuck error_type:${show.error?.type}` })}>All with the same error</a></span>`}</header>
   <ol class="why-list">${why.reasons.map((reason) => {
     const [ink, shape] = SHAPES[reason.kind] ?? ["waiting", "waiting"];
-    const seen = new Set();
     return html`<li><span class=${`no st st-${ink}`}><${Shape} name=${shape} /></span><div class="say"><p>${visible(reason.text)}</p>
       ${reason.todo.map((advice) => html`${advice.text && html`<p class="second">${visible(advice.text[0].toUpperCase() + advice.text.slice(1))}</p>`}${advice.command.length > 0 && html`<${Cmd} text=${command(...advice.command)} />`}`)}</div>
-      <div class="do">${reason.todo.map((advice) => { const verb = advice.command[0]; if (seen.has(verb)) return null; seen.add(verb); return button(advice, reason); })}</div></li>`;
+      <div class="do">${buttons(show, act, reason)}</div></li>`;
   })}</ol></section>`;
 }
 
@@ -130,63 +139,82 @@ function Nodes({ rows }) {
 
 // ---- the record: journal, data, errors
 
-function Records({ show, history, operations, query, limit }) {
+function Records({ show, why, act, history, operations, query, limit }) {
   const errors = operations.filter((each) => each.error);
   const tab = query.get("tab") ?? "journal";
-  const data = 1 + (show.state !== undefined) + (Object.keys(show.tags).length > 0) + Object.keys(show.published).length + (show.status === "completed" ? 1 : 0);
-  const tabs = [["journal", "Journal", history.entries], ["data", "Data", data], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
+  const values = valuesOf(show);
+  const tabs = [["journal", "Journal", history.entries], ["data", "Data", values.length], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
   return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${n}</span></a>`)}</div>
-  ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} show=${show} />` : html`<${Errors} show=${show} errors=${errors} />`}</section>`;
+  ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} values=${values} query=${query} whole=${(name) => whole(show.id, limit, name)} />` : html`<${Errors} show=${show} errors=${errors} ways=${limit ? null : html`<${Ways} show=${show} why=${why} act=${act} />`} />`}</section>`;
 }
 
-function Data({ show }) {
-  return html`<div class="data-grid"><section class="sheet card"><header><h3>input</h3></header><div class="part"><${Json} value=${show.input} /></div></section>
-    ${show.status === "completed" && html`<section class="sheet card"><header><h3>result</h3></header><div class="part"><${Json} value=${show.result} /></div></section>`}
-    ${show.state !== undefined && html`<section class="sheet card"><header><h3>state</h3></header><div class="part"><${Json} value=${show.state} /></div></section>`}
-    ${Object.keys(show.tags).length > 0 && html`<section class="sheet card"><header><h3>tags</h3></header><div class="part"><${Json} value=${show.tags} /></div></section>`}
-    ${Object.entries(show.published).map(([name, value]) => html`<section class="sheet card"><header><h3>${visible(name)}</h3><span class="end muted">published</span></header><div class="part"><${Json} value=${value} /></div></section>`)}</div>`;
+// The values that the page shows, by name.
+function valuesOf(show) {
+  const found = [{ name: "input", note: "recorded at the start", value: show.input }];
+  if (show.status === "completed") found.push({ name: "result", note: "what it returned", value: show.result });
+  if (show.state !== undefined) found.push({ name: "state", note: "now", value: show.state });
+  if (Object.keys(show.tags).length) found.push({ name: "tags", note: "found by filters", value: show.tags });
+  for (const [name, value] of Object.entries(show.published)) found.push({ name, note: "published", value });
+  return found;
 }
 
-function Errors({ show, errors }) {
-  if (!show.error && !errors.length) return html`<div class="sheet"><div class="empty"><h2>No error so far</h2><p class="second">Failed attempts and what made the instance stuck stand here.</p></div></div>`;
-  return html`<div class="stack">${show.error && html`<${Failure} title=${`the instance${show.stuck_at ? ` at ${show.stuck_at}` : ""}`} error=${show.error} />`}
-    ${errors.map((each) => html`<${Failure} title=${`${each.location}, attempt ${each.attempt}`} error=${each.error} />`)}</div>`;
+async function whole(id, entry, name) {
+  const found = await get(instancePath(id, entry ? `at/${entry}` : ""), { values: "whole" });
+  return name in (found.published ?? {}) ? found.published[name] : found[name];
 }
-
-const Failure = ({ title, error }) => html`<section class="sheet card"><header><h3>${visible(title)}</h3></header><div class="part"><p><b class="strong">${error.type}</b> ${visible(error.message)}</p></div>
-  ${error.traceback && html`<div class="part"><details open><summary>traceback</summary><pre class="json">${visible(error.traceback)}</pre></details></div>`}</section>`;
 
 // ---- what can be done, each with its command
 
 function Act({ name, given, id, entries, places, close }) {
-  const path = (what) => instancePath(id, what);
-  const headers = { "if-match": `"${entries}"` };
-  const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal." };
-  const place = { name: "location", label: "Location", value: given.location ?? places.at(-1), options: places.length ? places : undefined };
-  const why = (given_) => ({ ...headers, ...(given_.reason ? { "x-reason": given_.reason } : {}) });
-  const patch = (words = []) => JSON.stringify(Object.fromEntries(words.map((word) => { const [key, ...rest] = word.split("="); try { return [key, JSON.parse(rest.join("="))]; } catch { return [key, rest.join("=")]; } })));
-  const parsed = (text) => (text.trim() ? JSON.parse(text) : null);
+  const last = useRef(entries);
+  const on = (verb) => instancePath(id, verb);
+  const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal, with your name." };
+  const place = { name: "location", label: "Location", value: given.location ?? places.at(-1), options: places.length ? places : undefined, dry: true };
+  const why = (g) => ({ "if-match": `"${last.current}"`, ...(g.reason ? { "x-reason": g.reason } : {}) });
+  const parsed = (text) => (text?.trim() ? JSON.parse(text) : null);
+  const post = (verb, body) => (g, plan) => ["POST", on(verb), { ...body(g), ...(plan ? { plan } : {}) }, why(g)];
+  const dry = (verb, body) => (g) => send("POST", on(verb), { ...body(g), dry_run: true });
+  const moved = async () => {
+    const found = await get(on("history"), { after: last.current, limit: 20 });
+    last.current = found.entries;
+    return found.history.map((each) => `entry ${each.number}: ${[each.event, each.location, each.status].filter(Boolean).join(" ")}${each.opened.length ? `, then ${each.opened.join(", ")}` : ""}${each.outcome ? `, ${each.outcome}` : ""}`);
+  };
+  const words = (g) => (g.reason ? ["--reason", g.reason] : []);
+  const BODY = {
+    retry: () => ({}),
+    settle: (g) => ({ location: g.location, as: g.as, value: g.as === "ok" ? parsed(g.value) : g.value || null }),
+    rewind: (g) => ({ location: g.location }),
+    fork: (g) => ({ location: g.location, key: g.key || null, edit: parsed(g.edit) ?? {} }),
+    cancel: (g) => ({ reason: g.reason ?? "" }),
+  };
   const spec = {
-    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", long: true, optional: true, value: given.name === "ctx" ? '{"set": {}}' : "{}" }],
-      cmd: (g) => command("send", id, g.name || "NAME", g.body || "null"), run: (g) => send("POST", path("messages"), { name: g.name, body: parsed(g.body) }) },
-    patch: { title: `Patch ctx of ${id}`, says: "The values of ctx change, and gates that read them are looked at again.", label: "Patch", fields: [{ name: "set", label: "Values, as JSON by key", long: true, value: patch(given.words) }, reason],
+    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", json: true, optional: true, value: given.name === "ctx" ? '{"set": {}}' : "{}" }],
+      cmd: (g) => command("send", id, g.name || "NAME", g.body || "null"), request: (g) => ["POST", on("messages"), { name: g.name, body: parsed(g.body) }] },
+    ask: { title: `Ask ${id}`, label: "Ask", says: "A message whose answer is waited for, at most ten seconds.", fields: [{ name: "name", label: "Name" }, { name: "body", label: "Body, as JSON", json: true, optional: true, value: "null" }],
+      request: (g) => ["POST", on("ask"), { name: g.name, body: parsed(g.body) }], run: async (g) => given.answered(await send("POST", on("ask"), { name: g.name, body: parsed(g.body) })) },
+    patch: { title: `Patch ctx of ${id}`, says: "The values of ctx change, and gates that read them are looked at again.", label: "Patch", fields: [{ name: "set", label: "Values, as JSON by key", json: true, value: patched(given.words) }, reason],
       cmd: (g) => { let set = {}; try { set = JSON.parse(g.set); } catch { /* told when it is sent */ } return command("playbooks", "patch", id, ...Object.entries(set).map(([key, value]) => `${key}=${JSON.stringify(value)}`)); },
-      run: (g) => send("POST", path("ask"), { name: "ctx", body: { set: parsed(g.set) } }, why(g)) },
+      request: (g) => ["POST", on("ask"), { name: "ctx", body: { set: parsed(g.set) } }, why(g)] },
     tag: { title: `Tag ${id}`, label: "Tag", fields: [{ name: "name", label: "Name" }, { name: "value", label: "Value", optional: true, help: "Empty removes the tag." }],
-      cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), run: (g) => send("PATCH", path("tags"), { tags: { [g.name]: g.value || null } }) },
+      cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), request: (g) => ["PATCH", on("tags"), { tags: { [g.name]: g.value || null } }] },
     wake: { title: `Wake ${id}`, says: `Its ${given.location ? `sleep at ${given.location}` : "sleeps"} ends now.`, label: "Wake", fields: [reason], cmd: () => command("wake", id, ...(given.location ? [given.location] : [])),
-      run: (g) => send("POST", path("wake"), { location: given.location ?? "" }, why(g)) },
-    retry: { title: `Retry ${id}`, says: "It goes on where it stopped; what failed is done again, what is done stays done.", label: "Retry", fields: [reason], cmd: () => command("retry", id), run: (g) => send("POST", path("retry"), {}, why(g)) },
-    settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok" }, { name: "value", label: "Result as JSON, or the error's text", long: true, optional: true }, reason],
-      cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), run: (g) => send("POST", path("settle"), { location: g.location, as: g.as, value: g.as === "ok" ? parsed(g.value) : g.value || null }, why(g)) },
+      request: post("wake", () => ({ location: given.location ?? "" })) },
+    retry: { title: `Retry ${id}`, says: "It goes on where it stopped; what failed is done again, what is done stays done.", label: "Retry", fields: [reason], cmd: () => command("retry", id), preview: dry("retry", BODY.retry), request: post("retry", BODY.retry) },
+    settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok", dry: true }, { name: "value", label: "Result as JSON, or the error's text", long: true, optional: true }, reason],
+      cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), request: post("settle", BODY.settle) },
     rewind: { title: `Rewind ${id}`, says: "The operation at this location and all that came after it are dropped and done again. What came before stays.", label: "Rewind", risk: true, fields: [place, reason],
-      preview: async (g) => { if (!g.location) return ""; const { drops } = await send("POST", path("rewind"), { location: g.location, dry_run: true }); return `Drops and does again: ${drops.join(", ")}.`; },
-      cmd: (g) => command("rewind", id, g.location || "LOCATION"), run: (g) => send("POST", path("rewind"), { location: g.location }, why(g)) },
-    fork: { title: `Fork ${id}`, says: "Another instance starts with the same past up to this location, and goes on from there. This one stays as it is.", label: "Fork", fields: [place, { name: "key", label: "Key of the new one", optional: true }, { name: "edit", label: "Other values for earlier steps, as JSON by location", long: true, optional: true, value: "{}" }],
-      cmd: (g) => command("fork", id, g.location || "LOCATION", ...(g.key ? ["--key", g.key] : [])),
-      run: async (g) => { const made = await send("POST", path("fork"), { location: g.location, key: g.key || null, edit: parsed(g.edit) ?? {} }); go(href(`/instances/${made.id}`)); } },
-    cancel: { title: `Cancel ${id}`, says: "It is asked to stop: it may clean up, and can only end cancelled. This cannot be taken back.", label: "Cancel it", risk: true, fields: [reason],
-      cmd: (g) => command("cancel", id, ...(g.reason ? ["--reason", g.reason] : [])), run: (g) => send("POST", path("cancel"), { reason: g.reason ?? "" }, why(g)) },
+      preview: (g) => (g.location ? dry("rewind", BODY.rewind)(g) : Promise.resolve(null)), cmd: (g) => command("rewind", id, g.location || "LOCATION"), request: post("rewind", BODY.rewind) },
+    fork: { title: `Fork ${id}`, says: "Another instance starts with the same past up to this location, and goes on from there. This one stays as it is.", label: "Fork", fields: [place, { name: "key", label: "Key of the new one", optional: true }, { name: "edit", label: "Other values for earlier steps, as JSON by location", json: true, optional: true, value: "{}" }],
+      cmd: (g) => command("fork", id, g.location || "LOCATION", ...(g.key ? ["--key", g.key] : [])), request: post("fork", BODY.fork),
+      run: async (g) => { const made = await send("POST", on("fork"), BODY.fork(g)); go(href(`/instances/${made.id}`)); } },
+    cancel: { title: `Cancel ${id}`, says: "It is asked to stop: it may clean up, and can only end cancelled. This cannot be taken back.", label: "Cancel it", risk: true, fields: [{ ...reason, optional: true }],
+      preview: dry("cancel", BODY.cancel), cmd: (g) => command("cancel", id, ...words(g)), request: post("cancel", BODY.cancel) },
   }[name];
-  return html`<${Dialog} ...${spec} close=${close} />`;
+  return html`<${Dialog} ...${spec} moved=${moved} close=${close} />`;
+}
+
+// `budget=true` of an advised command, as JSON.
+function patched(words = []) {
+  const value = (text) => { try { return JSON.parse(text); } catch { return text; } };
+  return JSON.stringify(Object.fromEntries(words.map((word) => { const [key, ...rest] = word.split("="); return [key, value(rest.join("="))]; })));
 }
