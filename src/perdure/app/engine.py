@@ -27,6 +27,7 @@ from perdure.ports.executor import Executor
 from perdure.ports.secrets import Secrets
 from perdure.ports.store import Queries
 from perdure.runtime import collector
+from perdure.runtime.bulk import Bulks
 from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.connections import LocalConnection
@@ -139,7 +140,8 @@ async def open(
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, gathered = registered([*_listed(workflows), *functions])
-    for own in built_in():
+    bulks = Bulks()
+    for own in built_in(bulks.perform):
         known.replace(own)
     for each in gathered:
         if each.opened is not None:
@@ -179,6 +181,7 @@ async def open(
     try:
         async with _running(url, setup, prepare) as running:
             engine = Engine(running.door, running, cast(Workflows[Startable[Any]], known), gathered)
+            bulks.begin(engine)
             try:
                 await _settled(running.shards)
                 for each in gathered:

@@ -32,6 +32,7 @@ MODULES: Final = {
 
 GROUPS: Final = {
     "access": "Access: logins of a server.",
+    "bulk": "Bulk work: one verb on many instances.",
     "cells": "Cells: what there is, what state they have, and what events led to.",
     "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
@@ -138,6 +139,14 @@ VERBS: Final = {
             "Remove ended instances that are kept no longer.",
             "perdure retention run --dry-run --db shop.db",
         ),
+        CommandRow(
+            "bulk start",
+            "Do one thing to all instances of a selection.",
+            "perdure bulk start retry --where 'workflow:order status:failed' --dry-run --db shop.db",
+        ),
+        CommandRow("bulk ls", "List bulks, newest first.", "perdure bulk ls --db shop.db"),
+        CommandRow("bulk show", "Show how far a bulk is.", "perdure bulk show 7c1d0a55e2b9 --db shop.db"),
+        CommandRow("bulk cancel", "Leave alone what a bulk has left.", "perdure bulk cancel 7c1d0a55e2b9 --db shop.db"),
         CommandRow("cells ls", "List cells, newest first.", "perdure cells ls com.acme/order --db shop.db"),
         CommandRow(
             "cells show", "Show the state of a cell.", "perdure cells show com.acme/order o-17 --at 120 --db shop.db"

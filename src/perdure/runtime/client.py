@@ -193,10 +193,11 @@ class Client(Speaker):
         if reuse not in (None, "failed", "always"):
             raise CallerError(f'reuse={reuse!r}: a used key is started again if it "failed", or "always"')
         address = Address(workflow.name, checked_key(key))
-        seed = self._door.entropy()
+        door = self._door
+        seed = door.entropy()
         given = checked_tags(tags)
         above = root if parent is not None and root != parent.instance else 0
-        said = asked({"by": by})
+        said = None if by is None else asked({"by": by})
         event = Started(
             workflow.name,
             address.key,
@@ -210,8 +211,8 @@ class Client(Speaker):
             root=above,
             asked=said,
         )
-        instance = await self._door.put(address, event, new=key is None)
-        return Handle(self._door, address, workflow, instance, self._workflows)
+        instance = await door.put(address, event, new=key is None)
+        return Handle(door, address, workflow, instance, self._workflows)
 
     @overload
     def handle(self, workflow: Startable[R], key: str) -> Handle[R]: ...

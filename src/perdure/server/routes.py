@@ -16,10 +16,11 @@ from perdure.access.model import Who
 from perdure.runtime.tasks import TaskDetail
 from perdure.tasks.row import TaskInfo
 from perdure.verbs import act
+from perdure.verbs import bulk as bulks
 from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
 from perdure.views.instance_at import PastInstance
 
-from .api import access, fleet, instances, looks, tasks
+from .api import access, bulk, fleet, instances, looks, tasks
 from .calling import Calling
 
 API: Final = "/api/v1"
@@ -105,6 +106,15 @@ ROUTES: Final[tuple[Route, ...]] = (
           act.ForkAnswer, instances.acting(act.fork), {"location": "ship", "edit": {"price": 4200}}, values=True),
     Route("tag", "PATCH", f"{OF}/tags", "operator", "Change tags of an instance.", instances.TagsParams,
           instances.TagsAnswer, instances.tag, {"tags": {"customer": "c-7"}}),
+    Route("bulk start", "POST", "/bulk", "operator", "Do one thing to all instances of a selection.",
+          bulks.BulkParams, bulks.BulkAnswer, bulk.start,
+          {"verb": "retry", "selection": {"q": "workflow:order status:stuck"}, "dry_run": True}, values=True),
+    Route("bulk ls", "GET", "/bulk", "operator", "List bulks, newest first.", bulks.BulkListParams, bulks.BulkList,
+          bulk.ls),
+    Route("bulk show", "GET", "/bulk/{id}", "operator", "Show how far a bulk is.", bulks.BulkId, bulks.ShownBulk,
+          bulk.show),
+    Route("bulk cancel", "POST", "/bulk/{id}/-/cancel", "operator", "Leave alone what a bulk has left.",
+          bulks.BulkId, bulks.CancelledBulk, bulk.cancel, {}),
     Route("workflow ls", "GET", "/workflows", "viewer", "List workflows with their counts.", instances.Nothing,
           fleet.WorkflowList, fleet.workflows),
     Route("workflow show", "GET", "/workflows/{name}", "viewer", "Show one workflow.", fleet.WorkflowName,

@@ -392,10 +392,10 @@ async def start(calling: Calling, given: act.StartParams) -> Any:
         own = hashlib.blake2b(f"{calling.login.actor.id}\x00{key}".encode(), digest_size=12).hexdigest()
         given = msgspec.structs.replace(given, key=own)
     answer = await act.start(calling.client, given)
-    return 201 if await _recorded(calling, Address(answer.workflow, answer.key)) else 202, answer
+    return 201 if await recorded(calling, Address(answer.workflow, answer.key)) else 202, answer
 
 
-async def _recorded(calling: Calling, address: Address) -> bool:
+async def recorded(calling: Calling, address: Address) -> bool:
     """Whether an engine has taken up what was started; `Prefer: wait=N` says how long that is waited for."""
     queries = calling.client.queries
     if await queries.head(address) is not None:
