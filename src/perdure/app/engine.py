@@ -239,6 +239,8 @@ async def _running(
 
         def prepared(done: Callable[[Exception | None], None]) -> None:
             def ended(task: asyncio.Task[None]) -> None:
+                if task.cancelled():  # the loop ends while the engine is opened
+                    return
                 shard.use(setup.workflows)
                 done(task.exception())  # type: ignore[arg-type]
 

@@ -49,7 +49,6 @@ _EXITS: Final[tuple[tuple[type[errors.PerdureError], Exit], ...]] = (
     (errors.KeyInUse, Exit.CONFLICT),
     (errors.SelectionChanged, Exit.CONFLICT),
     (errors.BulkRunning, Exit.CONFLICT),
-    (errors.NameTaken, Exit.CONFLICT),
     (errors.TooBroad, Exit.CONFLICT),
     (errors.InstanceEnded, Exit.CONFLICT),
     (errors.NotStuck, Exit.CONFLICT),

@@ -179,10 +179,6 @@ class BulkRunning(CallerError):
     """An actor has as many bulks as it may have at once. Wait until one has ended, or cancel one."""
 
 
-class NameTaken(CallerError):
-    """A shared bookmark of another person has this name. Choose another name."""
-
-
 class KeyInUse(CallerError):
     """This key already names an instance with another input.
 

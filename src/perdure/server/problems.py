@@ -45,7 +45,6 @@ _ROWS: Final[tuple[tuple[str, str, int], ...]] = (
     ("TooBroad", "too-broad", 409),
     ("SelectionChanged", "selection-changed", 409),
     ("BulkRunning", "bulk-running", 409),
-    ("NameTaken", "name-taken", 409),
     ("KeyInUse", "key-in-use", 409),
     ("InstanceEnded", "instance-ended", 409),
     ("NotStuck", "not-stuck", 409),

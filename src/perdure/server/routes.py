@@ -20,7 +20,7 @@ from perdure.verbs import bulk as bulks
 from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
 from perdure.views.instance_at import PastInstance
 
-from .api import access, bulk, fleet, instances, looks, tasks
+from .api import access, bookmarks, bulk, export, fleet, instances, looks, tasks
 from .calling import Calling
 
 API: Final = "/api/v1"
@@ -66,6 +66,8 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.CountAnswer, instances.count_instances, "status=stuck"),
     Route("facets", "GET", "/instances/facets", "viewer", "Count instances by workflow, version and status.",
           instances.Nothing, instances.FacetsAnswer, instances.count_by),
+    Route("export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
+          export.ExportQuery, bytes, export.export, "status=stuck&format=csv"),
     Route("diff", "GET", "/instances/diff", "viewer", "Compare the histories of two instances.", DiffParams,
           DiffAnswer, instances.compare, "a=order/o-17&b=order/o-18"),
     Route("show", "GET", ON, "viewer", "Show one instance.", instances.Id, instances.InstanceDetail, instances.show),
@@ -149,6 +151,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("tasks cancel", "POST", f"{TASK}/-/cancel", "task", "End a task without an answer.", tasks.TaskCancelParams,
           TaskInfo, tasks.cancel, {"reason": "not needed"}),
     Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
+    Route("bookmarks", "GET", "/bookmarks", "anyone", "List your bookmarks, and shared ones.", instances.Nothing,
+          bookmarks.BookmarkList, bookmarks.ls),
+    Route("bookmark show", "GET", "/bookmarks/{name}", "anyone", "Show a bookmark.", bookmarks.BookmarkName,
+          bookmarks.ShownBookmark, bookmarks.show),
+    Route("bookmark put", "PUT", "/bookmarks/{name}", "anyone", "Save a list under a name.",
+          bookmarks.BookmarkParams, bookmarks.ShownBookmark, bookmarks.put, {"q": "status:stuck", "shared": False}),
+    Route("bookmark delete", "DELETE", "/bookmarks/{name}", "anyone", "Delete a bookmark.", bookmarks.BookmarkName,
+          access.Done, bookmarks.delete),
     Route("whoami", "GET", "/whoami", "anyone", "Tell who asks, and with which rights.", instances.Nothing,
           access.WhoAmI, access.whoami),
     Route("verbs", "GET", "/verbs", "anyone", "List the verbs, and which are allowed.", instances.Nothing,

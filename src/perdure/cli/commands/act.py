@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
+from perdure.app.ours import FILES, kind_of_file
 from perdure.runtime.client import Client, Reuse
 from perdure.verbs.act import (
     CancelParams,
@@ -28,7 +29,7 @@ from perdure.verbs.act import (
 from ..console import Console, define
 from ..exits import Stopped
 from ..given import read_json, read_tags, read_time, with_sets
-from ..load import FILES, is_playbook, load
+from ..load import load_file
 
 
 def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspec.Struct]], click.Command]:
@@ -85,13 +86,10 @@ def start(
 
 def _registered(console: Console, file: str) -> str:
     """The name of the definition in a file. The database has it after this."""
-    from perdure.app.definitions import load_process
-
-    playbook = is_playbook(file)
-    definition: Any = load(file)[0] if playbook else load_process(file)
+    definition, kind = load_file(file), kind_of_file(file)
 
     async def put(client: Client) -> str:
-        return await (client.playbooks if playbook else client.processes).put(definition)
+        return await kind.kept(client).put(definition)
 
     console.act(put)
     return str(definition.name)
