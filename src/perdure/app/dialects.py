@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from importlib import import_module
 from typing import Any, Final, cast
 
+from perdure.bulk.model import Perform
 from perdure.errors import CallerError, NotInstalled
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
@@ -51,13 +52,14 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
     return given, gathered
 
 
-def built_in() -> list[Workflow]:
-    """The workflows that every engine has."""
+def built_in(perform: Perform | None = None) -> list[Workflow]:
+    """The workflows that every engine has. `perform` does the parts of bulks."""
     from perdure.access.machine import ACCESS
+    from perdure.bulk.machine import BulkWorkflow
     from perdure.definitions.machine import DEFINITIONS
     from perdure.tasks.machine import TASKS
 
-    return [TASKS, DEFINITIONS, ACCESS]
+    return [TASKS, DEFINITIONS, ACCESS, BulkWorkflow(perform)]
 
 
 def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:

@@ -19,6 +19,7 @@ MODULES: Final = {
 
 GROUPS: Final = {
     "access": "Access: logins of a server.",
+    "bulk": "Bulk work: one verb on many instances.",
     "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
     "retention": "Retention: remove instances that ended long ago.",
@@ -64,6 +65,7 @@ VERBS: Final = {
             "Run an engine with a server: HTTP API and web UI.",
             "perdure serve shop --db shop.db",
         ),
+        CommandRow("config", "Tell the settings of a server.", "perdure config --json"),
         CommandRow(
             "dev",
             "Run a module with server and UI; reload.",
@@ -131,6 +133,14 @@ VERBS: Final = {
             "Remove ended instances that are kept no longer.",
             "perdure retention run --dry-run --db shop.db",
         ),
+        CommandRow(
+            "bulk start",
+            "Do one thing to all instances of a selection.",
+            "perdure bulk start retry --where 'workflow:order status:failed' --dry-run --db shop.db",
+        ),
+        CommandRow("bulk ls", "List bulks, newest first.", "perdure bulk ls --db shop.db"),
+        CommandRow("bulk show", "Show how far a bulk is.", "perdure bulk show 7c1d0a55e2b9 --db shop.db"),
+        CommandRow("bulk cancel", "Leave alone what a bulk has left.", "perdure bulk cancel 7c1d0a55e2b9 --db shop.db"),
         CommandRow("tasks ls", "List tasks.", "perdure tasks ls --as ann --role manager --candidate --db shop.db"),
         CommandRow("tasks show", "Show a task: data, form, history.", "perdure tasks show 1042 --db shop.db"),
         CommandRow("tasks claim", "Take a task.", "perdure tasks claim 1042 --as ann --role manager --db shop.db"),
