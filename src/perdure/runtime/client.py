@@ -149,6 +149,7 @@ class Client(Speaker):
         """
         found = self._known(workflow) or await self._find(workflow)
         await refuse_by_policy(self._door, self._workflows, found.name, "start")
+        await self._refuse_start(found)
         due = start_due(at, delay) if at is not None or delay is not None else 0
         if parent is not None and not isinstance(parent, Handle):
             raise CallerError(f"parent={parent!r}: a parent is given by its handle")
@@ -173,9 +174,13 @@ class Client(Speaker):
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
         await refuse_by_policy(self._door, self._workflows, found.name, "start")
+        await self._refuse_start(found)
         due = start_due(at, delay) if at is not None or delay is not None else 0
         version = "" if isinstance(workflow, str) else workflow.version
         return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None, by=by)
+
+    async def _refuse_start(self, workflow: Startable[Any]) -> None:
+        """For an engine, which knows what an instance would miss."""
 
     async def _start(  # noqa: PLR0917
         self,

@@ -15,7 +15,7 @@ from secrets import token_urlsafe
 from typing import Any, Final
 
 from perdure.access.machine import PUBLISHED
-from perdure.access.model import KEY, WORKFLOW, Access, ApiKey, Grant, Login, Person
+from perdure.access.model import KEY, WORKFLOW, Access, ApiKey, Grant, Login, Person, is_admin
 from perdure.codec import decode, from_plain, to_plain
 from perdure.errors import AskTimeout, PerdureError
 from perdure.kernel.asked import Actor
@@ -110,7 +110,7 @@ class Accesses:
             return None
         self._note_use(key)
         return Login(
-            Actor(key.actor, key.roles, _is_admin(key.grants)), key.grants, f"key:{key.id}", executor=key.executor
+            Actor(key.actor, key.roles, is_admin(key.grants)), key.grants, f"key:{key.id}", executor=key.executor
         )
 
     def _note_use(self, key: ApiKey) -> None:
@@ -141,7 +141,7 @@ class Accesses:
         person = (await self.state()).people.get(actor.id, Person())
         grants = ADMIN if actor.admin else person.grants
         roles = tuple(dict.fromkeys((*actor.roles, *person.roles)))
-        return Login(Actor(actor.id, roles, actor.admin or _is_admin(grants)), grants, via)
+        return Login(Actor(actor.id, roles, actor.admin or is_admin(grants)), grants, via)
 
     # ---- login links -------------------------------------------------------------------------------------------
 
@@ -157,10 +157,11 @@ class Accesses:
         own = self._links.pop(digest, None)
         if own is not None:
             return (own[0], True) if datetime.now(UTC) < own[1] else None
-        if digest not in (await self.state(fresh=True)).links:
+        link = (await self.state(fresh=True)).links.get(digest)
+        if link is None:
             return None
         try:
-            return await self.ask("link use", {"digest": digest}, Actor("login")), True
+            return await self.ask("link use", {"digest": digest}, Actor("login")), link.admin
         except HttpProblem:
             return None
 
@@ -182,7 +183,3 @@ async def begin(client: Client, by: Actor) -> None:
                     return
     except TimeoutError:
         raise AskTimeout(f"no engine has taken up {address} after {ANSWER_SECONDS:g} s; does one run?") from None
-
-
-def _is_admin(grants: tuple[Grant, ...]) -> bool:
-    return any(grant.role == "admin" and "*" in grant.workflows for grant in grants)

@@ -221,6 +221,7 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
     unknown_outcome = found.error is not None and found.error.type == "OutcomeUnknown"
     now = {
         "send": ended or policy.refuses("send"),
+        "ask": ended or policy.refuses("send"),
         "cancel": ended or policy.refuses("cancel"),
         "wake": ended or policy.refuses("wake") or ("" if sleeps and not stuck else "it does not sleep"),
         "retry": "" if stuck else (policy.refuses("retry") if failed else "it is neither stuck nor failed"),
