@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from perdure.app.playbooks import load_playbook
+from perdure.app.ours import load_playbook
 from perdure.testing import crash_test
 from perdure.tools import ToolError
 from tests.playbooks.harness import HEAD

@@ -68,6 +68,62 @@ async def test_cancel_reaches_children_and_is_never_overwritten(tmp_path):
         assert await engine.handle("p", "k").status() == await engine.handle("child", "c").status() == "cancelled"
 
 
+ASKED = """
+    workload: {cents: 4200}
+    workflow:
+      - step: ask
+        tool:
+          kind: task
+          title: "Approve {{ workload.cents }}?"
+          roles: [manager]
+          answer: {type: object, properties: {outcome: {enum: [approve, reject]}}, required: [outcome]}
+          expire: 1d
+        next: [{step: pay, on: done, when: outcome.result.outcome == 'approve'}, {step: tell, on: failed}]
+      - {step: pay, tool: {kind: noop, result: "{{ ask.outcome }} by {{ ask.by }}"}}
+      - {step: tell, tool: {kind: noop, result: "{{ token.from.error.kind }}"}}
+"""
+
+
+async def test_a_person_answers_a_task_of_a_playbook_or_cancels_it():
+    ann = perdure.Actor("ann", roles=["manager"], admin=True)
+    async with perdure.open(":memory:", workflows=[book(ASKED)]) as engine:
+        yes, no = await engine.start("p", key="yes"), await engine.start("p", key="no")
+        tasks = {task.key: task for task in await engine.tasks.list(by=ann)}
+        assert [tasks[key].title for key in ("yes", "no")] == ["Approve 4200?"] * 2
+        await engine.tasks.complete(tasks["yes"].id, {"outcome": "approve"}, by=ann)
+        await engine.tasks.cancel(tasks["no"].id, reason="not now", by=ann)
+
+        assert await yes.result(timeout=10) == "approve by ann"
+        assert await no.result(timeout=10) == "task_cancelled"
+
+
+def test_a_task_that_expires_is_a_timeout():
+    with World(book(ASKED)) as world:
+        handle = world.start("p", {})
+        world.advance(timedelta(days=2))
+
+        assert handle.result() == "timeout"
+
+
+async def test_a_child_gets_a_stored_value_itself(tmp_path):
+    child = perdure.load_playbook(
+        textwrap.dedent(CHILD).replace(
+            "{kind: wait, message: never}", "{kind: noop, result: '{{ workload.all | length }}'}"
+        )
+    )
+    parent = book(
+        """
+        workflow:
+          - {step: a, tool: {kind: python, code: "result = ['x' * 100] * 2000"}, next: b}
+          - {step: b, tool: {kind: workflow, workflow: child, args: {all: "{{ a }}"}}}
+        """
+    )
+    async with perdure.open(tmp_path / "p.db", workflows=[parent, child]) as engine:
+        handle = await engine.start(parent, key="k")
+
+        assert await handle.result(timeout=10) == 2000
+
+
 HELD = """
     executor: {spec: {ctx: {go: {init: false}}}}
     workflow:
@@ -138,6 +194,23 @@ async def test_no_redirect_reaches_a_private_address(address):
 
     assert raised.value.kind == "blocked_address"
     assert len(site.asked) == 1
+
+
+def test_simulate_tells_the_steps_arcs_and_rules_that_no_run_came_to():
+    playbook = book(
+        """
+        workflow:
+          - step: a
+            tool: {kind: http, url: x, spec: {policy: {rules: [{when: outcome.status == 'error', then: {do: fail}}, {else: {then: {do: continue}}}]}}}
+            next: [{step: b, when: event.result == 2}]
+          - {step: b, tool: {kind: noop}}
+        """
+    )
+
+    told = simulate(playbook, {}, {"*": 1}, runs=1)
+
+    assert (told.unreached_steps, told.unreached_arcs) == (["b"], ["a -> b"])
+    assert told.unreached_rules == ["rule 1 of a/a_task"]
 
 
 PLANTED = """

@@ -18,6 +18,7 @@ from perdure.executors import info
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
+from perdure.executors.secrets import EnvironmentSecrets, inject
 from perdure.executors.thread import ThreadExecutor
 from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import unsigned
@@ -25,9 +26,10 @@ from perdure.kernel.retention import Retention
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Gathered, Stored
 from perdure.ports.executor import Executor
-from perdure.ports.secrets import Secrets
+from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
 from perdure.runtime import collector
+from perdure.runtime.bulk import Bulks
 from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.connections import LocalConnection
@@ -64,8 +66,10 @@ class Engine(Client):
         running: RunningShards,
         workflows: Workflows[Startable[Any]],
         gathered: list[Gathered],
+        secrets: Secrets | None = None,
     ) -> None:
         super().__init__(door, workflows, read_catalog, stored)
+        self._secrets = secrets or EnvironmentSecrets()
         self._running = running
         self._gathered = gathered
         self.processes = Definitions(door, "process", self._added)
@@ -91,6 +95,11 @@ class Engine(Client):
             activate(self._workflows, given.name, register)
             for shard in self._running.shards:
                 shard.add(cast(Workflow, workflow), register.active)
+
+    async def _refuse_start(self, workflow: Startable[Any]) -> None:
+        """A secret that a definition names and this engine does not have is `SecretMissing`, before anything starts."""
+        if names := getattr(workflow, "secrets", ()):
+            await asyncio.to_thread(inject, tuple(map(Secret, names)), self._secrets)
 
     @property
     def _shard(self) -> Shard:
@@ -140,7 +149,8 @@ async def open(
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, gathered = registered([*_listed(workflows), *functions])
-    for own in built_in():
+    bulks = Bulks()
+    for own in built_in(bulks.perform):
         known.replace(own)
     for each in gathered:
         if each.opened is not None:
@@ -179,7 +189,10 @@ async def open(
 
     try:
         async with _running(url, setup, prepare) as running:
-            engine = Engine(running.door, running, cast(Workflows[Startable[Any]], known), gathered)
+            engine = Engine(
+                running.door, running, cast(Workflows[Startable[Any]], known), gathered, effects.around.secrets
+            )
+            bulks.begin(engine)
             try:
                 await _settled(running.shards)
                 for each in gathered:
@@ -237,6 +250,8 @@ async def _running(
 
         def prepared(done: Callable[[Exception | None], None]) -> None:
             def ended(task: asyncio.Task[None]) -> None:
+                if task.cancelled():  # the loop ends while the engine is opened
+                    return
                 shard.use(setup.workflows)
                 done(task.exception())  # type: ignore[arg-type]
 

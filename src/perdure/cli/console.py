@@ -173,6 +173,7 @@ def _with_console(function: Callable[..., None]) -> Callable[..., None]:
 ASKED: Final = (
     *("start", "send", "cancel", "wake", "retry", "rewind", "fork", "settle", "tag"),
     *("ls", "show", "history", "why", "diff", "export"),
+    *("bulk start", "bulk ls", "bulk show", "bulk cancel"),
 )
 """Commands that can ask a server instead of a database."""
 

@@ -58,6 +58,8 @@ def rebuild(instance: Instance, workflow: Workflow) -> Machine:
 
 
 def _replayed(instance: Instance, workflow: Workflow) -> Machine:
+    if not instance.tail:  # it is new, or nothing came after its snapshot
+        return workflow.machine(str(instance.address), instance.snapshot_at)
     replay = Replay(instance, workflow)
     try:
         while replay.step():

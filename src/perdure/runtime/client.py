@@ -149,6 +149,7 @@ class Client(Speaker):
         """
         found = self._known(workflow) or await self._find(workflow)
         await refuse_by_policy(self._door, self._workflows, found.name, "start")
+        await self._refuse_start(found)
         due = start_due(at, delay) if at is not None or delay is not None else 0
         if parent is not None and not isinstance(parent, Handle):
             raise CallerError(f"parent={parent!r}: a parent is given by its handle")
@@ -173,9 +174,13 @@ class Client(Speaker):
         """Start with input that came as JSON: an object is keyword arguments, an array positional ones."""
         found = self._known(workflow) or await self._find(workflow)
         await refuse_by_policy(self._door, self._workflows, found.name, "start")
+        await self._refuse_start(found)
         due = start_due(at, delay) if at is not None or delay is not None else 0
         version = "" if isinstance(workflow, str) else workflow.version
         return await self._start(found, version, found.encode_plain_input(value), key, tags, reuse, due, None, by=by)
+
+    async def _refuse_start(self, workflow: Startable[Any]) -> None:
+        """For an engine, which knows what an instance would miss."""
 
     async def _start(  # noqa: PLR0917
         self,
@@ -193,10 +198,11 @@ class Client(Speaker):
         if reuse not in (None, "failed", "always"):
             raise CallerError(f'reuse={reuse!r}: a used key is started again if it "failed", or "always"')
         address = Address(workflow.name, checked_key(key))
-        seed = self._door.entropy()
+        door = self._door
+        seed = door.entropy()
         given = checked_tags(tags)
         above = root if parent is not None and root != parent.instance else 0
-        said = asked({"by": by})
+        said = None if by is None else asked({"by": by})
         event = Started(
             workflow.name,
             address.key,
@@ -210,8 +216,8 @@ class Client(Speaker):
             root=above,
             asked=said,
         )
-        instance = await self._door.put(address, event, new=key is None)
-        return Handle(self._door, address, workflow, instance, self._workflows)
+        instance = await door.put(address, event, new=key is None)
+        return Handle(door, address, workflow, instance, self._workflows)
 
     @overload
     def handle(self, workflow: Startable[R], key: str) -> Handle[R]: ...

@@ -75,7 +75,9 @@ class Accesses:
         answer = await handle.ask(verb, to_plain(body), timeout=ANSWER_SECONDS, by=by)
         self._read_at = float("-inf")
         if "refused" in answer:
-            status = {"not-found": 404, "last-admin": 409}.get(answer["refused"], 422)
+            status = {"not-found": 404, "last-admin": 409, "name-taken": 409, "forbidden": 403}.get(
+                answer["refused"], 422
+            )
             raise HttpProblem(status, answer["refused"], answer["text"])
         return answer["ok"]
 

@@ -206,6 +206,8 @@ class ServerApp:
             if problem.status == 403:
                 self._denied_write(calling.login, route)
             raise
+        if isinstance(answered, Answer):
+            return answered
         status, answer = answered if isinstance(answered, tuple) else (200, answered)
         headers = [("etag", f'"{calling.tag}"')] if calling.tag else []
         if route.direct:
@@ -306,8 +308,8 @@ def _params(request: Request, route: Route, named: dict[str, str], body: bytes) 
     if route.read:
         query = read_query(request.query)
         query.pop("values", None)
-        if route.params is ListQuery:
-            filters = {name: query.pop(name) for name in list(query) if name not in ("q", "limit", "cursor")}
+        if issubclass(route.params, ListQuery):
+            filters = {name: query.pop(name) for name in list(query) if name not in fields}
             given: dict[str, Any] = {"filters": filters} if filters else {}
         else:
             given = {}

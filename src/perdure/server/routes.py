@@ -16,10 +16,11 @@ from perdure.access.model import Who
 from perdure.runtime.tasks import TaskDetail
 from perdure.tasks.row import TaskInfo
 from perdure.verbs import act
+from perdure.verbs import bulk as bulks
 from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
 from perdure.views.instance_at import PastInstance
 
-from .api import access, fleet, instances, looks, tasks
+from .api import access, bookmarks, bulk, export, fleet, instances, looks, tasks
 from .calling import Calling
 
 API: Final = "/api/v1"
@@ -65,6 +66,8 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.CountAnswer, instances.count_instances, "status=stuck"),
     Route("facets", "GET", "/instances/facets", "viewer", "Count instances by workflow, version and status.",
           instances.Nothing, instances.FacetsAnswer, instances.count_by),
+    Route("export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
+          export.ExportQuery, bytes, export.export, "status=stuck&format=csv"),
     Route("diff", "GET", "/instances/diff", "viewer", "Compare the histories of two instances.", DiffParams,
           DiffAnswer, instances.compare, "a=order/o-17&b=order/o-18"),
     Route("show", "GET", ON, "viewer", "Show one instance.", instances.Id, instances.InstanceDetail, instances.show),
@@ -105,6 +108,15 @@ ROUTES: Final[tuple[Route, ...]] = (
           act.ForkAnswer, instances.acting(act.fork), {"location": "ship", "edit": {"price": 4200}}, values=True),
     Route("tag", "PATCH", f"{OF}/tags", "operator", "Change tags of an instance.", instances.TagsParams,
           instances.TagsAnswer, instances.tag, {"tags": {"customer": "c-7"}}),
+    Route("bulk start", "POST", "/bulk", "operator", "Do one thing to all instances of a selection.",
+          bulks.BulkParams, bulks.BulkAnswer, bulk.start,
+          {"verb": "retry", "selection": {"q": "workflow:order status:stuck"}, "dry_run": True}, values=True),
+    Route("bulk ls", "GET", "/bulk", "operator", "List bulks, newest first.", bulks.BulkListParams, bulks.BulkList,
+          bulk.ls),
+    Route("bulk show", "GET", "/bulk/{id}", "operator", "Show how far a bulk is.", bulks.BulkId, bulks.ShownBulk,
+          bulk.show),
+    Route("bulk cancel", "POST", "/bulk/{id}/-/cancel", "operator", "Leave alone what a bulk has left.",
+          bulks.BulkId, bulks.CancelledBulk, bulk.cancel, {}),
     Route("workflow ls", "GET", "/workflows", "viewer", "List workflows with their counts.", instances.Nothing,
           fleet.WorkflowList, fleet.workflows),
     Route("workflow show", "GET", "/workflows/{name}", "viewer", "Show one workflow.", fleet.WorkflowName,
@@ -139,6 +151,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("tasks cancel", "POST", f"{TASK}/-/cancel", "task", "End a task without an answer.", tasks.TaskCancelParams,
           TaskInfo, tasks.cancel, {"reason": "not needed"}),
     Route("fleet", "GET", "/fleet", "viewer", "Tell what runs.", instances.Nothing, fleet.FleetAnswer, fleet.fleet),
+    Route("bookmarks", "GET", "/bookmarks", "anyone", "List your bookmarks, and shared ones.", instances.Nothing,
+          bookmarks.BookmarkList, bookmarks.ls),
+    Route("bookmark show", "GET", "/bookmarks/{name}", "anyone", "Show a bookmark.", bookmarks.BookmarkName,
+          bookmarks.ShownBookmark, bookmarks.show),
+    Route("bookmark put", "PUT", "/bookmarks/{name}", "anyone", "Save a list under a name.",
+          bookmarks.BookmarkParams, bookmarks.ShownBookmark, bookmarks.put, {"q": "status:stuck", "shared": False}),
+    Route("bookmark delete", "DELETE", "/bookmarks/{name}", "anyone", "Delete a bookmark.", bookmarks.BookmarkName,
+          access.Done, bookmarks.delete),
     Route("whoami", "GET", "/whoami", "anyone", "Tell who asks, and with which rights.", instances.Nothing,
           access.WhoAmI, access.whoami),
     Route("verbs", "GET", "/verbs", "anyone", "List the verbs, and which are allowed.", instances.Nothing,

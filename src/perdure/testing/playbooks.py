@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.app.playbooks import load_playbook
+from perdure.app.ours import load_playbook
 from perdure.errors import CallerError, CrashTestFailed
 from perdure.playbooks.author import PlaybookWorkflow
 from perdure.playbooks.load import read_yaml
@@ -88,6 +88,7 @@ class Simulated(msgspec.Struct):
     verdicts: dict[str, int]
     unreached_steps: list[str]
     unreached_arcs: list[str]
+    unreached_rules: list[str]
     finding: str = ""
     crashes: int = 0
 
@@ -99,6 +100,7 @@ class Simulated(msgspec.Struct):
         told = [f"{self.runs} runs: " + ", ".join(f"{count} {word}" for word, count in sorted(self.verdicts.items()))]
         told += [f"no run came to the step {step}" for step in self.unreached_steps]
         told += [f"no run took the arc {arc}" for arc in self.unreached_arcs]
+        told += [f"no run was decided by {rule}" for rule in self.unreached_rules]
         if self.crashes:
             told.append(f"{self.crashes} crashes at commits: " + (self.finding or "none made a difference"))
         return told
@@ -118,16 +120,33 @@ def simulate(
     verdicts: dict[str, int] = {}
     steps = {step.name for step in model.steps}
     arcs = {f"{step.name} -> {arc.step}" for step in model.steps for arc in (step.next.arcs if step.next else ())}
+    rules = _rules(playbook)
+    playbook.watched = set()
     for number in range(runs):
         dice = random.Random(f"{seed}/{number}")
         told, seen, routes = _run(playbook, input, Stubs(stubs, _chance(dice)), number)
         verdicts[told] = verdicts.get(told, 0) + 1
         steps -= seen
         arcs -= routes
-    made = Simulated(runs, verdicts, sorted(steps), sorted(arcs))
+    unused = [name for path, name in rules.items() if path not in playbook.watched]
+    playbook.watched = None
+    made = Simulated(runs, verdicts, sorted(steps), sorted(arcs), unused)
     if crash:
         _crash(playbook, input, stubs, made)
     return made
+
+
+def _rules(playbook: PlaybookWorkflow) -> dict[str, str]:
+    """The rules of all actions, by their path, as people name them."""
+    model, compiler = playbook.definition.playbook, playbook.compiler
+    pipelines = {step.name: compiler.step(step.name).actions for step in model.steps}
+    pipelines |= {f"workbook {name}": compiler.entry(name) for name in model.workbook}
+    return {
+        rule.path: f"rule {number} of {owner}/{action.action.label}"
+        for owner, actions in pipelines.items()
+        for action in actions
+        for number, rule in enumerate(action.rules, 1)
+    }
 
 
 def _chance(dice: random.Random) -> Script:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from perdure.errors import TooBroad
 from perdure.kernel.batch import HeadRow
 from perdure.ports.store import ListPlace, Queries, place_of
 
@@ -71,6 +72,20 @@ async def _merged(
     cut = max(places, default=None)
     ordered = sorted(heads.values(), key=place_of, reverse=True)
     return [head for head in ordered if cut is None or place_of(head) >= cut], cut, partial
+
+
+async def select(queries: Queries, where: Where, visible: Visible, most: int) -> list[HeadRow]:
+    """All that a list has, to its end. Raises `TooBroad` if that is more than `most`."""
+    found: list[HeadRow] = []
+    before = None
+    while True:
+        part = await page(queries, where, visible, PAGE_MAX, before)
+        found += part.heads
+        before = part.next
+        if len(found) > most:
+            raise TooBroad(most)
+        if before is None:
+            return found
 
 
 class Count(msgspec.Struct, frozen=True):

@@ -82,11 +82,11 @@ def run(  # noqa: PLR0917
     """
     value = with_sets(None if given is None else read_json(given, "--input"), sets)
     with shown() as progress:
-        flow, workflows = load(target)
+        workflow, workflows = load(target)
         functions, handlers = helpers_of(target)
         run = Run(console, progress, timeout, Given(handlers, allow, secrets_of(connections)))
         workflows += functions
-        ending: Ending = run_async(lambda: run.run(workflows, flow, value, key, reuse))
+        ending: Ending = run_async(lambda: run.run(workflows, workflow, value, key, reuse))
     again = Again(console, target, given, sets, ending.state.address.key)
     sys.exit(_tell(console, ending, again, timeout))
 
@@ -123,7 +123,9 @@ class Run:
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._reader = Reader()
 
-    async def run(self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None) -> Ending:
+    async def run(
+        self, workflows: list[Any], workflow: Any, value: Any, key: str | None, reuse: Reuse | None
+    ) -> Ending:
         with interruptible() as (interrupted, hurry):
             opened = open_engine(
                 self._console.db,
@@ -136,7 +138,7 @@ class Run:
             async with opened as engine:
                 engine.hurry = hurry
                 began = time.time()
-                handle = await engine.start_plain(flow, {} if value is None else value, key=key, reuse=reuse)
+                handle = await engine.start_plain(workflow, {} if value is None else value, key=key, reuse=reuse)
                 about = await handle.summary()
                 if about.started_at.timestamp() < began:
                     await self._look(engine, handle, about.id, silent=True)

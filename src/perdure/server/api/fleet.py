@@ -21,6 +21,7 @@ from ..calling import Calling, unknown
 from ..problems import HttpProblem
 from ..reading import to_struct
 from ..reading import unknown as unknown_name
+from .bulk import OF_VERBS
 from .instances import Nothing
 
 
@@ -173,6 +174,9 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
         known = [name for name, each in VERBS.items() if each.changes != calling.read]
         raise HttpProblem(404, "unknown-verb", unknown_name("verb", given.verb, known))
     params = to_struct(row.params, given.params)
+    if given.verb in OF_VERBS:
+        answered = await OF_VERBS[given.verb](calling, params)
+        return answered[1] if isinstance(answered, tuple) else answered
     for name in ("id", "a", "b"):
         if hasattr(params, name):
             _, head = await find_started(calling.client, getattr(params, name))

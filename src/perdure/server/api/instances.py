@@ -94,14 +94,14 @@ def listed(head: HeadRow, parent: str | None = None) -> ListedHead:
     )
 
 
-def _where(given: ListQuery) -> Where:
+def where_of(given: ListQuery) -> Where:
     return joined([*parse(given.q), *from_pairs(given.filters)])
 
 
 async def ls(calling: Calling, given: ListQuery) -> InstanceList:
     if not 1 <= given.limit <= PAGE_MAX:
         raise HttpProblem(422, "bad-request", f"limit is 1 to {PAGE_MAX}, found {given.limit}", where="/limit")
-    where = _where(given)
+    where = where_of(given)
     use = hashlib.blake2b(to_text(where).encode(), digest_size=8).digest()
     before = None
     if given.cursor:
@@ -112,14 +112,14 @@ async def ls(calling: Calling, given: ListQuery) -> InstanceList:
         started, id = msgspec.msgpack.decode(body[8:])
         before = (started, id)
     at = pack(await calling.client.queries.heights())
-    found = await page(calling.client.queries, where, _shows(calling, where), given.limit, before)
+    found = await page(calling.client.queries, where, shows(calling, where), given.limit, before)
     next = (
         None if found.next is None else calling.accesses.signer.sign("cursor", use + msgspec.msgpack.encode(found.next))
     )
     return InstanceList([listed(head) for head in found.heads], next, None, found.looked, found.partial, at)
 
 
-def _shows(calling: Calling, where: Where) -> Any:
+def shows(calling: Calling, where: Where) -> Any:
     """Built-in instances are listed only for those who ask for them."""
     wanted = any(value.startswith("perdure.") for term in where if term.field == "workflow" for value in term.values)
     return lambda workflow: calling.sees(workflow) and (wanted or not workflow.startswith("perdure."))
@@ -130,8 +130,8 @@ class CountAnswer(msgspec.Struct, frozen=True):
 
 
 async def count_instances(calling: Calling, given: ListQuery) -> CountAnswer:
-    where = _where(given)
-    found = await count(calling.client.queries, where, _shows(calling, where))
+    where = where_of(given)
+    found = await count(calling.client.queries, where, shows(calling, where))
     return CountAnswer(f"{found.count}+" if found.more else found.count)
 
 
@@ -144,7 +144,7 @@ class FacetsAnswer(msgspec.Struct, frozen=True):
 
 
 async def count_by(calling: Calling, given: Nothing) -> FacetsAnswer:
-    return FacetsAnswer(await facets(calling.client.queries, _shows(calling, ())))
+    return FacetsAnswer(await facets(calling.client.queries, shows(calling, ())))
 
 
 class Id(msgspec.Struct, frozen=True):
@@ -207,6 +207,7 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
     unknown_outcome = found.error is not None and found.error.type == "OutcomeUnknown"
     now = {
         "send": ended or policy.refuses("send"),
+        "ask": ended or policy.refuses("send"),
         "cancel": ended or policy.refuses("cancel"),
         "wake": ended or policy.refuses("wake") or ("" if sleeps and not stuck else "it does not sleep"),
         "retry": "" if stuck else (policy.refuses("retry") if failed else "it is neither stuck nor failed"),
@@ -391,10 +392,10 @@ async def start(calling: Calling, given: act.StartParams) -> Any:
         own = hashlib.blake2b(f"{calling.login.actor.id}\x00{key}".encode(), digest_size=12).hexdigest()
         given = msgspec.structs.replace(given, key=own)
     answer = await act.start(calling.client, given)
-    return 201 if await _recorded(calling, Address(answer.workflow, answer.key)) else 202, answer
+    return 201 if await recorded(calling, Address(answer.workflow, answer.key)) else 202, answer
 
 
-async def _recorded(calling: Calling, address: Address) -> bool:
+async def recorded(calling: Calling, address: Address) -> bool:
     """Whether an engine has taken up what was started; `Prefer: wait=N` says how long that is waited for."""
     queries = calling.client.queries
     if await queries.head(address) is not None:
