@@ -278,7 +278,7 @@ def test_ten_thousand_rows_keep_600_elements(stage):
         await handle.result(60)
         await page.goto(f"{site.url}/instances/counting/c")
         await page.wait_for_selector(".tall tbody tr")
-        await page.click("[role=treegrid] [title=\"2500 times\"]")
+        await page.click('[role=treegrid] [title="2500 times"]')
         await page.wait_for_selector("[role=treegrid] >> text=count#100")
         await page.evaluate("document.querySelectorAll('.tall')[0].scrollTop = 60000")
         await page.wait_for_selector("[role=treegrid] >> text=/count#2[0-9]{3}/")

@@ -20,6 +20,7 @@ from perdure.errors import PerdureError
 from perdure.kernel.asked import Asked
 from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
+from perdure.runtime.history import read_history
 
 from . import limits
 from .accesses import Accesses, Recognise
@@ -34,7 +35,8 @@ from .logins import Logins
 from .openapi import document
 from .problems import HttpProblem, problem_of
 from .reading import JSON, from_text, read_json, read_query, to_struct
-from .rendering import shown
+from .redacting import Redactor, read_pointer
+from .rendering import plain, shown
 from .repeat import Repeats
 from .routes import API, Route, match
 from .settings import Settings, secret_of
@@ -67,6 +69,7 @@ class ServerApp:
         self.stopping = asyncio.Event()
         self.notice = ""
         self._repeats = Repeats()
+        self._redacted = [read_pointer(text) for text in given.redact]
         self._buckets = limits.requests()
         self._streams: dict[str, int] = {}
         self._denied: dict[tuple[str, str], tuple[float, int]] = {}
@@ -213,8 +216,17 @@ class ServerApp:
         if route.direct:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
         whole = b"values=whole" in calling.request.query
-        values = not calling.workflow or calling.values(calling.workflow)
-        return json_answer(shown(answer, values=values, whole=whole), status, headers)
+        redactor = await self._redactor(calling) if self._redacted else None
+        return json_answer(shown(answer, values=calling.shows_values, whole=whole, redactor=redactor), status, headers)
+
+    async def _redactor(self, calling: Calling) -> Redactor:
+        """It knows the hidden texts of the instances that the answer is about: an error may repeat them."""
+        redactor = Redactor(self._redacted)
+        for instance in calling.found:
+            _, lines = await read_history(self.client.queries, instance)
+            for line in lines:
+                redactor.value(plain(line.value))
+        return redactor
 
     def _calling(self, request: Request, login: Login, route: Route) -> Calling:
         asked = Asked(

@@ -223,10 +223,14 @@ async def why(calling: Calling, given: Id) -> WhyAnswer:
     head = await calling.find(given.id)
     seen, words = await see(calling.client.queries, head, datetime.now(UTC), calling.settings.database)
     calling.tag = str(seen.state.version)
-    told = reasons(seen, words)
-    if not calling.values(head.workflow):
-        told = [_without_values(each) for each in told]
-    return WhyAnswer(id_of(head), seen.state.status.value, told)
+    return private(calling, WhyAnswer(id_of(head), seen.state.status.value, reasons(seen, words)))
+
+
+def private(calling: Calling, answer: WhyAnswer) -> WhyAnswer:
+    """Sentences with recorded values are for logins that see all of them."""
+    if calling.shows_values and not calling.settings.redact:
+        return answer
+    return msgspec.structs.replace(answer, reasons=[_without_values(each) for each in answer.reasons])
 
 
 def _without_values(reason: Reason) -> Reason:
@@ -386,8 +390,16 @@ async def compare(calling: Calling, given: DiffParams) -> Any:
 # ---- what changes something ----------------------------------------------------------------------------------------
 
 
-async def start(calling: Calling, given: act.StartParams) -> Any:
+def check_start(calling: Calling, given: act.StartParams) -> None:
+    """A login starts in its own name: else four eyes would be two."""
     calling.check(given.workflow, f"workflow {given.workflow[:80]!r}")
+    if given.by not in (None, calling.login.actor.id):
+        text = f"{calling.login.actor} starts instances in their own name, found by={given.by!r:.80}"
+        raise HttpProblem(403, "forbidden", text, expected=calling.login.actor.id)
+
+
+async def start(calling: Calling, given: act.StartParams) -> Any:
+    check_start(calling, given)
     if given.key is None and (key := calling.request.headers.get("idempotency-key")):
         own = hashlib.blake2b(f"{calling.login.actor.id}\x00{key}".encode(), digest_size=12).hexdigest()
         given = msgspec.structs.replace(given, key=own)
