@@ -35,8 +35,9 @@ from .logins import Logins
 from .openapi import document
 from .problems import HttpProblem, problem_of
 from .reading import JSON, from_text, read_json, read_query, to_struct
+from .reading import unknown as unknown_name
 from .redacting import Redactor, read_pointer
-from .rendering import plain, shown
+from .rendering import plain, shown, trimmed
 from .repeat import Repeats
 from .routes import API, Route, match
 from .settings import Settings, secret_of
@@ -213,11 +214,13 @@ class ServerApp:
             return answered
         status, answer = answered if isinstance(answered, tuple) else (200, answered)
         headers = [("etag", f'"{calling.tag}"')] if calling.tag else []
-        if route.direct:
+        query = read_query(calling.request.query) if route.read else {}
+        if route.direct and "fields" not in query:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
-        whole = b"values=whole" in calling.request.query
+        whole = None if query.get("values") == ["whole"] else _whole(calling.request) if route.read else ""
         redactor = await self._redactor(calling) if self._redacted else None
-        return json_answer(shown(answer, values=calling.shows_values, whole=whole, redactor=redactor), status, headers)
+        document = shown(answer, values=calling.shows_values, whole=whole, redactor=redactor)
+        return json_answer(_trimmed(document, query.get("fields", [])), status, headers)
 
     async def _redactor(self, calling: Calling) -> Redactor:
         """It knows the hidden texts of the instances that the answer is about: an error may repeat them."""
@@ -320,6 +323,7 @@ def _params(request: Request, route: Route, named: dict[str, str], body: bytes) 
     if route.read:
         query = read_query(request.query)
         query.pop("values", None)
+        query.pop("fields", None)
         if issubclass(route.params, ListQuery):
             filters = {name: query.pop(name) for name in list(query) if name not in fields}
             given: dict[str, Any] = {"filters": filters} if filters else {}
@@ -333,6 +337,23 @@ def _params(request: Request, route: Route, named: dict[str, str], body: bytes) 
         if given.setdefault(name, value) != value:
             raise HttpProblem(422, "bad-request", f"{name} is {value!r} in the path, and another one in the body")
     return to_struct(route.params, given)
+
+
+def _whole(request: Request) -> str:
+    """The URL of the same answer with whole values."""
+    query = f"{request.query.decode('ascii')}&" if request.query else ""
+    return f"{request.root}{request.path}?{query}values=whole"
+
+
+def _trimmed(document: Any, fields: list[str]) -> Any:
+    names = [name for text in fields for name in text.split(",") if name]
+    try:
+        return trimmed(document, names) if names else document
+    except (KeyError, TypeError) as error:
+        sample = document["items"][0] if isinstance(document, dict) and document.get("items") else document
+        known = sample if isinstance(sample, dict) else []
+        text = unknown_name("field", str(error.args[0]), known)
+        raise HttpProblem(422, "bad-request", text, where="/fields") from None
 
 
 def _type(fields: dict[str, Any], name: str) -> Any:

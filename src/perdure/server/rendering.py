@@ -65,15 +65,25 @@ def _other(value: Any) -> Any:
     return str(value)
 
 
-def shown(value: Any, *, values: bool = True, whole: bool = False, redactor: Redactor | None = None) -> Any:
-    """A document for a reader: without recorded values, if the reader may not see them; large values cut."""
+def shown(value: Any, *, values: bool = True, whole: str | None = "", redactor: Redactor | None = None) -> Any:
+    """A document for a reader: without recorded values, if the reader may not see them; large values cut.
+
+    `whole` is where the whole values are; None: nothing is cut.
+    """
     redactor = redactor or Redactor()
     return redactor.texts(_Showing(values, whole, redactor).document(plain(value)))
 
 
+def trimmed(document: Any, names: list[str]) -> Any:
+    """Only these fields of a document, or of the items of a list. Raises `KeyError` of an unknown one."""
+    if isinstance(document, dict) and isinstance(document.get("items"), list):
+        return {**document, "items": [trimmed(each, names) for each in document["items"]]}
+    return {name: document[name] for name in names}
+
+
 class _Showing(NamedTuple):
     values: bool
-    whole: bool
+    whole: str | None
     redactor: Redactor
 
     def document(self, document: Any) -> Any:
@@ -101,15 +111,15 @@ class _Showing(NamedTuple):
     def _value(self, value: Any) -> Any:
         if not self.values:
             return WITHHELD
-        found = self.redactor.value(value)
-        return found if self.whole else cut(found)
+        return cut(self.redactor.value(value), self.whole)
 
 
-def cut(value: Any) -> Any:
-    """A value that is too large for a list, as a preview and its size."""
-    if isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < CUT // 4):
+def cut(value: Any, whole: str | None = "") -> Any:
+    """A value that is too large for a list, as a preview, its size, and where it is `whole`."""
+    if whole is None or isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < CUT // 4):
         return value
     encoded = msgspec.json.encode(value)
     if len(encoded) <= CUT:
         return value
-    return {"$cut": encoded[:PREVIEW].decode(errors="ignore"), "bytes": len(encoded)}
+    found = {"$cut": encoded[:PREVIEW].decode(errors="ignore"), "bytes": len(encoded)}
+    return {**found, "href": whole} if whole else found

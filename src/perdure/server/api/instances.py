@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -18,7 +18,7 @@ from perdure.kernel.location import is_sleep
 from perdure.kernel.policy import Policy
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.seen import Line, Reason
-from perdure.ports.store import Filter
+from perdure.ports.store import Filter, ListPlace, place_of
 from perdure.runtime.history import read_history, summary, value_of
 from perdure.verbs import act
 from perdure.verbs.read import DiffParams, WhyAnswer, diff
@@ -66,11 +66,12 @@ class InstanceList(msgspec.Struct, frozen=True):
 
 
 class ListQuery(msgspec.Struct, frozen=True):
-    """`q` is a filter as text; `filters` are the same as query parameters."""
+    """`q` is a filter as text; `filters` are the same as query parameters. `cursor` is that of a page before."""
 
     q: str = ""
     limit: int = 50
     cursor: str = ""
+    order: Literal["-started", "started"] = "-started"
     filters: dict[str, list[str]] = {}
 
 
@@ -102,21 +103,34 @@ async def ls(calling: Calling, given: ListQuery) -> InstanceList:
     if not 1 <= given.limit <= PAGE_MAX:
         raise HttpProblem(422, "bad-request", f"limit is 1 to {PAGE_MAX}, found {given.limit}", where="/limit")
     where = where_of(given)
-    use = hashlib.blake2b(to_text(where).encode(), digest_size=8).digest()
-    before = None
-    if given.cursor:
-        body = calling.accesses.signer.read("cursor", given.cursor)
-        if body is None or body[:8] != use:
-            text = "this cursor is of another list, or of another server; begin again without it"
-            raise HttpProblem(422, "bad-cursor", text, where="/cursor")
-        started, id = msgspec.msgpack.decode(body[8:])
-        before = (started, id)
+    use = hashlib.blake2b(f"{given.order} {to_text(where)}".encode(), digest_size=8).digest()
+    back, place = _place(calling, use, given.cursor)
     at = pack(await calling.client.queries.heights())
-    found = await page(calling.client.queries, where, shows(calling, where), given.limit, before)
-    next = (
-        None if found.next is None else calling.accesses.signer.sign("cursor", use + msgspec.msgpack.encode(found.next))
-    )
-    return InstanceList([listed(head) for head in found.heads], next, None, found.looked, found.partial, at)
+    oldest = (given.order == "started") != back
+    found = await page(calling.client.queries, where, shows(calling, where), given.limit, place, oldest=oldest)
+    heads = found.heads[::-1] if back else found.heads
+
+    def cursor(backwards: bool, at: ListPlace | None) -> str | None:
+        body = use + msgspec.msgpack.encode((backwards, at))
+        return None if at is None else calling.accesses.signer.sign("cursor", body)
+
+    edge = None if place is None else (place[0], place[1] + (1 if oldest else -1))  # the row at the place is not lost
+    first, last = (place_of(heads[0]), place_of(heads[-1])) if heads else (edge, edge)
+    previous = cursor(True, found.next if back else first if given.cursor else None)
+    next = cursor(False, last if back else found.next)
+    return InstanceList([listed(head) for head in heads], next, previous, found.looked, found.partial, at)
+
+
+def _place(calling: Calling, use: bytes, cursor: str) -> tuple[bool, ListPlace | None]:
+    """Where a cursor goes on, and whether backwards."""
+    if not cursor:
+        return False, None
+    body = calling.accesses.signer.read("cursor", cursor)
+    if body is None or body[:8] != use:
+        text = "this cursor is of another list, or of another server; begin again without it"
+        raise HttpProblem(422, "bad-cursor", text, where="/cursor")
+    back, (started, id) = msgspec.msgpack.decode(body[8:])
+    return back, (started, id)
 
 
 def shows(calling: Calling, where: Where) -> Any:
