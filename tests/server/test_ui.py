@@ -528,7 +528,7 @@ def test_all_tabs_of_a_browser_share_one_stream(stage):
             await each.wait_for_selector(".foot .live:not(.off)")
         async with asyncio.timeout(20):
             while site.server._streams != {"ann": 1}:  # those of pages that were left end a little later
-                await asyncio.sleep(0.02)
+                await page.wait_for_timeout(20)
         await handle.send("decision", "yes")
         for each in (page, other):
             await each.wait_for_selector(".stamp.st-completed")
