@@ -12,11 +12,12 @@ from perdure.cli import cli
 from perdure.playbooks.machine import PlaybookMachine
 from perdure.playbooks.workflow import PlaybookWorkflow
 from perdure.testing.playbooks import simulate
+from perdure.testing.user_simulation import UserSimulation
 from perdure.testing.world import World
 from perdure.tools import ToolCall, ToolError, find
 from perdure.worlds.snapshots import Snapshots
 from tests.executors.site import Site, says
-from tests.playbooks.harness import HEAD, PlaybookHarness
+from tests.playbooks.harness import HEAD, SECOND, PlaybookHarness
 from tests.playbooks.harness import book as on_stage
 from tests.playbooks.test_engine import book
 
@@ -66,6 +67,62 @@ async def test_cancel_reaches_children_and_is_never_overwritten(tmp_path):
         assert (await inner.read("summary"))["counts"]["runs"] == 2, "its final step ran"
     async with perdure.open(tmp_path / "p.db") as engine:
         assert await engine.handle("p", "k").status() == await engine.handle("child", "c").status() == "cancelled"
+
+
+ASKED = """
+    workload: {cents: 4200}
+    workflow:
+      - step: ask
+        tool:
+          kind: task
+          title: "Approve {{ workload.cents }}?"
+          roles: [manager]
+          answer: {type: object, properties: {outcome: {enum: [approve, reject]}}, required: [outcome]}
+          expire: 1d
+        next: [{step: pay, on: done, when: outcome.result.outcome == 'approve'}, {step: tell, on: failed}]
+      - {step: pay, tool: {kind: noop, result: "{{ ask.outcome }} by {{ ask.by }}"}}
+      - {step: tell, tool: {kind: noop, result: "{{ token.from.error.kind }}"}}
+"""
+
+
+async def test_a_person_answers_a_task_of_a_playbook_or_cancels_it():
+    ann = perdure.Actor("ann", roles=["manager"], admin=True)
+    async with perdure.open(":memory:", workflows=[book(ASKED)]) as engine:
+        yes, no = await engine.start("p", key="yes"), await engine.start("p", key="no")
+        tasks = {task.key: task for task in await engine.tasks.list(by=ann)}
+        assert [tasks[key].title for key in ("yes", "no")] == ["Approve 4200?"] * 2
+        await engine.tasks.complete(tasks["yes"].id, {"outcome": "approve"}, by=ann)
+        await engine.tasks.cancel(tasks["no"].id, reason="not now", by=ann)
+
+        assert await yes.result(timeout=10) == "approve by ann"
+        assert await no.result(timeout=10) == "task_cancelled"
+
+
+def test_a_task_that_expires_is_a_timeout():
+    with World(book(ASKED)) as world:
+        handle = world.start("p", {})
+        world.advance(timedelta(days=2))
+
+        assert handle.result() == "timeout"
+
+
+async def test_a_child_gets_a_stored_value_itself(tmp_path):
+    child = perdure.load_playbook(
+        textwrap.dedent(CHILD).replace(
+            "{kind: wait, message: never}", "{kind: noop, result: '{{ workload.all | length }}'}"
+        )
+    )
+    parent = book(
+        """
+        workflow:
+          - {step: a, tool: {kind: python, code: "result = ['x' * 100] * 2000"}, next: b}
+          - {step: b, tool: {kind: workflow, workflow: child, args: {all: "{{ a }}"}}}
+        """
+    )
+    async with perdure.open(tmp_path / "p.db", workflows=[parent, child]) as engine:
+        handle = await engine.start(parent, key="k")
+
+        assert await handle.result(timeout=10) == 2000
 
 
 HELD = """
@@ -122,6 +179,36 @@ def test_the_deadline_of_a_gate_survives_a_crash():
         assert handle.result() == "late"
 
 
+class Down(UserSimulation):
+    """After a crash no engine runs for a day."""
+
+    def _pause(self):
+        return 24 * 3600 * SECOND
+
+
+@pytest.mark.parametrize(("word", "result"), [("admit", "late"), ("discard", None), ("fail", "timeout")])
+def test_the_deadline_of_a_gate_that_passes_while_no_engine_runs_fires(word, result):
+    playbook = book(
+        f"""
+        executor: {{spec: {{ctx: {{go: {{init: false}}}}}}}}
+        workflow:
+          - step: b
+            spec: {{policy: {{admit: {{rules: [{{when: ctx.go, then: {{allow: true}}}}, {{else: {{then: {{allow: false}}}}}}], timeout: 1h, on_timeout: {word}}}}}}}
+            tool: {{kind: noop, result: late}}
+            next: [{{step: c, on: failed}}]
+          - {{step: c, tool: {{kind: noop, result: "{{{{ token.from.error.kind }}}}"}}}}
+        """
+    )
+    with World._on(Down(playbook)) as world:
+        handle = world.start(playbook, {})
+        world.crash()
+        world.advance(timedelta(hours=23))
+        assert world._stage.owners == 1, "nothing runs yet"
+        world.advance(timedelta(hours=2))
+
+        assert handle.result() == result
+
+
 HTTP = find("http")
 
 
@@ -138,6 +225,23 @@ async def test_no_redirect_reaches_a_private_address(address):
 
     assert raised.value.kind == "blocked_address"
     assert len(site.asked) == 1
+
+
+def test_simulate_tells_the_steps_arcs_and_rules_that_no_run_came_to():
+    playbook = book(
+        """
+        workflow:
+          - step: a
+            tool: {kind: http, url: x, spec: {policy: {rules: [{when: outcome.status == 'error', then: {do: fail}}, {else: {then: {do: continue}}}]}}}
+            next: [{step: b, when: event.result == 2}]
+          - {step: b, tool: {kind: noop}}
+        """
+    )
+
+    told = simulate(playbook, {}, {"*": 1}, runs=1)
+
+    assert (told.unreached_steps, told.unreached_arcs) == (["b"], ["a -> b"])
+    assert told.unreached_rules == ["rule 1 of a/a_task"]
 
 
 PLANTED = """
@@ -198,3 +302,34 @@ def test_simulate_with_crashes_finds_a_machine_that_decides_otherwise():
 
     assert simulate(sound, {}, {"*": 1}, runs=1, crash=True).finding == ""
     assert simulate(bad, {}, {"*": 1}, runs=1, crash=True).finding != ""
+
+
+class Losing(PlaybookMachine):
+    """A planted bug: a snapshot has no ctx."""
+
+    def snapshot(self):
+        ctx, self.state.ctx = self.state.ctx, {"n": 0}
+        try:
+            return super().snapshot()
+        finally:
+            self.state.ctx = ctx
+
+
+class LosingWorkflow(PlaybookWorkflow):
+    def machine(self, address, snapshot):
+        return Losing(self.compiler, self.net, snapshot)
+
+
+def test_simulate_with_crashes_finds_a_snapshot_without_ctx():
+    sound = book(
+        """
+        executor: {spec: {ctx: {n: {init: 0}}}}
+        workflow:
+          - {step: a, tool: {kind: http, url: a, set: {ctx.n: 1}}, next: b}
+          - {step: b, tool: {kind: http, url: b}, next: c}
+          - {step: c, tool: {kind: http, url: "c/{{ ctx.n }}"}}
+        """
+    )
+
+    assert simulate(sound, {}, {"*": 1}, runs=1, crash=True).finding == ""
+    assert "decides otherwise" in simulate(LosingWorkflow(sound.definition), {}, {"*": 1}, runs=1, crash=True).finding

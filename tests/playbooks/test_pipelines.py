@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from perdure.codec import decode, encode
-from perdure.kernel.effects import Call, Child, Timer, Wait, attempt_of
+from perdure.kernel.effects import Call, Timer, Wait, attempt_of
 from perdure.kernel.receipt import Failure, Receipt
-from tests.playbooks.harness import PlaybookHarness, book
+from tests.playbooks.harness import SECOND, PlaybookHarness, book
 
 ERROR = {"error": {"kind": "server_error", "message": "down", "retryable": True}}
 
@@ -84,11 +84,12 @@ def test_jitter_shortens_the_wait_by_recorded_dice():
     assert 0 < (timer.due - stage.now) / 1e9 < 100
 
 
-def test_the_server_says_when_to_come_back():
+@pytest.mark.parametrize("said", ["30", "Tue, 14 Nov 2023 22:13:50 GMT"])
+def test_the_server_says_when_to_come_back(said):
     retry = rules("{else: {then: {do: retry, delay: 1}}}")
     busy = {
         "error": {"kind": "rate_limit", "retryable": True},
-        "http": {"status": 429, "headers": {"retry-after": "30"}},
+        "http": {"status": 429, "headers": {"retry-after": said}},
     }
     stage = PlaybookHarness(pipeline(f"{{name: a, kind: http, url: x, {retry}}}"), {"s/a": [busy]})
     (timer,) = stage.open.values()
@@ -352,7 +353,7 @@ def _advanced(action):
 def test_a_workflow_is_a_child():
     stage = PlaybookHarness(pipeline("{name: a, kind: workflow, workflow: ops/restock, args: {n: '{{ 1 + 1 }}'}}"))
     (child,) = stage.children
-    assert (child.workflow, child.key, decode(child.input)) == ("ops.restock", "k:s/a", {"n": 2})
+    assert (child.workflow, child.key, decode(child.input)) == ("ops.restock", "k/s/a", {"n": 2})
 
     stage.answer(stage.at("s/a"), Receipt("ok", encode({"ok": 1})))
 
@@ -368,12 +369,33 @@ def test_a_failed_child_is_child_failed():
 
 
 def test_a_task_is_a_child_of_the_engine():
-    stage = PlaybookHarness(pipeline("{name: a, kind: task, title: Is it good?, assignee: ann}"))
+    stage = PlaybookHarness(pipeline("{name: a, kind: task, title: Is it good?, assignee: ann, expire: 1d}"))
     (child,) = stage.children
 
-    assert isinstance(child, Child)
-    assert child.workflow == "perdure.task"
-    assert decode(child.input) == {"title": "Is it good?", "assignee": "ann"}
+    assert (child.workflow, child.key) == ("perdure.task", "k/@p/s/a")
+    asked = decode(child.input)
+    assert {key: asked[key] for key in ("name", "title", "assignee")} == {
+        "name": "a",
+        "title": "Is it good?",
+        "assignee": "ann",
+    }
+    assert asked["expire"].timestamp() == stage.now / SECOND + 86_400
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "title: x",
+        "title: x, users: ann",
+        "title: x, users: [ann], due: soon",
+        "title: x, users: [ann], quorum: {votes: 2}",
+    ],
+)
+def test_a_task_that_cannot_be_asked_for_is_an_error_of_its_action(wrong):
+    assert (
+        PlaybookHarness(pipeline(f"{{name: a, kind: task, {wrong}}}".replace("users: ann", "users: '{{ 1 }}'"))).error
+        == "template_error"
+    )
 
 
 # ---- loops ------------------------------------------------------------------------------------------------------
@@ -658,6 +680,24 @@ def test_a_large_value_that_an_expression_makes_is_stored_first():
 
     assert stage.done == ["a/&put#1", "b/b_task"]
     assert stage.asked["b/b_task"]["refs"][0][1]["blob"]["hash"] == "put1"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{step: s, tool: {name: a, kind: python, args: {all: '{{ range(50) | list }}'}, code: x}}",
+        "{step: s, args: {all: '{{ range(50) | list }}'}, loop: {in: 2}, tool: {name: a, kind: python, args: {all: '{{ args.all }}'}, code: x}}",
+    ],
+)
+def test_large_args_of_actions_and_iterations_are_stored_first(step):
+    stage = PlaybookHarness(
+        book(f"executor: {{spec: {{limits: {{max_payload_bytes: 40}}}}}}\nworkflow: [{step}]"),
+        lambda location, params: kept(location, params) if "&" in location else {"result": 1},
+    )
+
+    assert "&put" in stage.done[0]
+    assert [path for path, _ in stage.asked[stage.done[-1]]["refs"]] == [["args", "all"]]
+    assert stage.result in (1, [1, 1])
 
 
 def test_a_stored_value_that_is_gone_is_an_error_of_what_reads_it():

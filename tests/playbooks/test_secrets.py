@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 import perdure
 from tests.executors.site import Site
 from tests.playbooks.test_engine import book, start
@@ -78,7 +80,33 @@ async def test_a_secret_that_is_missing_is_an_error_that_rules_can_tell():
         """
     )
 
-    assert await start(playbook, secrets={}) == "told"
+    async with perdure.open(":memory:", workflows=[playbook], secrets=Forgetful()) as engine:
+        handle = await engine.start(playbook, key="k")
+
+        assert await handle.result(timeout=20) == "told"
+
+
+class Forgetful:
+    """It has a secret once: as the instance starts, and never again."""
+
+    asked = 0
+
+    def get(self, name):
+        self.asked += 1
+        if self.asked > 1:
+            raise perdure.SecretMissing(name, "it was taken away")
+        return "here"
+
+
+async def test_a_missing_secret_is_told_at_the_start_unless_workers_have_it():
+    text = "keychain: [{name: k, map: {t: nowhere}}]\nworkflow: [{step: a, tool: {kind: shell, argv: [echo, '{{ keychain.k.t }}']}}]"
+    async with perdure.open(":memory:", workflows=[book(text)], secrets={}) as engine:
+        with pytest.raises(perdure.SecretMissing, match="nowhere"):
+            await engine.start("p", key="k")
+    async with perdure.open(
+        ":memory:", workflows=[book("executor: {spec: {queue: far}}\n" + text)], secrets={}
+    ) as engine:
+        assert (await engine.start("p", key="k")).key == "k"
 
 
 async def test_a_tool_is_a_step_of_a_flow(tmp_path):

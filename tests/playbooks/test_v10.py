@@ -6,6 +6,7 @@ from perdure.playbooks.author import from_text
 from perdure.playbooks.check import load
 from perdure.playbooks.document import document
 from tests.playbooks.harness import TOOLS, PlaybookHarness
+from tests.playbooks.test_pipelines import kept
 
 DOCUMENT = """
 apiVersion: noetl.io/v10
@@ -121,6 +122,32 @@ workflow:
 
     assert stage.machine.state.steps["b"]["status"] == "done"
     assert stage.error == "server_error"
+
+
+def test_a_large_result_has_its_shape_too():
+    text = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: p}
+workflow:
+  - {step: a, tool: {kind: postgres, command: "select 1"}, next: b}
+  - {step: b, tool: {kind: noop, result: ["{{ a.rows[1].id }}", "{{ a.data.total }}", "{{ a.status }}", "{{ a._ref }}", "{{ a._preview }}"]}}
+"""
+
+    assert PlaybookHarness(from_text(text, "p.yaml", TOOLS), kept).result == [1, 200, "done", "d1", "{"]
+
+
+def test_the_state_of_postgres_is_pg_too():
+    text = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: p}
+workflow:
+  - {step: a, tool: {kind: postgres, command: "select 1", spec: {policy: {rules: [{when: "{{ output.pg.sqlstate == '23505' }}", then: {do: skip}}, {else: {do: fail}}]}}}}
+"""
+    twice = {"error": {"kind": "sql_error"}, "sql": {"sqlstate": "23505"}}
+
+    assert PlaybookHarness(from_text(text, "p.yaml", TOOLS), {"a/a_task": twice}).result is None
 
 
 def test_a_secret_of_the_keychain_is_named_by_entry_and_field():

@@ -154,6 +154,36 @@ def test_a_key_has_never_more_rights_than_its_maker():
     assert run(story).status_code == 403
 
 
+def test_access_is_managed_by_admins_of_all_workflows_alone():
+    async def story(site):
+        client = await site.key(Grant("admin", ("order",)))
+        key = (await (await site.login()).get(f"{API}/access/keys")).json()["items"][0]["id"]
+        asked: list[tuple[str, str, dict[str, str] | None]]
+        asked = [("POST", "/access/link", {}), ("PUT", "/access/grants/ann", {}), ("GET", "/audit", None)]
+        asked += [("DELETE", f"/access/keys/{key}", None), ("GET", "/access/keys", None), ("GET", "/trace/e", None)]
+        return [(await client.request(method, API + path, json=body)).status_code for method, path, body in asked]
+
+    assert run(story) == [403] * 6
+
+
+def test_a_login_link_has_never_more_rights_than_its_maker():
+    async def story(site):
+        found = []
+        owner, other = await site.login(), await site.key(Grant("admin", values=False), actor="eve")
+        for maker, actor in ((owner, ""), (owner, "bob"), (other, "")):
+            path = (await maker.post(f"{API}/access/link", json={"actor": actor})).json()["path"]
+            client = site.client(headers={"x-perdure": "1", "origin": site.url})
+            await client.post("/login", json={"token": path.partition("#")[2]})
+            me = (await client.get(f"{API}/whoami")).json()
+            found.append((me["id"], me["grants"]))
+        return found
+
+    ann, bob, eve = run(story)
+
+    assert ann == ("ann", [{"role": "admin", "workflows": ["*"], "values": True}])
+    assert (bob, eve) == (("bob", []), ("eve", []))
+
+
 def test_what_a_login_may_not_see_does_not_exist_and_is_not_counted():
     async def story(site):
         client = await site.key(Grant("operator", ("order",)))

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 from perdure.definitions.model import Register
@@ -17,6 +18,7 @@ from perdure.executors import info
 from perdure.executors.hooks import Hooks
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.process import ProcessExecutor
+from perdure.executors.secrets import EnvironmentSecrets, inject
 from perdure.executors.thread import ThreadExecutor
 from perdure.kernel.machine import Workflow
 from perdure.kernel.outside import unsigned
@@ -24,7 +26,7 @@ from perdure.kernel.retention import Retention
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Gathered, Stored
 from perdure.ports.executor import Executor
-from perdure.ports.secrets import Secrets
+from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
 from perdure.runtime import collector
 from perdure.runtime.bulk import Bulks
@@ -64,8 +66,10 @@ class Engine(Client):
         running: RunningShards,
         workflows: Workflows[Startable[Any]],
         gathered: list[Gathered],
+        secrets: Secrets | None = None,
     ) -> None:
         super().__init__(door, workflows, read_catalog, stored)
+        self._secrets = secrets or EnvironmentSecrets()
         self._running = running
         self._gathered = gathered
         self.processes = Definitions(door, "process", self._added)
@@ -91,6 +95,11 @@ class Engine(Client):
             activate(self._workflows, given.name, register)
             for shard in self._running.shards:
                 shard.add(cast(Workflow, workflow), register.active)
+
+    async def _refuse_start(self, workflow: Startable[Any]) -> None:
+        """A secret that a definition names and this engine does not have is `SecretMissing`, before anything starts."""
+        if names := getattr(workflow, "secrets", ()):
+            await asyncio.to_thread(inject, tuple(map(Secret, names)), self._secrets)
 
     @property
     def _shard(self) -> Shard:
@@ -157,7 +166,7 @@ async def open(
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
     hooks = Hooks()
     setup = Setup(
-        owner=os.path.basename(sys.argv[0]) or "python",
+        owner=program(sys.argv),
         workflows=known,
         clock=clock,
         executors=executors,
@@ -180,7 +189,9 @@ async def open(
 
     try:
         async with _running(url, setup, prepare) as running:
-            engine = Engine(running.door, running, cast(Workflows[Startable[Any]], known), gathered)
+            engine = Engine(
+                running.door, running, cast(Workflows[Startable[Any]], known), gathered, effects.around.secrets
+            )
             bulks.begin(engine)
             try:
                 await _settled(running.shards)
@@ -250,6 +261,13 @@ async def _running(
         yield Alone(shard, door)
     finally:
         store.close()
+
+
+def program(argv: list[str]) -> str:
+    """What people call the process of an engine: its script or package; of our own command the verb, too."""
+    path = Path(argv[0])
+    name = path.parent.name if path.name == "__main__.py" else path.name
+    return " ".join([name, *argv[1:2]]) if name == "perdure" else name or "python"
 
 
 def _listed(workflows: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from .pipeline import run_location
 from .scope import StepCode
 from .state import Frame, Open, Pipe, Run, Turns
 from .turn import Turn
-from .values import Fault, Stored, error
+from .values import Fault, NeedsPut, Stored, error
 
 if TYPE_CHECKING:
     from .machine import PlaybookMachine
@@ -60,9 +60,11 @@ class Loops:
             self._done(turn, run, turns)
 
     def _reads(self, run: Run) -> bool:
-        """Whether a read for the next iteration is open: the loop goes on with its receipt."""
+        """Whether a read or a put for the next iteration is open: the loop goes on with its receipt."""
         opened = self.machine.state.open.values()
-        return any(each.token == run.token and each.pipe < 0 and each.kind in ("slice", "read") for each in opened)
+        return any(
+            each.token == run.token and each.pipe < 0 and each.kind in ("slice", "read", "put") for each in opened
+        )
 
     def _ask(self, turn: Turn, run: Run, turns: Turns, index: int) -> None:
         state = self.machine.state
@@ -105,9 +107,10 @@ class Loops:
         location = f"{run_location(run)}/~{index}"
         try:
             made = {
-                key: turn.value(each, roots, f"{code.path}/args/{key}", location) for key, each in code.args.items()
+                key: turn.sized(turn.value(each, roots, f"{code.path}/args/{key}", location), run.token)
+                for key, each in code.args.items()
             }
-        except NeedsRead as need:
+        except (NeedsRead, NeedsPut) as need:
             if not self._reads(run):
                 self.machine.need(turn, need, ["loop", run.token, -1], location)
             return False

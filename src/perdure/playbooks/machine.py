@@ -52,6 +52,7 @@ class PlaybookMachine:
         self._identity: Identity | None = None
         self._about: dict[str, Any] | None = None
         self.changed: set[tuple[str, str]] = set()
+        self.watched: set[str] | None = None
         self._read_again()
 
     # ---- the contract --------------------------------------------------------------------------------------------

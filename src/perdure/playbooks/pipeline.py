@@ -6,22 +6,28 @@ given up without a trace, and done again when the value was read.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from perdure.codec import decode, encode
+from perdure.codec import decode
+from perdure.errors import BadCall, NotConvertible
 from perdure.kernel.effects import Child, Timer, Wait
+from perdure.kernel.limits import VALUE_MAX
 from perdure.kernel.location import escape
-from perdure.kernel.moment import TIME_MAX, at_of
+from perdure.kernel.moment import TIME_MAX, at_of, when
 from perdure.kernel.receipt import Receipt
+from perdure.tasks.machine import EXPIRED
+from perdure.tasks.model import WORKFLOW as TASK
+from perdure.tasks.model import Escalation, Quorum, key_of, question
 
 from .keys import seconds
 from .scope import ActionCode, RuleCode
 from .state import Frame, Open, Pipe, Run
 from .turn import EXECUTOR, SECOND, Turn
-from .values import Beside, Fault, Stored, error, kept_of, part
+from .values import Beside, Fault, Stored, canonical, error, kept_of, part, whole
 
 if TYPE_CHECKING:
     from .machine import PlaybookMachine
@@ -143,6 +149,8 @@ class Pipelines:
             for key, field in code.fields.items()
         }
         args = None if code.args is None else turn.value(code.args, roots, f"{code.path}/args", location)
+        if isinstance(args, dict):
+            args = {key: turn.sized(item, here.run.token) for key, item in args.items()}
         match code.action.kind:
             case "noop":
                 return "outcome", {"status": "ok", "result": fields.get("result"), "error": None}
@@ -158,9 +166,9 @@ class Pipelines:
             case "wait":
                 return self._prepare_wait(turn, fields)
             case "workflow":
-                return "child", (fields, {} if args is None else args)
+                return "child", (fields, self._input({} if args is None else args))
             case "task":
-                return "task", (fields, args)
+                return "task", ({"workflow": TASK}, self._question(here, whole(fields)))
             case _:
                 return self._prepare_tool(here, roots, fields, args)
 
@@ -193,20 +201,56 @@ class Pipelines:
             asked["select"] = code.action.select
         return "tool", (asked, timeout, queue)
 
+    def _input(self, args: Any) -> bytes:
+        """The input of a child. A stored value is read first: workflows of every dialect take plain data."""
+        input = canonical(whole(args), "the input of a child")
+        if len(input) > VALUE_MAX:
+            raise Fault("limit_exceeded", f"the input of a child has {len(input):,} bytes, at most {VALUE_MAX:,}")
+        return input
+
+    def _question(self, here: Here, fields: dict[str, Any]) -> bytes:
+        """What a task asks, checked, as the input of its instance."""
+        state, given = self.machine.state, {key: item for key, item in fields.items() if item is not None}
+        try:
+            for key in given.keys() & {"due", "expire"}:
+                given[key] = self._when(given[key])
+            given["escalate"] = [
+                Escalation(**{**each, "after": timedelta(seconds=self._duration(each.get("after")))})
+                for each in given.get("escalate", ())
+            ]
+            given["quorum"] = Quorum(**given["quorum"]) if "quorum" in given else None
+            asked = question(
+                here.code.action.label,
+                workflow=self.machine.compiler.playbook.name,
+                key=state.key,
+                location=here.location,
+                now=when(here.turn.at),
+                **given,
+            )
+        except (BadCall, NotConvertible, TypeError, AttributeError) as wrong:
+            raise Fault("template_error", f"the task cannot be asked for: {wrong}") from None
+        return asked.encode()
+
+    def _when(self, value: Any) -> datetime | timedelta:
+        within = seconds(value)
+        return self._time(value) if within is None else timedelta(seconds=within)
+
+    def _time(self, value: Any) -> datetime:
+        try:
+            found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        except ValueError:
+            raise Fault("template_error", f"{str(value)[:60]!r} is no time in ISO 8601") from None
+        if found.tzinfo is None:
+            raise Fault("template_error", f"the time {found} has no zone: add Z")
+        return found
+
     def _prepare_wait(self, turn: Turn, fields: dict[str, Any]) -> tuple[str, Any]:
         if "message" in fields:
             within = None if fields.get("timeout") is None else self._duration(fields["timeout"])
             return "message", (str(fields["message"]), within, fields.get("on_timeout", "error"))
         if fields.get("for") is not None:
             return "sleep", turn.at + int(self._duration(fields["for"]) * SECOND)
-        until = fields.get("until")
-        try:
-            when = until if isinstance(until, datetime) else datetime.fromisoformat(str(until))
-        except ValueError:
-            raise Fault("template_error", f"{str(until)[:60]!r} is no time in ISO 8601") from None
-        if when.tzinfo is None:
-            raise Fault("template_error", f"the time {when} has no zone: add Z")
-        return "sleep", at_of(when)
+        return "sleep", at_of(self._time(fields.get("until")))
 
     def _duration(self, value: Any) -> float:
         found = seconds(value)
@@ -258,22 +302,17 @@ class Pipelines:
         due = None if within is None else min(turn.at + int(within * SECOND), TIME_MAX)
         turn.open(Wait(owner.location, (name,), due), owner)
 
-    def _child(self, here: Here, owner: Open, fields: dict[str, Any], args: Any) -> None:
-        turn, frame = here.turn, here.frame
-        state, is_task = self.machine.state, owner.kind == "task"
-        if is_task:
-            workflow, given = "perdure.task", {key: item for key, item in fields.items() if item is not None}
-        else:
-            workflow, given = str(fields["workflow"]).replace("/", "."), args
-        beside = Beside()
-        input = part(given, beside)
-        if beside.refs or beside.secrets:
-            self.outcome(turn, frame, _refused("a child takes plain data; read the stored value first"))
-            return
-        key = fields.get("key") or f"{state.key}:{owner.location}" + (f":{frame.attempt}" if frame.attempt > 1 else "")
-        detached = not is_task and fields.get("wait") == "none"
+    def _child(self, here: Here, owner: Open, fields: dict[str, Any], input: bytes) -> None:
+        state, frame = self.machine.state, here.frame
+        detached = fields.get("wait") == "none"
         owner.detail = [fields.get("return_step")]
-        turn.open(Child(owner.location, workflow, str(key), encode(input), detached=detached, reuse="failed"), owner)
+        again = f":{frame.attempt}" if frame.attempt > 1 else ""
+        if owner.kind == "task":
+            key = key_of(state.key, state.generation, self.machine.compiler.playbook.name, owner.location + again)
+        else:
+            key = str(fields.get("key") or f"{state.family}/{owner.location}{again}")
+        workflow = str(fields["workflow"]).replace("/", ".")
+        here.turn.open(Child(owner.location, workflow, key, input, detached=detached, reuse="failed"), owner)
 
     # ---- an attempt has ended ------------------------------------------------------------------------------------
 
@@ -282,7 +321,7 @@ class Pipelines:
         visit, took = frame.visit or 1, (turn.at - frame.began) // 1_000_000
         outcome["meta"] = {"attempt": frame.attempt, "visit": visit, "duration_ms": took if frame.began else 0}
         if self.machine.compiler.playbook.v10:
-            outcome["data"] = outcome["result"]
+            outcome |= {"data": outcome["result"], "pg": outcome.get("sql")}
         frame.outcome = outcome
         frame.phase = "after"
 
@@ -298,8 +337,10 @@ class Pipelines:
         """The outcome that a receipt tells."""
         value = None if receipt.value is None else decode(receipt.value)
         if receipt.status == "ok":
-            if owner.kind in ("child", "task"):
-                return {"status": "ok", "result": self._of_child(owner, value), "error": None}
+            if owner.kind == "task" and value is not None:
+                value = {**{key: value[key] for key in ("outcome", "answer", "by")}, "at": value["at"].isoformat()}
+            if owner.kind == "child":
+                value = self._of_child(owner, value)
             if owner.kind != "tool":
                 return {"status": "ok", "result": value, "error": None}
             told = value if isinstance(value, dict) else {"result": value}
@@ -330,7 +371,9 @@ class Pipelines:
         if failure is None:
             return error(receipt.status, message or receipt.status), {}
         if owner.kind in ("child", "task"):
-            kind = "task_cancelled" if owner.kind == "task" else "child_failed"
+            kind = "child_failed"
+            if owner.kind == "task":
+                kind = "timeout" if failure.type == EXPIRED else "task_cancelled"
             return error(kind, f"{failure.type}: {message}", retryable=False, details=failure.data), {}
         data = failure.data if isinstance(failure.data, dict) else {}
         told = {key: data[key] for key in ("http", "sql", "py") if key in data}
@@ -372,6 +415,8 @@ class Pipelines:
         for rule in code.rules:
             if turn.guard(rule.when, roots, f"{rule.path}/when", here.location):
                 verdict.rule = rule
+                if self.machine.watched is not None:
+                    self.machine.watched.add(rule.path)
                 self._set(here, rule.sets, roots, verdict, f"{rule.path}/set")
                 for key, number in rule.numbers.items():
                     verdict.numbers[key] = _number(turn.value(number, roots, f"{rule.path}/{key}", here.location), key)
@@ -468,7 +513,7 @@ class Pipelines:
         if numbers["jitter"]:
             dice = int.from_bytes(turn.entropy[:6], "big") / 2**48
             delay *= 1 - numbers["jitter"] * dice
-        wished = _retry_after(outcome) if rule.retry_after else None
+        wished = _retry_after(turn, outcome) if rule.retry_after else None
         if wished is not None:
             delay = max(delay, min(wished, numbers["max_delay"]))
         frame.outcome = None
@@ -513,10 +558,6 @@ def _error(made: dict[str, Any], told: dict[str, Any] | None = None) -> dict[str
     return {"status": "error", "result": None, "error": made, **(told or {})}
 
 
-def _refused(message: str) -> dict[str, Any]:
-    return _error(error("template_error", message))
-
-
 def _number(value: Any, what: str) -> float:
     if isinstance(value, str):
         found = seconds(value)
@@ -537,7 +578,16 @@ def _told(told: Any, outcome: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _retry_after(outcome: dict[str, Any]) -> float | None:
+def _retry_after(turn: Turn, outcome: dict[str, Any]) -> float | None:
+    """Seconds until the time that the server names, as a number or as a date."""
     headers = (outcome.get("http") or {}).get("headers") or {}
     found = headers.get("retry-after") if isinstance(headers, dict) else None
-    return float(found) if isinstance(found, str) and found.isdecimal() and len(found) < 10 else None
+    if not isinstance(found, str):
+        return None
+    if found.isdecimal() and len(found) < 10:
+        return float(found)
+    try:
+        named = parsedate_to_datetime(found)
+    except ValueError:
+        return None
+    return None if named.tzinfo is None else max(0.0, (at_of(named) - turn.at) / SECOND)

@@ -161,7 +161,7 @@ class Runs:
             **run.extra,
         }
         if self.compiler.playbook.v10:
-            roots["outcome"]["data"] = run.result
+            roots["outcome"] |= {"data": run.result, "pg": run.extra.get("sql")}
         if loop is not None:
             roots["loop"] = loop
         roots["steps"] = {**roots["steps"], run.step: _ended(run)}

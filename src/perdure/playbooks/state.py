@@ -145,6 +145,13 @@ class State(msgspec.Struct):
     ended: bool = False
     first_error: Any = None
 
+    @property
+    def family(self) -> str:
+        """What the keys of children begin with: another generation, and a retried instance, has other children."""
+        if self.life:
+            return f"{self.key}~{self.generation}.{self.life}"
+        return self.key if self.generation == 1 else f"{self.key}~{self.generation}"
+
 
 def _tree(value: Any) -> Any:
     """Structs as lists of their fields, containers copied; all else as it is."""

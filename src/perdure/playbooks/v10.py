@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from .keys import KEYS
 from .kinds import Kind
 from .load import Node
 from .problem import Report
+from .values import Stored
 
 _RENAMED: Final = {"input": "args", "payload": "args", "endpoint": "url", "credential": "auth"}
 _SQL: Final = ("postgres", "sqlite", "duckdb")
@@ -233,12 +236,17 @@ def _name(text: str) -> str:
 
 def shape(result: Any, status: str, error: Any, kind: str, extra: Mapping[str, Any]) -> Any:
     """What a bare step name is in v10 mode: the result, with what v10's engines put around it."""
+    http = extra.get("http")
+    if isinstance(result, Stored):
+        more = {"status_code": http.get("status"), "headers": http.get("headers")} if http else {}
+        about = {"status": status, "_ref": result.kept.digest, "_preview": result.kept.preview, **more}
+        kept = msgspec.structs.replace(result.kept, fields={**result.kept.fields, **about}, wrapped=True)
+        return Stored(kept, result.cache)
     found: dict[str, Any] = dict(result) if isinstance(result, dict) else {"result": result}
     found.setdefault("status", status)
     found.setdefault("data", result)
     if error is not None:
         found.setdefault("error", error)
-    http = extra.get("http")
     if http:
         found.setdefault("body", result)
         found.setdefault("status_code", http.get("status"))

@@ -33,6 +33,7 @@ class Kept(msgspec.Struct, frozen=True):
     content_type: str = ""
     preview: str = ""
     fields: dict[str, Any] = {}
+    wrapped: bool = False  # v10: `data`, `body` and `result` of a step mean the value itself
 
     @property
     def digest(self) -> str:
@@ -52,6 +53,8 @@ class Stored(Ref):
         self.cache = {} if cache is None else cache
 
     def read(self, path: Path) -> Any:
+        if self.kept.wrapped and path[:1] in (("data",), ("body",), ("result",)):
+            path = path[1:]
         found = self.cache.get((self.kept.digest, path), self)
         if isinstance(found, Fault):
             raise found
@@ -70,7 +73,9 @@ class Stored(Ref):
 
     def shown(self) -> dict[str, Any]:
         """For people: summaries and `show`."""
-        about = {key: item for key, item in msgspec.to_builtins(self.kept).items() if item and key != "blob"}
+        about = {
+            name: item for name in ("length", "content_type", "preview", "fields") if (item := getattr(self.kept, name))
+        }
         return {"$ref": self.kept.digest, "bytes": self.kept.blob.size, **about}
 
 
@@ -107,6 +112,21 @@ def rejoin(value: Any, refs: list[Any], make: Callable[[Kept], Stored]) -> Any:
         for key in path[:-1]:
             at = at[key]
         at[path[-1]] = made
+    return value
+
+
+def whole(value: Any) -> Any:
+    """Plain data with stored values in it as they are. Raises `NeedsRead` until they were read."""
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    if isinstance(value, Stored):
+        value = value.read(())
+    if isinstance(value, Stored):
+        raise Fault("limit_exceeded", f"a stored value of {value.kept.blob.size:,} bytes is too large to be read")
+    if isinstance(value, SecretText):
+        raise Fault("template_error", "a child takes no secret: its own actions name it")
     return value
 
 

@@ -20,7 +20,7 @@ from perdure.ports.dialect import Stored
 from .check import load
 from .kinds import Kind
 from .machine import PlaybookMachine
-from .model import Definition, net_of, to_bytes
+from .model import Definition, Playbook, net_of, to_bytes
 from .picture import graph_of
 from .problem import Problem
 from .scope import Compiler
@@ -54,6 +54,8 @@ class PlaybookWorkflow:
         self.name = definition.playbook.name
         self.version = definition.version
         self.warnings = warnings
+        self.secrets = _secrets(definition.playbook)
+        self.watched: set[str] | None = None  # gets the paths of the rules that decide, for `simulate`
         self.compiler = Compiler(definition)
         self.net = net_of(definition.playbook)
 
@@ -77,7 +79,9 @@ class PlaybookWorkflow:
         return f"{self.definition.source}:{line}:{column}"
 
     def machine(self, address: str, snapshot: bytes | None) -> PlaybookMachine:
-        return PlaybookMachine(self.compiler, self.net, snapshot)
+        made = PlaybookMachine(self.compiler, self.net, snapshot)
+        made.watched = self.watched
+        return made
 
     def read_state(self, machine: Machine) -> Any:
         """What people see of an instance: ctx, tokens, and how steps ended."""
@@ -130,6 +134,15 @@ class PlaybookWorkflow:
 
     def decode_result(self, value: bytes) -> Any:
         return decode(value)
+
+
+def _secrets(playbook: Playbook) -> tuple[str, ...]:
+    """The secrets that the engine itself must have. Those of a playbook with a queue are for its workers."""
+    queues = [playbook.settings.queue, *(step.queue for step in playbook.steps)]
+    pipelines = (*(step.actions for step in playbook.steps), *playbook.workbook.values())
+    queues += [action.queue for actions in pipelines for action in actions]
+    names = {name for entry in playbook.keychain.values() for name in entry.values()}
+    return () if any(queue is not None for queue in queues) else tuple(sorted(names))
 
 
 def from_text(text: str, source: str = "", tools: Mapping[str, Kind] | None = None) -> PlaybookWorkflow:

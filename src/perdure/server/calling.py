@@ -35,6 +35,8 @@ class Calling(msgspec.Struct):
     who: Who
     workflow: str = ""  # of the subject, once it is found
     tag: str = ""  # the number of the instance's last entry, for the ETag
+    event: str = ""  # the id of what is recorded: the Idempotency-Key, as a key of this actor
+    head: HeadRow | None = None  # of the subject, once it is found
 
     def sees(self, workflow: str) -> bool:
         return sees(self.login, workflow)
@@ -57,7 +59,7 @@ class Calling(msgspec.Struct):
         if not heads:
             raise unknown(f"instance {id[:80]!r}")
         self.check(heads[0].workflow, f"instance {id[:80]!r}")
-        self.workflow = heads[0].workflow
+        self.workflow, self.head = heads[0].workflow, heads[0]
         return heads[0]
 
     async def _named(self, id: str) -> list[HeadRow | None]:

@@ -60,12 +60,22 @@ def _other(value: Any) -> Any:
     return str(value)
 
 
-def shown(value: Any, *, values: bool = True, whole: bool = False) -> Any:
-    """A document for a reader: without recorded values, if the reader may not see them; large values cut."""
+def shown(value: Any, *, values: bool = True, whole: str | None = "") -> Any:
+    """A document for a reader: without recorded values, if the reader may not see them; large values cut.
+
+    `whole` is where the whole values are; None: nothing is cut.
+    """
     return _shown(plain(value), values, whole)
 
 
-def _shown(document: Any, values: bool, whole: bool) -> Any:
+def trimmed(document: Any, names: list[str]) -> Any:
+    """Only these fields of a document, or of the items of a list. Raises `KeyError` of an unknown one."""
+    if isinstance(document, dict) and isinstance(document.get("items"), list):
+        return {**document, "items": [trimmed(each, names) for each in document["items"]]}
+    return {name: document[name] for name in names}
+
+
+def _shown(document: Any, values: bool, whole: str | None) -> Any:
     if isinstance(document, dict):
         return {name: _field(name, each, values, whole) for name, each in document.items()}
     if isinstance(document, list):
@@ -73,21 +83,22 @@ def _shown(document: Any, values: bool, whole: bool) -> Any:
     return document
 
 
-def _field(name: str, value: Any, values: bool, whole: bool) -> Any:
+def _field(name: str, value: Any, values: bool, whole: str | None) -> Any:
     if name in VALUES and value is not None:
-        return (value if whole else cut(value)) if values else WITHHELD
+        return cut(value, whole) if values else WITHHELD
     if name in MAPS_OF_VALUES and isinstance(value, dict):
-        return {key: (each if whole else cut(each)) if values else WITHHELD for key, each in value.items()}
+        return {key: cut(each, whole) if values else WITHHELD for key, each in value.items()}
     if not values and name == "error" and isinstance(value, dict):
         return {"type": value.get("type"), "message": "", "data": None, "traceback": ""}
     return _shown(value, values, whole)
 
 
-def cut(value: Any) -> Any:
-    """A value that is too large for a list, as a preview and its size."""
-    if isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < CUT // 4):
+def cut(value: Any, whole: str | None = "") -> Any:
+    """A value that is too large for a list, as a preview, its size, and where it is `whole`."""
+    if whole is None or isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < CUT // 4):
         return value
     encoded = msgspec.json.encode(value)
     if len(encoded) <= CUT:
         return value
-    return {"$cut": encoded[:PREVIEW].decode(errors="ignore"), "bytes": len(encoded)}
+    found = {"$cut": encoded[:PREVIEW].decode(errors="ignore"), "bytes": len(encoded)}
+    return {**found, "href": whole} if whole else found

@@ -11,6 +11,8 @@ import msgspec
 
 from perdure.errors import CallerError
 
+from .auth.oidc import OidcSettings
+
 SECRET: Final = "PERDURE_SERVER_SECRET"
 SECRET_MIN: Final = 16
 
@@ -29,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database: str = "this database"
     cookie: str = "perdure"
     connect: bool = False
+    oidc: OidcSettings | None = None
 
     @property
     def cookie_name(self) -> str:

@@ -35,8 +35,8 @@ def simulate(  # noqa: PLR0917
     seed: int,
     crash: bool,
 ) -> None:
-    """Actions without a stub give null or fail, by the dice of each run. Told are verdicts, and which steps and arcs
-    no run has come to. Exit code 1: a crash made a difference.
+    """Actions without a stub give null or fail, by the dice of each run. Told are verdicts, and which steps, arcs
+    and rules no run has come to. Exit code 1: a crash made a difference.
     """
     value = with_sets(None if given is None else read_json(given, "--input"), sets) or {}
     outcomes = {} if stubs is None else read_json(stubs, "--stubs")

@@ -24,8 +24,12 @@ import msgspec
 
 from perdure.app.ours import load_playbook
 from perdure.errors import CallerError, CrashTestFailed
+from perdure.kernel.decision import Decision
+from perdure.kernel.events import Event, Rewound, Started
+from perdure.kernel.moment import Moment
 from perdure.playbooks.author import PlaybookWorkflow
 from perdure.playbooks.load import read_yaml
+from perdure.playbooks.machine import PlaybookMachine
 from perdure.tools import ToolError
 
 from .crashes import crash_test
@@ -88,6 +92,7 @@ class Simulated(msgspec.Struct):
     verdicts: dict[str, int]
     unreached_steps: list[str]
     unreached_arcs: list[str]
+    unreached_rules: list[str]
     finding: str = ""
     crashes: int = 0
 
@@ -99,6 +104,7 @@ class Simulated(msgspec.Struct):
         told = [f"{self.runs} runs: " + ", ".join(f"{count} {word}" for word, count in sorted(self.verdicts.items()))]
         told += [f"no run came to the step {step}" for step in self.unreached_steps]
         told += [f"no run took the arc {arc}" for arc in self.unreached_arcs]
+        told += [f"no run was decided by {rule}" for rule in self.unreached_rules]
         if self.crashes:
             told.append(f"{self.crashes} crashes at commits: " + (self.finding or "none made a difference"))
         return told
@@ -118,16 +124,33 @@ def simulate(
     verdicts: dict[str, int] = {}
     steps = {step.name for step in model.steps}
     arcs = {f"{step.name} -> {arc.step}" for step in model.steps for arc in (step.next.arcs if step.next else ())}
+    rules = _rules(playbook)
+    playbook.watched = set()
     for number in range(runs):
         dice = random.Random(f"{seed}/{number}")
         told, seen, routes = _run(playbook, input, Stubs(stubs, _chance(dice)), number)
         verdicts[told] = verdicts.get(told, 0) + 1
         steps -= seen
         arcs -= routes
-    made = Simulated(runs, verdicts, sorted(steps), sorted(arcs))
+    unused = [name for path, name in rules.items() if path not in playbook.watched]
+    playbook.watched = None
+    made = Simulated(runs, verdicts, sorted(steps), sorted(arcs), unused)
     if crash:
         _crash(playbook, input, stubs, made)
     return made
+
+
+def _rules(playbook: PlaybookWorkflow) -> dict[str, str]:
+    """The rules of all actions, by their path, as people name them."""
+    model, compiler = playbook.definition.playbook, playbook.compiler
+    pipelines = {step.name: compiler.step(step.name).actions for step in model.steps}
+    pipelines |= {f"workbook {name}": compiler.entry(name) for name in model.workbook}
+    return {
+        rule.path: f"rule {number} of {owner}/{action.action.label}"
+        for owner, actions in pipelines.items()
+        for action in actions
+        for number, rule in enumerate(action.rules, 1)
+    }
 
 
 def _chance(dice: random.Random) -> Script:
@@ -169,10 +192,34 @@ def _crash(playbook: PlaybookWorkflow, input: Any, stubs: Mapping[str, Any], mad
         last = given[-1:] if isinstance(given, list) else given  # how often it is asked depends on the crash
         script |= {name: outcome_of(pattern, last) for name in labels if fnmatchcase(name, label)}
     try:
-        report = crash_test(playbook, dict(input), script=script, random=5)
+        report = crash_test(_twinned(playbook), dict(input), script=script, random=5)
         made.crashes = report.singles + report.pairs + report.random
     except CrashTestFailed as failed:
         made.crashes, made.finding = 1, str(failed).partition("\n")[0]
+
+
+class _Twins(PlaybookWorkflow):
+    """Each event is also delivered to a machine that was made from a snapshot, and both must decide the same."""
+
+    def machine(self, address: str, snapshot: bytes | None) -> PlaybookMachine:
+        make = super().machine
+        made = make(address, snapshot)
+        deliver = made.deliver
+
+        def both(event: Event, moment: Moment) -> Decision:
+            twin = None if isinstance(event, Started | Rewound) else make(address, made.snapshot())
+            decision = deliver(event, moment)
+            if twin is not None and self.differs(decision, twin.deliver(event, moment)):
+                raise AssertionError("a machine that is made from a snapshot decides otherwise")
+            return decision
+
+        made.deliver = both  # type: ignore[method-assign]
+        return made
+
+
+def _twinned(playbook: PlaybookWorkflow) -> PlaybookWorkflow:
+    made: PlaybookWorkflow = type("Twins", (_Twins, type(playbook)), {})(playbook.definition)
+    return made
 
 
 # ---- *.test.yaml ---------------------------------------------------------------------------------------------------
