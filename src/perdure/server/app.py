@@ -20,6 +20,7 @@ from perdure.errors import PerdureError
 from perdure.kernel.asked import Asked
 from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
+from perdure.runtime.history import read_history
 
 from . import limits
 from .accesses import Accesses, Recognise
@@ -35,8 +36,9 @@ from .openapi import document
 from .problems import HttpProblem, problem_of
 from .reading import JSON, from_text, read_json, read_query, to_struct
 from .reading import unknown as unknown_name
-from .rendering import shown, trimmed
-from .repeat import Repeats
+from .redacting import Redactor, read_pointer
+from .rendering import plain, shown, trimmed
+from .repeat import REPLAYED, Repeats, event_id, first_answer
 from .routes import API, Route, match
 from .settings import Settings, secret_of
 from .static import Static
@@ -68,6 +70,7 @@ class ServerApp:
         self.stopping = asyncio.Event()
         self.notice = ""
         self._repeats = Repeats()
+        self._redacted = [read_pointer(text) for text in given.redact]
         self._buckets = limits.requests()
         self._streams: dict[str, int] = {}
         self._denied: dict[tuple[str, str], tuple[float, int]] = {}
@@ -200,6 +203,8 @@ class ServerApp:
         try:
             async with asyncio.timeout(None if route.name in LONG else limits.ANSWER_SECONDS):
                 answered = await route.call(calling, params)
+            if getattr(answered, "note", msgspec.UNSET) is not msgspec.UNSET:  # it was so before: by this request?
+                answered = await first_answer(calling, route.name, params) or answered
         except TimeoutError:
             text = "no engine answered in time; whether it was recorded is told by the instance: look before you repeat"
             raise HttpProblem(503, "no-engine", text, retry_after=1) from None
@@ -207,6 +212,11 @@ class ServerApp:
             if problem.status == 403:
                 self._denied_write(calling.login, route)
             raise
+        except PerdureError:
+            first = await first_answer(calling, route.name, params)
+            if first is None:
+                raise
+            return json_answer(shown(first), headers=[REPLAYED])
         if isinstance(answered, Answer):
             return answered
         status, answer = answered if isinstance(answered, tuple) else (200, answered)
@@ -214,14 +224,24 @@ class ServerApp:
         query = read_query(calling.request.query) if route.read else {}
         if route.direct and "fields" not in query:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
-        values = not calling.workflow or calling.values(calling.workflow)
         whole = None if query.get("values") == ["whole"] else _whole(calling.request) if route.read else ""
-        document = shown(answer, values=values, whole=whole)
+        redactor = await self._redactor(calling) if self._redacted else None
+        document = shown(answer, values=calling.shows_values, whole=whole, redactor=redactor)
         return json_answer(_trimmed(document, query.get("fields", [])), status, headers)
 
+    async def _redactor(self, calling: Calling) -> Redactor:
+        """It knows the hidden texts of the instances that the answer is about: an error may repeat them."""
+        redactor = Redactor(self._redacted)
+        for instance in calling.found:
+            _, lines = await read_history(self.client.queries, instance)
+            for line in lines:
+                redactor.value(plain(line.value))
+        return redactor
+
     def _calling(self, request: Request, login: Login, route: Route) -> Calling:
+        key = request.headers.get("idempotency-key", "")
         asked = Asked(
-            id=request.headers.get("idempotency-key", ""),
+            id=event_id(login.actor.id, key),
             by=login.actor,
             via=f"{login.via} request:{request.id}",
             reason=request.headers.get("x-reason", "")[:500],
@@ -229,7 +249,7 @@ class ServerApp:
             trace=request.headers.get("traceparent", "")[:100],
         )
         client = self.client if route.read else asking(self.client, asked)
-        return Calling(request, login, client, self.accesses, self.settings, route.read, route.who)
+        return Calling(request, login, client, self.accesses, self.settings, route.read, route.who, event=asked.id)
 
     def _denied_write(self, login: Login, route: Route) -> None:
         """One entry a minute for an actor and a verb, with how many there were."""
