@@ -23,7 +23,7 @@ settings.load_profile("perdure")
 
 
 def pytest_collection_finish() -> None:
-    """From here on no bytecode is kept: of a module that a test writes twice in a second, Python would run the first."""
+    """From here on no bytecode is kept: a module that a test writes twice in a second would stay the first one."""
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
