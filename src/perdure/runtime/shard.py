@@ -224,8 +224,25 @@ class Shard:
         left = [id for id, (name, _) in self.kernel.left.items() if name == workflow.name]
         for id in left:
             del self.kernel.left[id]
+        self._note_workflows(lambda error: self._read_again(left) if error is None else self._crash(error))
+
+    def _read_again(self, left: list[bytes]) -> None:
+        """Look for what waited for a version. A store gives a row once, until it is asked for a position."""
+        if not left:
+            self.look()
+            return
         self._inbox.read_again(left)
-        self._note_workflows(lambda error: self.look() if error is None else self._crash(error))
+        life = self._core.life
+
+        def found(position: Position | Exception) -> None:
+            if self._core.is_over(life):
+                return
+            if isinstance(position, Exception):
+                self._crash(position)
+            else:
+                self.look()
+
+        self._store.position(found)
 
     # ---- opening and starting over -------------------------------------------------------------------------------
 
