@@ -487,6 +487,8 @@ class Handle(Speaker, Generic[R]):
 
     async def _id_soon(self) -> int:
         """The id, also of what is on its way to an engine."""
+        if self._instance is None:
+            await self._look()
         if self._instance == 0:
             async with aclosing(self._door.changes(0)) as changes:
                 async for _ in changes:
