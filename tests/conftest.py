@@ -4,14 +4,17 @@ PostgreSQL for those that want one.
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from perdure.testing.disks import Disk
     from tests.postgres import Server
+    from tests.postgres_disk import PostgresDisk
 
 settings.register_profile("perdure", deadline=None)
 settings.load_profile("perdure")
@@ -38,3 +41,25 @@ def postgres(postgres_server: "Server") -> Iterator[str]:
     """The URL of an empty perdure database on PostgreSQL, with 16 shards."""
     with postgres_server.schema() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_disk(postgres_server: "Server") -> Iterator["PostgresDisk"]:
+    """PostgreSQL for simulated worlds."""
+    from tests.postgres_disk import PostgresDisk
+
+    with postgres_server.schema(shards=1) as url:
+        disk = PostgresDisk(url)
+        yield disk
+        disk.close()
+
+
+@pytest.fixture
+def new_disk(request: pytest.FixtureRequest) -> "Callable[[], AbstractContextManager[Disk]]":
+    """An empty disk for a simulated world: see `everywhere` in tests/disks.py."""
+    from tests.disks import sqlite_disk
+
+    if request.param == "sqlite":
+        return sqlite_disk
+    disk: PostgresDisk = request.getfixturevalue("postgres_disk")
+    return disk.emptied

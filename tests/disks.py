@@ -2,15 +2,29 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from tempfile import TemporaryDirectory
 
+import pytest
+
 from perdure.stores.memory import MemoryDatabase
+from perdure.stores.rebuild import same_task
+from perdure.testing.crashes import CALM, RunEnding, Schedule, Trial, points_of
 from perdure.testing.disks import Disk, SqliteDisk
+from perdure.testing.simulation import quiet_log
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Where a file waits for no real disk: a test makes some thousand commits, and syncs each."""
+
+
+everywhere = pytest.mark.parametrize(
+    ("new_disk", "cache"),
+    [("sqlite", 4096), ("sqlite", 0), ("postgres", 0)],
+    ids=["sqlite hot", "sqlite evicted", "postgres evicted"],
+    indirect=["new_disk"],
+)
+"""For a test with `crashed_everywhere`: on which disks, and how many instances stay in memory."""
 
 
 @contextmanager
@@ -22,6 +36,28 @@ def sqlite_disk() -> Iterator[SqliteDisk]:
             yield disk
         finally:
             disk.close()
+
+
+def crashed_everywhere(trial: Trial, new_disk: Callable[[], AbstractContextManager[Disk]]) -> list[RunEnding]:
+    """Run a trial calmly, and with a crash before and after each commit, in memory and on another disk.
+
+    Both must have the same rows in the end. The answer is how each run ended, the calm one first.
+    """
+
+    def run(schedule: Schedule) -> RunEnding:
+        in_memory = Disk()
+        ending = trial.run(schedule, disk=in_memory)
+        with new_disk() as disk:
+            other = trial.run(schedule, disk=disk)
+            assert other.problem == ending.problem == "", f"{schedule}: {other.problem or ending.problem}"
+            assert held(disk) == held(in_memory), schedule
+            assert disk.rows.tasks.keys() == in_memory.rows.tasks.keys(), schedule
+            assert all(same_task(rows, in_memory.rows.tasks[id]) for id, rows in disk.rows.tasks.items()), schedule
+        return ending
+
+    with quiet_log():
+        calm = run(CALM)
+        return [calm, *(run(Schedule((point,))) for point in points_of(calm))]
 
 
 def held(disk: Disk) -> dict[str, object]:

@@ -11,9 +11,7 @@ from perdure.errors import __all__ as _errors
 if TYPE_CHECKING:
     from perdure import tools
     from perdure.app import Dispatch, Engine, connect, open, run
-    from perdure.app.definitions import load_process
-    from perdure.app.graphs import load_graph
-    from perdure.app.playbooks import load_playbook
+    from perdure.app.ours import load_graph, load_playbook, load_process
     from perdure.cells.author import Cell, CellContext, Datum, Effect, FrameOf, Next, ReceiptOf, Rejected, cell
     from perdure.cells.bound_manifest import manifest
     from perdure.cells.handlers import Call, effect_handler
@@ -46,8 +44,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "perdure.app": ("Dispatch", "Engine", "connect", "open", "run"),
-    "perdure.app.graphs": ("load_graph",),
-    "perdure.app.playbooks": ("load_playbook",),
+    "perdure.app.ours": ("load_graph", "load_playbook", "load_process"),
     "perdure.cells.author": (
         "Cell",
         "CellContext",
@@ -78,7 +75,6 @@ _HOME = {
     "perdure.worlds.governance": ("Governance",),
     "perdure.kernel.backoff": ("Backoff",),
     "perdure.kernel.retention": ("Retention",),
-    "perdure.app.definitions": ("load_process",),
     "perdure.kernel.problem": ("Problem",),
     "perdure.kernel.status": ("Status",),
     "perdure.ports.frame": ("Frame",),

@@ -6,7 +6,7 @@ import json
 from click.testing import CliRunner
 
 import perdure
-from perdure.app.definitions import load_process
+from perdure.app.ours import load_process
 from perdure.cli import cli
 from tests.playbooks.harness import HEAD
 from tests.playbooks.test_engine import SLOW, book

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 import perdure
-from perdure.app.playbooks import load_playbook
+from perdure.app.ours import load_playbook
 from perdure.codec import encode
 from perdure.kernel.events import Address, ReceiptArrived
 from perdure.kernel.identity import Identity

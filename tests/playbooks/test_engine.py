@@ -4,7 +4,7 @@ import asyncio
 import textwrap
 
 import perdure
-from perdure.app.playbooks import load_playbook
+from perdure.app.ours import load_playbook
 from tests.playbooks.harness import HEAD
 
 

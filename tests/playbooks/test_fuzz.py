@@ -4,7 +4,7 @@ import os
 import random
 import time
 
-from perdure.app.playbooks import installed
+from perdure.app.ours import installed
 from perdure.playbooks.check import load
 from perdure.playbooks.problem import CODES, BadPlaybook
 from tests.playbooks.harness import PlaybookHarness

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import apsw
 import pytest
 
-from perdure.app.playbooks import load_playbook
+from perdure.app.ours import load_playbook
 from perdure.executors.info import step_info
 from perdure.testing import crash_test
 from perdure.testing.faults import Faults

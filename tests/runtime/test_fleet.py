@@ -1,7 +1,9 @@
 """The shards of a process come and go with their leases."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import perdure
 from perdure.errors import LeaseLost
@@ -12,6 +14,7 @@ from perdure.ports.store import Lease
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.connections import FleetConnection
 from perdure.runtime.fleet import Fleet
+from perdure.runtime.handle import Handle
 from perdure.runtime.shard import Shard
 from perdure.stores.memory import MemoryStore
 from tests.fleet.processes import until
@@ -148,3 +151,79 @@ async def test_a_list_of_a_fleet_is_newest_first_over_all_shards(postgres: str) 
         assert [each.key for each in await engine.instances(workflow=waits, before=found[9].id)] == newest[10:]
         assert [each.key for each in await engine.instances(tags={"parity": "1"}, limit=5)] == newest[:10:2]
         assert await engine.queries.check() == []
+
+
+async def test_callers_hear_of_instances_whose_shard_goes_to_another_engine_and_comes_back(postgres: str) -> None:
+    @perdure.flow
+    async def waits(ctx: perdure.Context) -> str:
+        await ctx.receive("go")
+        ctx.publish("state", "gone on")
+        await ctx.receive("end")
+        return "done"
+
+    async with perdure.open(postgres, workflows=[waits]) as first:
+        handles = [await first.start(waits, key=str(n)) for n in range(8)]
+        watched = [handle.watch("state") for handle in handles]
+        values = asyncio.gather(*map(anext, watched))
+        results = asyncio.gather(*(handle.result(120) for handle in handles))
+        async with perdure.open(postgres, workflows=[waits]) as second:
+            await until(lambda: len(numbers(first)) == len(numbers(second)) == 8)
+            for handle in handles:
+                await handle.send("go")
+            assert await asyncio.wait_for(values, 60) == ["gone on"] * 8
+            ends = asyncio.gather(*(anext(each, "no more") for each in watched))
+            for handle in handles[:4]:
+                await handle.send("end")
+        for handle in handles[4:]:
+            await handle.send("end")
+        assert await results == ["done"] * 8
+        assert await asyncio.wait_for(ends, 60) == ["no more"] * 8
+
+
+async def test_steps_of_a_fleet_tell_how_far_they_are(postgres: str) -> None:
+    """The executor of effects performs on the loop and in threads, as steps do: each shard hears its own calls."""
+    go = threading.Event()
+
+    async def on_loop() -> None:
+        await asyncio.to_thread(go.wait)
+        perdure.emit("on the loop")
+
+    def in_a_thread() -> None:
+        perdure.emit("in a thread")
+
+    @perdure.flow
+    async def tells(ctx: perdure.Context) -> None:
+        await ctx.step("on_loop", on_loop)
+        await ctx.step("in_a_thread", in_a_thread)
+
+    async def chunks(handle: Handle[None]) -> list[Any]:
+        return [frame.chunk async for frame in handle.stream()]
+
+    async with perdure.open(postgres, workflows=[tells]) as engine:
+        handles = [await engine.start(tells, key=str(n)) for n in range(4)]
+        heard = asyncio.gather(*map(chunks, handles))
+        await until(lambda: len(engine._door.streams) == 4)
+        go.set()
+        assert await asyncio.wait_for(heard, 60) == [["on the loop", "in a thread"]] * 4
+
+
+async def test_an_engine_of_a_fleet_runs_so_many_steps_at_once_as_it_was_told(postgres: str) -> None:
+    running: set[object] = set()
+    most = [0]
+
+    async def step() -> None:
+        me = object()
+        running.add(me)
+        most[0] = max(most[0], len(running))
+        await asyncio.sleep(0.01)
+        running.remove(me)
+
+    @perdure.flow
+    async def walks(ctx: perdure.Context) -> None:
+        await asyncio.gather(*(ctx.step(f"step{n}", step) for n in range(3)))
+
+    async with perdure.open(postgres, workflows=[walks], inline=2) as engine:
+        handles = [await engine.start(walks, key=str(n)) for n in range(12)]
+        await asyncio.gather(*(handle.result(60) for handle in handles))
+
+    assert most == [2]

@@ -40,6 +40,7 @@ class OneShard:
 
     def __init__(self) -> None:
         self.shard: Shard | None = None
+        self.moved: Callable[[], None] = lambda: None
 
     def shard_of(self, ref: Ref) -> Shard | None:
         return self.shard
@@ -52,6 +53,7 @@ class OneShard:
 
     def sweep(self) -> None:
         self.shard = None
+        self.moved()
 
 
 def opened() -> tuple[SilentStore, Shard, FleetConnection]:

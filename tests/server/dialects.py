@@ -1,8 +1,8 @@
 """Workflows of several dialects, for the pages that draw them."""
 
 import perdure
-from perdure.cli.demo import STARTS as ALL_STARTS
-from perdure.cli.demo import article, restock
+from perdure.dialect_commands.demo import STARTS as ALL_STARTS
+from perdure.dialect_commands.demo import article, restock
 from tests.server import site
 
 

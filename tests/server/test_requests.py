@@ -109,7 +109,16 @@ def test_every_answer_of_a_read_fits_the_document():
         task = (await client.get(f"{API}/tasks")).json()["items"]
         told = {}
         for route in ROUTES:
-            if not route.read or route.name in ("drawing", "workflow drawing", "read", "ask verb", "trace"):
+            if not route.read or route.name in (
+                "drawing",
+                "workflow drawing",
+                "read",
+                "ask verb",
+                "trace",
+                "bulk show",
+                "bookmark show",
+                "export",
+            ):
                 continue
             path = route.path.replace("{id}", "order/o-1").replace("{name}", "order").replace("{entry}", "1")
             path = path.replace("{task}", task[0]["id"] if task else "1")

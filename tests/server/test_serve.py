@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from perdure.cli.commands.serve import without_password
+from perdure.server.configuration import without_password
 
 SHOP = """
 import perdure
@@ -102,4 +102,5 @@ def test_what_would_be_unsafe_or_makes_no_sense_is_refused(shop, words, says):
 def test_a_password_is_not_shown():
     assert without_password("postgresql://shop:s3cret@db.example/shop") == "postgresql://shop@db.example/shop"
     assert without_password("postgresql://db.example/shop") == "postgresql://db.example/shop"
+    assert without_password("postgresql://db/shop?password=x&a=1") == "postgresql://db/shop?password=…&a=1"
     assert without_password("/var/a@b.db") == "/var/a@b.db"

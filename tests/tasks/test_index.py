@@ -65,7 +65,15 @@ def test_the_tasks_of_an_owner_are_found_by_an_index(connection: apsw.Connection
     )
 
 
-RARE: dict[str, Any] = {"name": "rare", "workflow": "rare", "labels": '{"team":"red"}', "due": 5, "priority": 60}
+RARE: dict[str, Any] = {
+    "name": "rare",
+    "workflow": "rare",
+    "reference": "rare",
+    "labels": '{"all":"of them","team":"red"}',
+    "due": 5,
+    "priority": 60,
+}
+COMMON: dict[str, Any] = {"labels": '{"all":"of them"}'}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +84,26 @@ RARE: dict[str, Any] = {"name": "rare", "workflow": "rare", "labels": '{"team":"
             pytest.param({"who": who, "order": order, **more}, 3, id=f"{who[0][0]} {order} {more}")
             for who in ((("*", None),), (("r:clerk", None),))
             for order in ORDERS
-            for more in ({"name": "rare"}, {"workflow": "rare"}, {"label": ("team", "red")}, {"due_before": 7})
+            for more in (
+                {"name": "rare"},
+                {"workflow": "rare"},
+                {"label": ("team", "red")},
+                {"label": ("all", "of them"), "workflow": "rare"},
+                {"due_before": 7},
+            )
+        ],
+        *[
+            pytest.param(
+                {"who": (), "statuses": ("expired",), "order": order, **more}, rows, id=f"{order} {more} ended"
+            )
+            for order in ORDERS
+            for more, rows in (
+                ({}, 50),
+                ({"name": "rare"}, 2),
+                ({"reference": "rare"}, 2),
+                ({"label": ("team", "red")}, 2),
+                ({"name": "approve", "due_before": 7}, 0),
+            )
         ],
         pytest.param({"order": "priority", "due_before": 10**6}, 50, id="all are due"),
         pytest.param({"who": (("r:clerk", False),), "name": "approve"}, 50, id="a name that most have"),
@@ -104,9 +131,11 @@ def test_a_page_among_many_tasks_takes_as_many_steps_as_among_few(
         return counted
 
     def fill(begin: int, end: int) -> None:
-        made = [task(n, due=10 + 10 * (n % 97)) for n in range(begin, end)]
+        made = [task(n, **COMMON, due=10 + 10 * (n % 97)) for n in range(begin, end)]
+        made += [task(-n, **COMMON, status="expired", due=10 + 10 * (n % 97)) for n in range(begin, end)]
         if end == MANY:
-            made[-3:] = [task(each.row.id, **RARE) for each in made[-3:]]
+            made[:2] = [task(each.row.id, **RARE, status="expired") for each in made[:2]]
+            made[2:5] = [task(each.row.id, **RARE) for each in made[2:5]]
         with connection:
             connection.executemany(SQL.write_task, [each.row for each in made])
             connection.executemany(SQL.write_candidate, [row for each in made for row in each.candidates])
@@ -130,7 +159,9 @@ ODD = [
     task(1, name="n" * 300, workflow="order", labels=labels({"team": "red", "a": "\u2603"})),
     task(2, name="pay", labels=labels({'quote " \\': 'a","b":"c', "nul": "\x00", "long": "x" * 500, "": ""})),
     task(3, status="assigned", assignee="ann", due=7, priority=90),
-    task(4, status="completed", labels=labels({"team": "red"})),
+    task(4, status="completed", labels=labels({"team": "red", "a": 'b "'}), reference="o-17"),
+    task(5, status="cancelled", name="n" * 300, priority=90),
+    task(6, status="expired", due=7),
 ]
 
 
@@ -150,8 +181,8 @@ def test_an_older_file_gets_the_rows_by_which_tasks_are_found():
 
 
 def old(rows: TaskRows) -> list[CandidateRow]:
-    """The candidates of a task as they were before tasks were found by name, workflow and label."""
-    return [row for row in rows.candidates if row.who[:2] not in ("n:", "w:", "l:")]
+    """The candidates of a task as they were before tasks were found by name, workflow and label, and when ended."""
+    return [row for row in rows.candidates if row.held < 2 and row.who[:2] not in ("n:", "w:", "l:")]
 
 
 async def test_an_older_schema_gets_the_rows_by_which_tasks_are_found(postgres_server: Server):
@@ -163,7 +194,8 @@ async def test_an_older_schema_gets_the_rows_by_which_tasks_are_found(postgres_s
             for number in range(1, 9):
                 await connection.execute(text_of(f"migrations/{number:04}.sql", name))
             await fill_postgres(connection, name, [TaskRows(each.row, tuple(old(each))) for each in ODD])
-            await connection.execute(text_of("migrations/0009.sql", name))
+            for number in (9, 10):
+                await connection.execute(text_of(f"migrations/{number:04}.sql", name))
 
             found = await connection.fetch(f"SELECT {', '.join(CandidateRow._fields)} FROM {name}.task_candidates")
             assert {tuple(row) for row in found} == {tuple(row) for each in ODD for row in each.candidates}

@@ -11,6 +11,7 @@ import perdure
 from perdure.stores.sqlite.schema import VERSION
 from perdure.testing import replay
 from perdure.worlds.snapshots import Snapshots
+from tests.upgrades.clerk import Wished, clerk
 from tests.upgrades.make import EXPORTED
 from tests.upgrades.shop import CELLS, FLOWS, OrderCreated, Sale, Sum, books, order, pay, sale, sleeper, waiting
 
@@ -20,8 +21,12 @@ WORKFLOWS: list[Any] = [*FLOWS, *CELLS]
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    path = tmp_path / "shop.db"
-    path.write_bytes(gzip.decompress((HERE / "shop.db.gz").read_bytes()))
+    return unpacked("shop.db", tmp_path)
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    path = folder / name
+    path.write_bytes(gzip.decompress((HERE / f"{name}.gz").read_bytes()))
     return path
 
 
@@ -77,3 +82,19 @@ async def test_cells_of_an_old_version_are_verified_and_go_on(database: Path):
 
         await engine.send(OrderCreated("c-0", 42), id="request-0")  # taken by the old version
         assert await engine.state(sale, "c-0") == Sale("paid") and await engine.state(books, "") == Sum(14)
+
+
+async def test_a_question_of_an_old_version_to_a_person_is_read_and_answered(tmp_path: Path):
+    """`sys/task@1` in a stored journal and a stored manifest: one question has its answer, the other one is open."""
+    async with perdure.open(unpacked("clerk.db", tmp_path), workflows=[clerk]) as engine:
+        verified = await Snapshots(engine).verify()
+        assert verified.difference is None and verified.unread == []
+        assert await engine.state(clerk, "ann") == Wished("a desk", "yes")
+
+        (asked,) = await engine.open_effects("person")
+        assert (asked.effect, asked.params) == ("sys/task@1", {"title": "May bob?", "details": "a chair"})
+        await engine.answer(asked, ok={"answer": "no"}, executor="person", wait=20)
+
+        assert await engine.state(clerk, "bob") == Wished("a chair", "no")
+        assert await engine.tasks.list() == [], "it is no row of the list of tasks"
+        assert await engine.queries.check() == []

@@ -30,7 +30,7 @@ def test_a_function_takes_and_answers_what_its_row_says(verb):
     hints = get_type_hints(verb.function)
 
     assert (hints["given"], hints["return"]) == (verb.params, verb.answer)
-    assert verb.function.__name__ == verb.name
+    assert verb.function.__name__ == verb.name.replace(" ", "_")
 
 
 async def test_an_instance_is_started_seen_and_moved_by_verbs(tmp_path):

@@ -22,6 +22,8 @@ from perdure.kernel.moment import Moment, when
 from perdure.kernel.policy import Policy
 from perdure.kernel.routing import Subscription
 
+from .bookmarks import PUBLISHED as BOOKMARKS
+from .bookmarks import Bookmark, Bookmarks
 from .model import KEY, WORKFLOW, Access, ApiKey, Link, Person
 
 PUBLISHED: Final = "access"
@@ -30,7 +32,9 @@ KEYS_MAX: Final = 10_000
 
 class AccessMachine:
     def __init__(self, snapshot: bytes | None) -> None:
-        self._state = Access() if snapshot is None else from_plain(decode(snapshot), Access)
+        state = {} if snapshot is None else decode(snapshot)
+        self._bookmarks = Bookmarks(state.pop("bookmarks", None))
+        self._state = from_plain(state, Access) if state else Access()
 
     def deliver(self, event: Event, moment: Moment) -> Decision:
         match event:
@@ -45,7 +49,9 @@ class AccessMachine:
         return None
 
     def snapshot(self) -> bytes | None:
-        return self._plain()
+        if not self._bookmarks:
+            return self._plain()
+        return encode({**to_plain(self._state, Access), "bookmarks": self._bookmarks.plain()})
 
     def dispose(self) -> None:
         self._state = Access()
@@ -56,6 +62,8 @@ class AccessMachine:
     def _asked(self, message: Message, now: datetime) -> Decision:
         if message.name == "note":
             return _answered(message, {"ok": True})
+        if message.name.startswith("bookmark "):
+            return self._bookmarked(message, now)
         try:
             answer = self._change(message.name, decode(message.body), now)
         except (PerdureError, KeyError, TypeError, AttributeError) as error:
@@ -64,6 +72,21 @@ class AccessMachine:
             return _answered(message, answer)
         decision = _answered(message, answer)
         return Decision(publish=((PUBLISHED, self._plain()),), respond=decision.respond)
+
+    def _bookmarked(self, message: Message, now: datetime) -> Decision:
+        """Bookmarks are no rights: they are published under a name of their own."""
+        try:
+            body = decode(message.body)
+            if message.name == "bookmark put":
+                against = self._bookmarks.put(from_plain({**body, "changed_at": now}, Bookmark))
+            else:
+                against = self._bookmarks.delete(body["owner"], body["name"], bool(body.get("admin")))
+        except (PerdureError, KeyError, TypeError, AttributeError) as error:
+            against = "bad-request", f"perdure.access does not take this bookmark: {error}"
+        if against is not None:
+            return _answered(message, _refused(*against))
+        publish = ((BOOKMARKS, encode(self._bookmarks.plain())),)
+        return Decision(publish=publish, respond=_answered(message, {"ok": True}).respond)
 
     def _change(self, verb: str, body: Any, now: datetime) -> dict[str, Any]:
         state = self._state
@@ -85,12 +108,12 @@ class AccessMachine:
             case "grant":
                 return self._grant(body["actor"], from_plain(body["person"], Person))
             case "link add":
-                state.links[body["digest"]] = Link(body["actor"], body["expires_at"])
+                state.links[body["digest"]] = Link(body["actor"], body["expires_at"], body.get("admin", True))
             case "link use":
                 link = state.links.pop(body["digest"], None)
-                return (
-                    _refused("not-found", "this link was used, or is too old") if link is None else {"ok": link.actor}
-                )
+                if link is None:
+                    return _refused("not-found", "this link was used, or is too old")
+                return {"ok": link.actor}
             case "session end":
                 state.ended[body["id"]] = body["until"]
             case _:

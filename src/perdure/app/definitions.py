@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.codec import decode
 from perdure.definitions import load
-from perdure.errors import CallerError, PerdureError
+from perdure.errors import PerdureError
 from perdure.kernel.machine import Workflow
 from perdure.kernel.workflows import Workflows
 from perdure.ports.dialect import Gathered, Stored
@@ -20,9 +18,6 @@ from perdure.runtime.log import log
 
 from .dialects import dialect_of
 from .effects import Effects
-
-if TYPE_CHECKING:
-    from perdure.processes import Process
 
 
 async def restored(queries: Queries, known: Workflows[Any], gathered: list[Gathered]) -> None:
@@ -109,16 +104,3 @@ async def stored_one(queries: Queries, name: str, version: str) -> Workflow | No
     found = await load.stored(queries, name, version.partition("+")[0])
     workflow = None if found is None else restored_one(found, [])
     return workflow if workflow is not None and workflow.version == version else None
-
-
-def load_process(path: str | os.PathLike[str]) -> Process:
-    """The process of a file, JSON or YAML 1.2. Its problems have line and column."""
-    from perdure.processes.load import from_text
-
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise CallerError(f"{os.fspath(path)} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise CallerError(f"{os.fspath(path)} is not UTF-8") from None
-    return from_text(text, os.fspath(path), yaml=False if os.fspath(path).endswith(".json") else None)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from importlib import import_module
 from typing import Any, Final, cast
 
+from perdure.bulk.model import Perform
 from perdure.errors import CallerError, NotInstalled
 from perdure.kernel.events import Started
 from perdure.kernel.machine import Workflow
 from perdure.kernel.policy import ANY
 from perdure.kernel.workflows import OWN, Workflows
-from perdure.ports.dialect import Beginning, Catalog, Chooses, Dialect, Gathered, Opening
+from perdure.ports.dialect import Beginning, Brought, Catalog, Chooses, DeclaresSteps, Dialect, Gathered, Opening
 from perdure.ports.seen import Words
 from perdure.runtime.connection import Connection
 from perdure.runtime.log import log
 
-OURS: Final = ("flows", "cells", "playbooks", "graphs", "processes")
-"""The packages of our dialects. Each has `author.py`, without which nothing of it can be made, and `dialect.py`."""
+from .ours import OURS
 
 GROUP: Final = "perdure.dialects"
 """The entry points of dialects that other packages bring."""
@@ -52,13 +52,14 @@ def gather(workflows: Iterable[Any]) -> tuple[list[Workflow], list[Gathered]]:
     return given, gathered
 
 
-def built_in() -> list[Workflow]:
-    """The workflows that every engine has."""
+def built_in(perform: Perform | None = None) -> list[Workflow]:
+    """The workflows that every engine has. `perform` does the parts of bulks."""
     from perdure.access.machine import ACCESS
+    from perdure.bulk.machine import BulkWorkflow
     from perdure.definitions.machine import DEFINITIONS
     from perdure.tasks.machine import TASKS
 
-    return [TASKS, DEFINITIONS, ACCESS]
+    return [TASKS, DEFINITIONS, ACCESS, BulkWorkflow(perform)]
 
 
 def checked(gathered: Iterable[Gathered], known: Workflows[Any], handlers: Iterable[Any], check: str) -> None:
@@ -103,6 +104,24 @@ def _of_ours() -> list[Dialect]:
 
 def _dialect(package: str) -> Dialect:
     return cast(Dialect, import_module(f"perdure.{package}.dialect").DIALECT)
+
+
+def declared_step(module: str, name: str) -> Callable[..., Any] | None:
+    """The function that an author declared as a step, by its module and its name there."""
+    for steps in _declared():
+        found = steps.get((module, name))
+        if found is not None:
+            function: Callable[..., Any] = found.brought
+            return function
+    return None
+
+
+def declares_steps(module: str) -> bool:
+    return any(place == module for steps in _declared() for place, _ in steps)
+
+
+def _declared() -> list[Mapping[tuple[str, str], Brought]]:
+    return [dialect.steps for dialect in _of_ours() if isinstance(dialect, DeclaresSteps)]
 
 
 def dialect_of(name: str) -> Dialect | None:
@@ -183,8 +202,8 @@ def _own_words(dialect: Dialect) -> Mapping[str, Words]:
     return getattr(dialect, "words", {})
 
 
-def read_catalog(definitions: bytes) -> Catalog:
-    """What the ruler takes from outside, by what it has published. It is asked for where there is a ruler only."""
+def read_catalog(definitions: bytes | None) -> Catalog:
+    """What the ruler takes from outside, by what it has published. None: there is no ruler, and its dialect says so."""
     for package in OURS:
         catalog = _dialect(package).catalog
         if catalog is not None:

@@ -14,13 +14,14 @@ from perdure.executors.builtin import BlobEffects, Requests, Steps
 from perdure.executors.effects import EffectsExecutor
 from perdure.executors.queue import Tools
 from perdure.executors.secrets import MappingSecrets
-from perdure.flows.author import STEPS
 from perdure.ports.clock import Clock
 from perdure.ports.dialect import Gathered
 from perdure.ports.executor import Executor, Handler
 from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
 from perdure.tools.handler import Surroundings, handlers
+
+from .dialects import declared_step
 
 
 class Effects:
@@ -103,8 +104,8 @@ def step_handler(effect: str) -> Handler:
 def _step(place: str) -> Callable[..., Any] | None:
     """The function of a step by its place. A script that runs is the module that its file would be."""
     module, _, name = place.partition(":")
-    found = STEPS.get((module, name))
+    found = declared_step(module, name)
     if found is None:
         script = getattr(sys.modules.get("__main__"), "__file__", None)
-        found = STEPS.get(("__main__", name)) if module == Path(script or "__main__").stem else None
-    return found.function if found is not None else None
+        found = declared_step("__main__", name) if module == Path(script or "__main__").stem else None
+    return found

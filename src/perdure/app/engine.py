@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 from perdure.definitions.model import Register
@@ -28,6 +29,7 @@ from perdure.ports.executor import Executor
 from perdure.ports.secrets import Secret, Secrets
 from perdure.ports.store import Queries
 from perdure.runtime import collector
+from perdure.runtime.bulk import Bulks
 from perdure.runtime.client import Client
 from perdure.runtime.clock import SystemClock
 from perdure.runtime.connections import LocalConnection
@@ -147,7 +149,8 @@ async def open(
     get to end when the engine is closed; what still runs then is cut, and a step runs again at the next open.
     """
     known, gathered = registered([*_listed(workflows), *functions])
-    for own in built_in():
+    bulks = Bulks()
+    for own in built_in(bulks.perform):
         known.replace(own)
     for each in gathered:
         if each.opened is not None:
@@ -163,7 +166,7 @@ async def open(
     executors: list[Executor] = [on_loop, in_threads, ProcessExecutor(processes)]
     hooks = Hooks()
     setup = Setup(
-        owner=os.path.basename(sys.argv[0]) or "python",
+        owner=program(sys.argv),
         workflows=known,
         clock=clock,
         executors=executors,
@@ -189,6 +192,7 @@ async def open(
             engine = Engine(
                 running.door, running, cast(Workflows[Startable[Any]], known), gathered, effects.around.secrets
             )
+            bulks.begin(engine)
             try:
                 await _settled(running.shards)
                 for each in gathered:
@@ -246,6 +250,8 @@ async def _running(
 
         def prepared(done: Callable[[Exception | None], None]) -> None:
             def ended(task: asyncio.Task[None]) -> None:
+                if task.cancelled():  # the loop ends while the engine is opened
+                    return
                 shard.use(setup.workflows)
                 done(task.exception())  # type: ignore[arg-type]
 
@@ -255,6 +261,13 @@ async def _running(
         yield Alone(shard, door)
     finally:
         store.close()
+
+
+def program(argv: list[str]) -> str:
+    """What people call the process of an engine: its script or package; of our own command the verb, too."""
+    path = Path(argv[0])
+    name = path.parent.name if path.name == "__main__.py" else path.name
+    return " ".join([name, *argv[1:2]]) if name == "perdure" else name or "python"
 
 
 def _listed(workflows: Any) -> list[Any]:

@@ -53,12 +53,11 @@ async def joined(url: str, setup: Setup, prepare: Callable[[Queries], Awaitable[
         await prepare(database.queries)
         setup.add_effects(database.queries)
         setup.owner = f"{setup.owner} {socket.gethostname()}:{os.getpid()}:{os.urandom(3).hex()}"
-        shared = [Shared(executor) for executor in setup.executors]
+        shared = Shared(setup.executors)
 
         def make(number: int) -> Shard:
-            faces = [each.face() for each in shared]
             store, shards = database.store(number), database.shards
-            return setup.shard(store, faces, door, number=number, shards=shards, poll=POLL)
+            return setup.shard(store, shared.faces(), door, number=number, shards=shards, poll=POLL)
 
         fleet = Fleet(database, setup.owner, make)
         door = FleetConnection(database.queries, setup.failed, fleet)

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.codec.returns import importable, is_async, returns_of
 from perdure.errors import BadCall
 from perdure.executors.queue import TOOLS, Find, FoundFunction, QueueExecutor, Tools
-from perdure.flows.author import STEPS, Flow, StepFunction
-from perdure.flows.returns import importable, is_async, returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.effects import OURS
 from perdure.kernel.job import asked
@@ -28,6 +27,8 @@ from perdure.ports.store import Queries
 from perdure.runtime.setup import Serves
 from perdure.runtime.worker import Sign, Worker
 from perdure.tools import names as tool_names
+
+from .dialects import declares_steps
 
 if TYPE_CHECKING:
     from perdure.executors.signatures import Keyring
@@ -67,7 +68,8 @@ class ServedQueues:
 
 def _modules(workflow: Any) -> Iterable[str]:
     """The modules whose functions a workflow brings: its own, or those that it says."""
-    return (workflow.function.__module__,) if isinstance(workflow, Flow) else getattr(workflow, "modules", ())
+    found: Iterable[str] = getattr(workflow, "modules", ())
+    return found
 
 
 def checked(name: str, slots: int) -> tuple[str, int]:
@@ -88,7 +90,7 @@ def declared(name: str) -> FoundFunction:
     found = _imported(name)
     module = name.partition(":")[0]
     own = getattr(found, "__module__", "") in (module, "__main__")
-    if not own or not any(place == found.__module__ for place, _ in STEPS):
+    if not own or not declares_steps(found.__module__):
         raise BadCall(f"{name} is no function of a module that declares steps: put @perdure.step before it")
     return _found(found)
 
@@ -121,8 +123,6 @@ def known(modules: Iterable[ModuleType]) -> dict[str, FoundFunction]:
 
 
 def _functions(value: Any, module: ModuleType) -> list[Callable[..., Any]]:
-    if isinstance(value, StepFunction):
-        return [value.function]
     if hasattr(type(value), "brought"):
         return [value.brought]
     if getattr(value, "__module__", "") != module.__name__:
@@ -148,7 +148,7 @@ def finding(functions: Mapping[str, FoundFunction]) -> Find:
 
 
 def _found(value: Any) -> FoundFunction:
-    function = value.function if isinstance(value, StepFunction) else getattr(value, "brought", value)
+    function = getattr(value, "brought", value)
     return FoundFunction(function, returns_of(function), is_async(function))
 
 

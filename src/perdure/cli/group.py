@@ -11,7 +11,7 @@ import click
 from perdure.errors import BadProcess, Divergence, FlowRefused, InstanceStuck, PerdureError
 
 from .exits import MEANING, Exit, Stopped, exit_of, kind_of
-from .verbs import GROUPS, VERBS
+from .verbs import GROUPS, VERBS, place_of
 
 JSON = "perdure.json"
 DEBUG = "perdure.debug"
@@ -91,8 +91,8 @@ class Group(click.Group):
 def _command(name: str) -> click.Command | None:
     if name not in VERBS:
         return None
-    module, function = VERBS[name].function
-    found: click.Command = getattr(import_module(f".commands.{module}", __package__), function)
+    module, function = place_of(VERBS[name])
+    found: click.Command = getattr(import_module(module), function)
     return found
 
 

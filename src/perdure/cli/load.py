@@ -2,35 +2,28 @@
 
 import difflib
 import os
-import re
 import sys
 import traceback
 from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
+from perdure.app.ours import FILES, kind_of_file
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.state import Keyed
 
 from .exits import Stopped
 
-FILES: Final = (".json", ".yaml", ".yml")
-"""How the names of files end that have definitions."""
-
-_PROCESS: Final = re.compile(r"^(\{\s*)?[\"']?(format|steps)\b", re.MULTILINE)
-
 
 def load(target: str) -> tuple[Any, list[Any]]:
-    """The flow, and every workflow of its module: children of the flow are usually among them."""
-    if is_playbook(target):
-        playbook = _playbook(target)
-        return playbook, [playbook]
+    """The workflow, and every workflow of its module: children of the workflow are usually among them."""
     if target.endswith(FILES):
-        process = _process(target)
-        return process, [process]
+        definition = load_file(target)
+        if hasattr(definition, "require_valid"):
+            definition.require_valid()
+        return definition, [definition]
     module_name, found, name = target.partition(":")
     if not (module_name and found and name):
         raise Stopped(
@@ -38,47 +31,24 @@ def load(target: str) -> tuple[Any, list[Any]]:
         )
     module = module_of(module_name)
     workflows = _workflows(module)
-    flow = _attribute(module, name, workflows)
-    made = [] if _is_workflow(flow) else _of_dialects(flow)
+    workflow = _attribute(module, name, workflows)
+    made = [] if _is_workflow(workflow) else _of_dialects(workflow)
     if made:
-        flow = made[0]
-    if not _is_workflow(flow):
-        advice = (
-            "" if isinstance(flow, Keyed) or type(flow).__name__ == "StepFunction" else "; put @perdure.flow above it"
-        )
-        if isinstance(flow, Keyed) and flow.policy.created == "message":
+        workflow = made[0]
+    if not _is_workflow(workflow):
+        is_step = type(workflow).__name__ == "StepFunction"
+        advice = "" if isinstance(workflow, Keyed) or is_step else "; put @perdure.flow above it"
+        if isinstance(workflow, Keyed) and workflow.policy.created == "message":
             advice = "; the first event that is routed to it makes it: perdure.open(...)"
-        raise Stopped(f"{target} is {_kind(flow)}, not a flow{advice}{_choice(module, workflows)}")
-    return flow, list({id(each): each for each in (flow, *workflows.values())}.values())
+        raise Stopped(f"{target} is {_kind(workflow)}, not a flow{advice}{_choice(module, workflows)}")
+    return workflow, list({id(each): each for each in (workflow, *workflows.values())}.values())
 
 
-def is_playbook(target: str) -> bool:
-    """Whether a target is the file of a playbook: YAML that is no process."""
-    if not target.endswith((".yaml", ".yml")):
-        return False
-    try:
-        text = Path(target).read_text("utf-8", "replace")
-    except (OSError, ValueError):
-        return True  # the reader of playbooks says what is wrong
-    return _PROCESS.search(text) is None
-
-
-def _playbook(file: str) -> Any:
-    from perdure.app.playbooks import load_playbook
-
+def load_file(file: str) -> Any:
+    """The definition that stands in a file. It may have problems."""
     if not os.path.isfile(file):
         raise Stopped(f"there is no file {file}")
-    return load_playbook(file)
-
-
-def _process(file: str) -> Any:
-    from perdure.app.definitions import load_process
-
-    if not os.path.isfile(file):
-        raise Stopped(f"there is no file {file}")
-    process = load_process(file)
-    process.require_valid()
-    return process
+    return kind_of_file(file).load(file)
 
 
 def _of_dialects(value: Any) -> list[Any]:
@@ -105,10 +75,11 @@ def code_of(target: str) -> list[Any]:
     from perdure.app.dialects import workflows_in
 
     if target.lower().endswith(FILES):
-        from .world import bound_of
+        from perdure.worlds.files import load_manifest
 
-        bound = bound_of(target)
-        return [*bound.cells, *bound.earlier]
+        current_directory_first()
+        with redirect_stdout(sys.stderr):
+            return workflows_in([load_manifest(target)])
     module, colon, name = target.partition(":")
     if not module:
         return load_all(target)

@@ -93,12 +93,12 @@ def short(value: Any, width: int | None = 60) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> Lines:
     """Columns as wide as they need; the last one may be as long as it likes, also in lines."""
-    rows = [[cell if isinstance(cell, Lines) else _line(cell) for cell in row] for row in rows]
-    widths = [max(len(unstyled(cell)) for cell in column) for column in list(zip(*rows, strict=True))[:-1]]
+    rows = [[text if isinstance(text, Lines) else _line(text) for text in row] for row in rows]
+    widths = [max(len(unstyled(text)) for text in column) for column in list(zip(*rows, strict=True))[:-1]]
     margin = " " * (sum(widths) + 2 * len(widths))
     found = []
-    for *cells, last in rows:
-        padded = [cell + " " * (width - len(unstyled(cell))) for cell, width in zip(cells, widths, strict=True)]
+    for *texts, last in rows:
+        padded = [text + " " * (width - len(unstyled(text))) for text, width in zip(texts, widths, strict=True)]
         found.append("  ".join([*padded, last.replace("\n", "\n" + margin)]).rstrip())
     return Lines("\n".join(found))
 

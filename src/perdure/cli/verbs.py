@@ -1,47 +1,41 @@
 """The commands, in one table: what people can type, and where it is. Help needs nothing but this.
 
-A command of two words belongs to a group: `perdure cells ls` is `ls` in `commands/cells.py`.
+A command of two words belongs to a group: `perdure tasks ls` is `ls` in `commands/tasks.py`. Dialects bring groups of
+their own.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class CommandRow(NamedTuple):
-    """`help` is one line; `example` is a whole command that could be typed as it stands."""
-
-    name: str
-    help: str
-    example: str
-
-    @property
-    def function(self) -> tuple[str, str]:
-        """The module below `commands`, and the name in it."""
-        group, _, name = self.name.rpartition(" ")
-        return MODULES.get(group or name, group), name
-
+from perdure.dialect_commands.table import DIALECT_GROUPS
+from perdure.ports.commands import CommandRow
 
 MODULES: Final = {
     **dict.fromkeys(("start", "send", "cancel", "wake", "retry", "rewind", "fork", "settle", "tag"), "act"),
     **dict.fromkeys(("ls", "show", "history", "why", "diff", "export"), "read"),
     **dict.fromkeys(("check", "replay"), "code"),
     **dict.fromkeys(("db", "copy", "doctor"), "database"),
-    **{name: name for name in ("run", "worker", "dispatch", "debug", "serve", "dev")},
 }
-"""Of a command or a group, the module that has it; a group that is not here has a module of its name."""
-
+"""Of a command or a group, the module of `commands` that has it; one that is not here has a module of its name."""
 
 GROUPS: Final = {
     "access": "Access: logins of a server.",
-    "cells": "Cells: what there is, what state they have, and what events led to.",
+    "bulk": "Bulk work: one verb on many instances.",
     "db": "Databases: make one, bring it up to date, or go on without a damaged log.",
     "journal": "The journal: the one total order of all that happened.",
-    "manifest": "Manifests: the definitions that a world of cells runs.",
-    "playbooks": "Playbooks: write, draw, try, test and register them.",
-    "processes": "Processes: definitions that are data, their versions and their pictures.",
     "retention": "Retention: remove instances that ended long ago.",
     "tasks": "Tasks: what people are asked for.",
-    "snapshot": "Snapshots of a whole world: take them, go on from one, free what none needs.",
+    **{group.name: group.help for group in DIALECT_GROUPS},
 }
+
+_HOMES: Final = {group.name: group.module for group in DIALECT_GROUPS}
+
+
+def place_of(row: CommandRow) -> tuple[str, str]:
+    """The module of a command, and its name there."""
+    group, _, name = row.name.rpartition(" ")
+    first = group or name
+    return row.module or _HOMES.get(first) or f"perdure.cli.commands.{MODULES.get(first, first)}", name
+
 
 VERBS: Final = {
     verb.name: verb
@@ -71,6 +65,7 @@ VERBS: Final = {
             "Run an engine with a server: HTTP API and web UI.",
             "perdure serve shop --db shop.db",
         ),
+        CommandRow("config", "Tell the settings of a server.", "perdure config --json"),
         CommandRow(
             "dev",
             "Run a module with server and UI; reload.",
@@ -138,48 +133,14 @@ VERBS: Final = {
             "Remove ended instances that are kept no longer.",
             "perdure retention run --dry-run --db shop.db",
         ),
-        CommandRow("cells ls", "List cells, newest first.", "perdure cells ls com.acme/order --db shop.db"),
         CommandRow(
-            "cells show", "Show the state of a cell.", "perdure cells show com.acme/order o-17 --at 120 --db shop.db"
+            "bulk start",
+            "Do one thing to all instances of a selection.",
+            "perdure bulk start retry --where 'workflow:order status:failed' --dry-run --db shop.db",
         ),
-        CommandRow(
-            "cells tail", "Tell the last entries of a cell.", "perdure cells tail com.acme/order o-17 -f --db shop.db"
-        ),
-        CommandRow("cells trace", "Tell what an event led to.", "perdure cells trace request-4711 --db shop.db"),
-        CommandRow(
-            "cells send",
-            "Send a domain event to the cells that take it.",
-            """perdure cells send com.acme/OrderCreated@1 '{"order_id": "o-17", "cents": 4200}' --db shop.db""",
-        ),
-        CommandRow("processes ls", "List the processes that a database has.", "perdure processes ls --db shop.db"),
-        CommandRow(
-            "processes versions",
-            "Tell who registered which version.",
-            "perdure processes versions purchase --db shop.db",
-        ),
-        CommandRow(
-            "processes show", "Show what a definition is and needs.", "perdure processes show purchase --db shop.db"
-        ),
-        CommandRow(
-            "processes put", "Keep a definition, and run it.", "perdure processes put shop.yaml --as ann --db shop.db"
-        ),
-        CommandRow(
-            "processes activate",
-            "Choose the version that new instances run on.",
-            "perdure processes activate purchase 1.1.0 --as ann --db shop.db",
-        ),
-        CommandRow(
-            "processes export",
-            "Write a definition as JSON, YAML or Python.",
-            "perdure processes export purchase --format yaml --db shop.db",
-        ),
-        CommandRow(
-            "processes draw",
-            "Draw a definition or an instance.",
-            "perdure processes draw purchase/o-17 --format svg --db shop.db",
-        ),
-        CommandRow("processes schema", "Print the JSON Schema of a definition.", "perdure processes schema --json"),
-        CommandRow("processes functions", "List the functions of expressions.", "perdure processes functions --json"),
+        CommandRow("bulk ls", "List bulks, newest first.", "perdure bulk ls --db shop.db"),
+        CommandRow("bulk show", "Show how far a bulk is.", "perdure bulk show 7c1d0a55e2b9 --db shop.db"),
+        CommandRow("bulk cancel", "Leave alone what a bulk has left.", "perdure bulk cancel 7c1d0a55e2b9 --db shop.db"),
         CommandRow("tasks ls", "List tasks.", "perdure tasks ls --as ann --role manager --candidate --db shop.db"),
         CommandRow("tasks show", "Show a task: data, form, history.", "perdure tasks show 1042 --db shop.db"),
         CommandRow("tasks claim", "Take a task.", "perdure tasks claim 1042 --as ann --role manager --db shop.db"),
@@ -216,61 +177,7 @@ VERBS: Final = {
         ),
         CommandRow("journal head", "Tell where the journal ends.", "perdure journal head --db shop.db"),
         CommandRow("journal tail", "Tell the last entries of the journal.", "perdure journal tail -n 20 --db shop.db"),
-        CommandRow(
-            "manifest build", "Write the manifest of a module's cells.", "perdure manifest build shop -o shop.yaml"
-        ),
-        CommandRow("manifest check", "Check a manifest, and its code.", "perdure manifest check shop.yaml"),
-        CommandRow("manifest diff", "Compare two manifests.", "perdure manifest diff shop.db shop.yaml"),
-        CommandRow("manifest propose", "Propose another manifest.", "perdure manifest propose shop --db shop.db"),
-        CommandRow("manifest proposals", "List proposals.", "perdure manifest proposals --db shop.db"),
-        CommandRow(
-            "manifest shadow",
-            "Try a manifest on a copy of the live world.",
-            "perdure manifest shadow 1 --against shop --mode migrate --db shop.db",
-        ),
-        CommandRow("manifest approve", "Approve a proposal.", "perdure manifest approve 1 --db shop.db"),
-        CommandRow(
-            "manifest reject", "Reject a proposal.", 'perdure manifest reject 1 --reason "not now" --db shop.db'
-        ),
-        CommandRow(
-            "manifest apply", "Put a manifest into force.", "perdure manifest apply 1 --mode migrate --db shop.db"
-        ),
-        CommandRow("manifest migrate", "Let all cells go over.", "perdure manifest migrate --db shop.db"),
-        CommandRow(
-            "playbooks fmt", "Write a playbook in its one canonical form.", "perdure playbooks fmt restock.yaml"
-        ),
-        CommandRow(
-            "playbooks draw", "Draw the net of a playbook.", "perdure playbooks draw restock.yaml -o restock.svg"
-        ),
-        CommandRow(
-            "playbooks render",
-            "Show the rendered fields of an action.",
-            "perdure playbooks render restock.yaml scan/page --set floor=3",
-        ),
-        CommandRow(
-            "playbooks simulate",
-            "Run a playbook on stubs, in virtual time.",
-            "perdure playbooks simulate restock.yaml --runs 100 --crash",
-        ),
-        CommandRow("playbooks test", "Run the tests of playbooks.", "perdure playbooks test restock.test.yaml"),
-        CommandRow("playbooks put", "Register a playbook.", "perdure playbooks put restock.yaml --db shop.db"),
-        CommandRow(
-            "playbooks activate",
-            "Choose the version of new instances.",
-            "perdure playbooks activate shelf-restock c144489622f7 --db shop.db",
-        ),
-        CommandRow("playbooks ls", "List registered playbooks.", "perdure playbooks ls --db shop.db"),
-        CommandRow(
-            "playbooks patch",
-            "Change ctx of an instance: open its gates.",
-            "perdure playbooks patch monday approved=true --by ann --db shop.db",
-        ),
-        CommandRow("snapshot take", "Take a snapshot of a world.", "perdure snapshot take --against shop --db shop.db"),
-        CommandRow("snapshot ls", "List snapshots.", "perdure snapshot ls --db shop.db"),
-        CommandRow(
-            "snapshot restore", "Make a new database from one.", "perdure snapshot restore copy.db --db shop.db"
-        ),
-        CommandRow("snapshot gc", "Free what nothing needs.", "perdure snapshot gc --keep 7 --dry-run --db shop.db"),
+        *(row for group in DIALECT_GROUPS for row in group.rows),
         CommandRow(
             "db upgrade",
             "Make a database, or bring it up to date.",

@@ -157,6 +157,28 @@ class BadFilter(CallerError):
     """A filter of a list has a field, a comparison or a value that there is not. The text says which there are."""
 
 
+class TooBroad(CallerError):
+    """A selection has more instances than one bulk may have. Make the filter narrower: a workflow, a status, a time."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.most = most
+
+    def __str__(self) -> str:
+        return f"the selection has more than {self.most:,} instances; make its filter narrower"
+
+
+class SelectionChanged(CallerError):
+    """A plan was made by a dry run, and what it told is not so any more. Nothing was recorded.
+
+    Make another dry run, look at what it tells now, and ask with its plan.
+    """
+
+
+class BulkRunning(CallerError):
+    """An actor has as many bulks as it may have at once. Wait until one has ended, or cancel one."""
+
+
 class KeyInUse(CallerError):
     """This key already names an instance with another input.
 

@@ -164,6 +164,11 @@ class StepFunction(Generic[P, R]):
 
     __name__: str
 
+    @property
+    def brought(self) -> Callable[P, R]:
+        """The function itself: workers and effects call it, without a flow."""
+        return self.function
+
     @overload
     def __get__(self, owner: None, kind: type, /) -> StepFunction[P, R]: ...
 
@@ -277,6 +282,11 @@ class Flow(Generic[P, R]):
         return explain(cast("FlowMachine", machine), difference)
 
     # ---- what an engine needs that takes it up, and `perdure check` ----------------------------------------
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Where the functions are that its steps may call on a queue."""
+        return (self.function.__module__,)
 
     @functools.cached_property
     def findings(self) -> tuple[Finding, ...]:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from perdure.codec import decode, encode, to_plain
+from perdure.codec.returns import takes_context
 from perdure.errors import (
     BadCall,
     ChildFailed,
@@ -46,7 +47,6 @@ from .author import (
 from .change import Removed, pinned
 from .failures import at, kind_of
 from .receiving import Message, receive
-from .returns import takes_context
 from .scope import dice, text
 from .steps import Step
 from .tasks import Answered, ask

@@ -7,7 +7,7 @@ from perdure.kernel.policy import ANY
 from perdure.ports.dialect import Gathered
 from perdure.ports.seen import Words
 
-from .author import Flow
+from .author import STEPS, Flow
 from .loop import Enclosure
 from .words import FlowWords
 
@@ -17,6 +17,7 @@ class FlowDialect:
     catalog = None
     words: Final[Mapping[str, Words]] = dict.fromkeys(("flow", ANY.noun), FlowWords())
     """Flows of databases from before there were policies are known as workflows only."""
+    steps = STEPS
 
     def gather(self, given: Sequence[Any]) -> Gathered:
         flows = [each for each in given if isinstance(each, Flow)]

@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from perdure.codec import decode, encode, from_plain, to_plain
+from perdure.codec.returns import state_annotation_of
 from perdure.errors import BadCall
 
 from . import scope as scopes
 from .author import Break, Continue, limited
 from .loop import TURNS_MAX
-from .returns import state_annotation_of
 
 if TYPE_CHECKING:
     from .context import Context

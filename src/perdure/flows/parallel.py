@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from perdure.codec.returns import takes_argument
 from perdure.errors import BadCall, JoinFailed, RaceFailed, RollBack
 
 from . import ending
 from . import scope as scopes
 from .loop import FlowTask
-from .returns import takes_argument
 
 if TYPE_CHECKING:
     from .context import Context

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, overload
 
 from perdure.codec import decode, encode, from_plain, to_plain
+from perdure.codec.returns import importable, is_async, returns_of
 from perdure.errors import BadCall, OutcomeUnknown, RollBack, StepFailed, StepTimeout
 from perdure.kernel.effects import Call, Timer
 from perdure.kernel.moment import TIME_MAX
@@ -19,7 +20,6 @@ from . import copies
 from .author import DEFAULT, Options, StepFunction, StepOptions, limited, nanoseconds, with_options
 from .failures import at
 from .operation import AGAIN
-from .returns import importable, is_async, returns_of
 from .scope import dice
 from .undo import Done
 

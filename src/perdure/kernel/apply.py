@@ -63,7 +63,7 @@ def apply(instance: Instance, entry: Entry) -> Changed:
     if entry.patterns:
         instance.patterns.learn(entry.patterns)
     if type(event) is ReceiptArrived and decision.stuck is None:  # most entries are receipts
-        _close(instance, event.intent, changed)
+        changed.closed.append(instance.drop(event.intent))
     elif type(event) is Tagged:
         _tag(instance, event.tags.items())
         _seen(instance, event)

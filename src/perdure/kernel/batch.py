@@ -4,7 +4,6 @@ The rows are plain tuples in the order of the columns of the tables, so that a s
 Everything but the journal rows can be rebuilt from the journal (see `stores/rebuild.py`).
 """
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -166,7 +165,7 @@ class Batch:
         self.journal: list[JournalRow] = []
         self.heads: dict[int, HeadRow] = {}
         self.tags: dict[TagRow, bool] = {}  # False: the row goes
-        self.counts: Counter[Standing] = Counter()  # by how much they change
+        self.counts: dict[Standing, int] = {}  # by how much they change
         self.work_opened: dict[bytes, WorkRow] = {}
         self.work_closed: list[bytes] = []
         self.jobs_opened: dict[bytes, JobRow] = {}  # new ones, or an open one in its next delivery

@@ -126,6 +126,10 @@ class Kernel:
         self.memory = InstanceCache(self.slots, self.counts)
         self.left: dict[bytes, tuple[str, str]] = {}
         """Rows of the inbox that this engine has no workflow for, with its name and version."""
+        self.seeks = False
+        """Whether the database itself may define workflows: it is asked before a parent hears that there is none."""
+        self.sought: dict[bytes, Offer] = {}  # starts of children that wait for the answer; they are in `left`, too
+        self.nowhere: set[bytes] = set()  # starts of children whose workflow the database does not define
         self.closing = False
         """From now on what is caused here is left to the next life, as inbox rows: even instances that answer each
         other for ever come to rest."""

@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.codec import seal, unseal
 
-from .batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, TagRow, WorkRow
+from .batch import Batch, HeadRow, InboxRow, JournalRow, SnapshotRow, Standing, TagRow, WorkRow
 from .decision import Outcome
 from .effects import Call, Child, Effect, Timer, Wait, due_of
 from .entry import Entry
@@ -28,6 +28,9 @@ NEVER: Final = 2**63 - 1
 
 NEW_HEAD: Final = frozenset({Started, Rewound, Migrated, Tagged})
 """Events after which the head of an instance is written, also where its status is the one that it had."""
+
+REASONLESS: Final = frozenset({Status.RUNNING, Status.COMPLETED})
+"""Most heads are written with one of these."""
 
 REASONS_MAX: Final = 3
 """How many of the things that an instance waits for stand in its head."""
@@ -81,23 +84,25 @@ def write_head(batch: Batch, instance: Instance, entry: Entry, before: Before) -
     if status is Status.FAILED:
         batch.revived.append(instance.id)
     head = batch.heads[instance.id] = head_row(instance, entry.at)
-    standing = head.workflow, head.version, head.status
-    was = head.workflow, version, status.value
-    new = entry.seq == entry.instance  # an id is the seq of the first entry
-    if new or standing != was:
-        batch.counts[standing] += 1
-        if not new:
-            batch.counts[was] -= 1
+    if entry.seq == entry.instance:  # an id is the seq of the first entry
+        _count(batch, (head.workflow, head.version, head.status), 1)
+    elif instance.status is not status or head.version != version:
+        _count(batch, (head.workflow, head.version, head.status), 1)
+        _count(batch, (head.workflow, version, status.value), -1)
     if instance.tags is not tags and (tags or instance.tags):
         batch.tags.update(dict.fromkeys(_tag_rows(head, tags), False))
         batch.tags.update(dict.fromkeys(_tag_rows(head, instance.tags), True))
+
+
+def _count(batch: Batch, standing: Standing, by: int) -> None:
+    batch.counts[standing] = batch.counts.get(standing, 0) + by
 
 
 def add_heads(batch: Batch, heads: Iterable[HeadRow]) -> None:
     """Heads that are not in the store yet, of instances that began elsewhere."""
     for head in heads:
         batch.heads[head.id] = head
-        batch.counts[head.workflow, head.version, head.status] += 1
+        _count(batch, (head.workflow, head.version, head.status), 1)
         batch.tags.update(dict.fromkeys(tag_rows(head), True))
 
 
@@ -170,7 +175,7 @@ def head_row(instance: Instance, at: int) -> HeadRow:
         encode_outcome(instance.outcome) if instance.outcome is not None else None,
         instance.root,
         at if instance.ended else 0,
-        reason(instance),
+        "" if instance.status in REASONLESS else reason(instance),
     )
 
 

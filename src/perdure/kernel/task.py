@@ -4,7 +4,7 @@ A machine publishes its row under the name `&task`, as canonical bytes. The kern
 not among the published values.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -51,19 +51,24 @@ class TaskRow(NamedTuple):
 
 
 class CandidateRow(NamedTuple):
-    """Who has to do with a task that has not ended, under one of these names:
+    """A name by which lists find a task. While the task has not ended:
 
-    `r:` role, `u:` user who may do it; `m:` role that manages it; `a:` assignee; `x:` excluded person; `f:`
-    reference; `n:` name, `w:` workflow, `l:` label (as it stands in the column of labels); `*` every task.
+    `r:` role, `u:` user who may do it; `m:` role that manages it; `a:` assignee; `x:` excluded person.
+
+    Always: `f:` reference; `n:` name, `w:` workflow, `l:` label (as it stands in the column of labels); `*` every task.
     What lists are ordered by stands here too, so that a page reads no more rows than it has.
     """
 
     task: int
     who: str
-    held: int  # 1: a person has it
+    held: int  # 0: it is open, 1: a person has it, else how it ended: `HELD`
     created_at: int
     due: int
     rank: int  # the most urgent first: 100 less the priority
+
+
+HELD: Final = {"completed": 2, "cancelled": 3, "expired": 4}
+"""What stands in the column `held` of a task that has ended, by its status."""
 
 
 class TaskRows(NamedTuple):
@@ -90,18 +95,22 @@ def task_rows(instance: Instance, value: bytes) -> TaskRows:
     *columns, who = decode(value)
     owner = 0 if instance.parent is None else instance.parent.instance
     row = TaskRow(instance.id, owner, *columns)
-    held = int(bool(row.assignee))
-    times = held, row.created_at, row.due, RANK_MAX - row.priority
-    names = (*who, *found_by(row)) if who else ()
-    return TaskRows(row, tuple([CandidateRow(row.id, each, *times) for each in names]))
+    return TaskRows(row, candidates(row, who))
 
 
-def found_by(row: TaskRow) -> list[str]:
-    """The names that follow from the row alone."""
+def candidates(row: TaskRow, who: Iterable[str] = ()) -> tuple[CandidateRow, ...]:
+    """The names that a machine has published, and those that follow from the row alone."""
+    held = HELD.get(row.status, int(bool(row.assignee)))
+    rest = held, row.created_at, row.due, RANK_MAX - row.priority
     labels = msgspec.json.decode(row.labels, type=dict[str, str]) if row.labels != "{}" else {}
-    return list(
-        dict.fromkeys([by_name(row.name), by_workflow(row.workflow), *(by_label(*each) for each in labels.items())])
-    )
+    names = ["*", *who, by_name(row.name), by_workflow(row.workflow), *(by_label(*each) for each in labels.items())]
+    if row.reference:
+        names.append(by_reference(row.reference))
+    return tuple([CandidateRow(row.id, name, *rest) for name in dict.fromkeys(names)])
+
+
+def by_reference(reference: str) -> str:
+    return f"f:{reference}"
 
 
 def by_name(name: str) -> str:

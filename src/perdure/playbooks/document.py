@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import msgspec
 
 from .model import Action, Admit, Arc, CtxKey, Join, Limits, Loop, Next, Playbook, Rule, Settings, Step
+
+
+def formatted(playbook: Playbook) -> str:
+    """The playbook in its one canonical form, as YAML."""
+    from ruamel.yaml import YAML
+
+    yaml: Any = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False
+    yaml.width = 4096
+    out = io.StringIO()
+    yaml.dump(document(playbook), out)
+    return out.getvalue()
 
 
 def document(playbook: Playbook) -> dict[str, Any]:

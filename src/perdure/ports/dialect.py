@@ -110,8 +110,11 @@ class Dialect(Protocol):
         ...
 
     @property
-    def catalog(self) -> Callable[[bytes], Catalog] | None:
-        """Reads what the ruler has published of what it takes from outside; None: no ruler is of this dialect."""
+    def catalog(self) -> Callable[[bytes | None], Catalog] | None:
+        """Reads what the ruler has published of what it takes from outside; None: no ruler is of this dialect.
+
+        Where a database has no ruler, it is called with None, and raises.
+        """
         ...
 
     @property
@@ -129,3 +132,18 @@ class Chooses(Protocol):
     """A dialect may also say what it gathers of a module's values, where a person names the module alone."""
 
     def meant(self, given: Sequence[Any]) -> Sequence[Any]: ...
+
+
+class Brought(Protocol):
+    """What an author declared with a function, which effects and queues call."""
+
+    @property
+    def brought(self) -> Callable[..., Any]: ...
+
+
+@runtime_checkable
+class DeclaresSteps(Protocol):
+    """A dialect may also have steps that authors declared in this process, by module and qualified name."""
+
+    @property
+    def steps(self) -> Mapping[tuple[str, str], Brought]: ...

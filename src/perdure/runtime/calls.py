@@ -92,7 +92,9 @@ class Calls:
             running.alarm.cancel()
         if self.redelivery.current is not None:
             self.redelivery.cleared(intent)
-        self.keep(intent, Offer(running.instance, ReceiptArrived(intent, receipt), intent))
+        offer = self.receipts[intent] = Offer(running.instance, ReceiptArrived(intent, receipt), intent)
+        self._core.kernel.offer(offer)  # the short way of `keep`
+        self._core.schedule()
 
     def keep(self, ticket: bytes, offer: Offer) -> None:
         """Offer what an executor says, and keep it until it is durable."""

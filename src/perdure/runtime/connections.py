@@ -50,7 +50,9 @@ BY_INBOX_MAX: Final = 10_000
 
 
 class FleetFace(Protocol):
-    """What a connection wants to know of the shards of its process."""
+    """What a connection wants to know of the shards of its process. `moved` is called when one of them is gone."""
+
+    moved: Callable[[], None]
 
     def shard_of(self, ref: Ref) -> Shard | None: ...
 
@@ -259,6 +261,7 @@ class FleetConnection(LocalConnection):
         self._remote = RemoteConnection(queries)
         self._by_inbox: dict[Ref, None] = {}  # who was sent something that way, the last ones
         self.lead_to(fleet.shard_of)
+        fleet.moved = self.reloaded
 
     async def put(self, to: Ref, event: Event, *, new: bool = False) -> int:
         if self._fallen is not None:
@@ -291,11 +294,17 @@ class FleetConnection(LocalConnection):
                     return await self._remote.outcome(address, instance, MOVED_SECONDS)
 
     async def changes(self, instance: int, name: str = "") -> AsyncGenerator[None, None]:
-        here = instance != 0 and self._shard_of(instance) is not None
-        mine = super().changes(instance, name) if here else self._remote.changes(instance, name)
-        async with aclosing(mine) as changes:
-            async for change in changes:
-                yield change
+        while True:  # a shard may go to another process, and come back
+            here = self._runs_here(instance)
+            mine = super().changes(instance, name) if here else self._remote.changes(instance, name)
+            async with aclosing(mine) as changes:
+                async for change in changes:
+                    if here is not self._runs_here(instance):
+                        break
+                    yield change
+
+    def _runs_here(self, instance: int) -> bool:
+        return instance != 0 and self._shard_of(instance) is not None
 
     async def reached(self, seq: int) -> None:
         await self._remote.reached(seq)
@@ -319,8 +328,7 @@ class FleetConnection(LocalConnection):
         if isinstance(error, EngineClosed):
             super().fallen(error)
         else:
-            self._fleet.sweep()
-            self.reloaded()  # one shard of several: whoever waits for it looks where it is now
+            self._fleet.sweep()  # one shard of several: callers that wait for its instances look where it is now
 
 
 class RemoteConnection:

@@ -48,6 +48,7 @@ class Fleet:
         self._watchdog: asyncio.TimerHandle | None = None
         self._handing_over: set[asyncio.Task[None]] = set()
         self.past: Counter[str] = Counter()  # counts of shards that this process had
+        self.moved: Callable[[], None] = lambda: None  # called when a shard is gone from here
 
     @property
     def shards(self) -> list[Shard]:
@@ -125,6 +126,8 @@ class Fleet:
         self.past.update(shard.counts + shard.kernel.counts)
         del self._shards[shard.number]
         self._is_open(shard)
+        if not self._closing:
+            self.moved()
 
     def _is_open(self, shard: Shard) -> None:
         """Or it never will be."""

@@ -159,10 +159,9 @@ class Inbox:
         """The next look offers these rows again."""
         self._held.difference_update(ids)
 
-    def hold(self, batch: Batch) -> None:
+    def hold(self, rows: Iterable[bytes]) -> None:
         """The kernel has these rows in memory: a look may find them in the table before we hear of the commit."""
-        if batch.inbox_added:
-            self._held.update(batch.inbox_added)
+        self._held.update(rows)
 
     def committed(self, batch: Batch) -> None:
         if batch.inbox_removed:

@@ -111,7 +111,8 @@ class Loop:
         batch, core.building = core.building, Batch()
         self._hurry = False
         core.kernel.close(batch)
-        self._inbox.hold(batch)
+        if batch.inbox_added:
+            self._inbox.hold(batch.inbox_added)
         core.committing = batch
         if batch.writes:
             life = core.life
@@ -155,8 +156,10 @@ class Loop:
             self._calls.stop(intent)
         for publication in batch.publications.values():
             self._calls.start(publication)
-        self._frames.ended(batch.jobs_closed)
-        self._inbox.committed(batch)
+        if batch.jobs_closed:
+            self._frames.ended(batch.jobs_closed)
+        if batch.inbox_removed or batch.work_opened or batch.work_closed:
+            self._inbox.committed(batch)
 
     def _acknowledge(self, batch: Batch) -> None:
         listener = self._core.listener

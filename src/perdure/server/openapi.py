@@ -36,6 +36,12 @@ HEADERS: Final = {
 }
 
 
+OF_READS: Final = {
+    "fields": ("Only these fields of the answer, or of its items: names with commas.", {"type": "string"}),
+    "values": ("Large values are not cut.", {"type": "string", "enum": ["whole"]}),
+}
+
+
 @cache
 def document() -> dict[str, Any]:
     kinds = [kind for route in ROUTES for kind in (route.params, route.answer)]
@@ -61,6 +67,8 @@ def _operation(route: Route) -> dict[str, Any]:
     (schema,), _ = msgspec.json.schema_components([route.answer], ref_template="#/components/schemas/{name}")
     made = "201" if route.name in ("start", "key add", "access link") else "200"
     answers: dict[str, Any] = {made: {"description": "done", "content": {"application/json": {"schema": schema}}}}
+    if route.answer is bytes:
+        answers = {"200": {"description": "a file", "content": {"application/jsonl": {}, "text/csv": {}}}}
     if route.name == "result":
         answers["202"] = {"description": "still open", "content": {"application/json": {"schema": schema}}}
     answers["default"] = {
@@ -88,9 +96,15 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     ]
     if route.read:
         for field in msgspec.structs.fields(route.params):
-            if field.encode_name not in route.in_path and not (route.params is ListQuery and field.name == "filters"):
+            if field.encode_name not in route.in_path and not (
+                issubclass(route.params, ListQuery) and field.name == "filters"
+            ):
                 schema = _plain(msgspec.json.schema(field.type))
                 found.append({"name": field.encode_name, "in": "query", "required": field.required, "schema": schema})
+        found += [
+            {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
+            for name, (text, schema) in OF_READS.items()
+        ]
     else:
         found += [
             {"name": name, "in": "header", "required": False, "description": text, "schema": {"type": "string"}}

@@ -3,14 +3,24 @@
 Each name of the filter is one part of the table of candidates, which has an index for each order. A part gives at most
 a page of rows, in order; the pages of all parts are merged. So a page costs what it has, not what there is.
 
-A list of one actor by a name, a workflow or a label, and a list by a due date in another order, has two conditions, and
-no index has both. If few tasks fulfil the second one, the page is read from these, else from the part as always.
+A list by several conditions (a role and a name, a label and a due date in another order) has no index for all of them.
+If few tasks fulfil one of the conditions, the page is read from these tasks, else from the part as always.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from perdure.kernel.task import RANK_MAX, TaskRow, TaskRows, by_label, by_name, by_workflow, pair_of
+from perdure.kernel.task import (
+    HELD,
+    RANK_MAX,
+    TaskRow,
+    TaskRows,
+    by_label,
+    by_name,
+    by_reference,
+    by_workflow,
+    pair_of,
+)
 from perdure.ports.store import TaskFilter, TaskOrder
 
 COLUMNS: Final = ", ".join(f"t.{name}" for name in TaskRow._fields)
@@ -25,8 +35,8 @@ TASK_KEYS: Final[dict[TaskOrder, str]] = {
 FEW: Final = 1000
 """So many rows are read at most to find a page among them."""
 
-Part = tuple[str, int | None]
-"""A name with whether it is held; or a status, with None."""
+Part = tuple[str, int]
+"""A name, and the column `held` (`kernel/task.py`)."""
 
 Placeholder = Callable[[int], str]
 
@@ -51,20 +61,27 @@ def page(filter: TaskFilter, placeholder: Placeholder, schema: str = "", find: s
 
 
 def _limited(part: Part, filter: TaskFilter, made: Statement, schema: str, find: str) -> list[str]:
-    """A page of one part. Where there are two ways to read it, both: the limit of one of them is 0."""
-    few = _few(part, filter)
-    if not few:
+    """A page of one part. Where there are several ways to read it, all: the limit of all but one is 0."""
+    rare = _rare(part, filter)
+    if not rare:
         return [_arm(part, filter, made, COLUMNS, schema, find, limited=True)]
     ways = []
-    for rare, compares in ((few, "<"), ("", ">=")):
-        inner = _arm(part, filter, made, COLUMNS, schema, find, limited=True, rare=rare)
-        name = made.put(part[0] if few == BY_DUE else few)
-        due = f" AND c.due < {made.put(filter.due_before)}" if few == BY_DUE else ""
-        read = f"SELECT 1 FROM {schema}task_candidates AS c WHERE c.who = {name} AND c.held = {part[1]}{due}"
-        counted = f"(SELECT count(*) FROM ({read} LIMIT {FEW}) AS few)"
-        limit = f"CASE WHEN {counted} {compares} {FEW} THEN {int(filter.limit)} ELSE 0 END"
+    for number, name in enumerate([*rare, ""]):
+        inner = _arm(part, filter, made, COLUMNS, schema, find, limited=True, rare=name)
+        tried = [f"{_counted(each, part, filter, made, schema)} = {FEW}" for each in rare[:number]]
+        if name:
+            tried.append(f"{_counted(name, part, filter, made, schema)} < {FEW}")
+        limit = f"CASE WHEN {' AND '.join(tried)} THEN {int(filter.limit)} ELSE 0 END"
         ways.append(f"SELECT * FROM ({inner}) AS way LIMIT {limit}")
     return ways
+
+
+def _counted(rare: str, part: Part, filter: TaskFilter, made: Statement, schema: str) -> str:
+    """How many tasks one of the other ways has to read, up to `FEW`."""
+    name = made.put(part[0] if rare == BY_DUE else rare)
+    due = f" AND c.due < {made.put(filter.due_before)}" if rare == BY_DUE else ""
+    read = f"SELECT 1 FROM {schema}task_candidates AS c WHERE c.who = {name} AND c.held = {part[1]}{due}"
+    return f"(SELECT count(*) FROM ({read} LIMIT {FEW}) AS few)"
 
 
 def count(filter: TaskFilter, placeholder: Placeholder, schema: str = "", find: str = "instr") -> tuple[str, list[Any]]:
@@ -76,53 +93,47 @@ def count(filter: TaskFilter, placeholder: Placeholder, schema: str = "", find: 
 def _parts(filter: TaskFilter) -> list[Part]:
     if filter.workflow and filter.key:
         return [OWNED]
+    every = next(iter(_names(filter)), "*")
     named = [
-        ((_narrow(filter) or who) if who == "*" else who, held)
+        (every if who == "*" else who, held)
         for who, only in filter.who
         for held in ((0, 1) if only is None else (int(only),))
     ]
-    return [*named, *((status, None) for status in filter.statuses)] or [("", 0)]
+    return [*named, *((every, HELD[status]) for status in filter.statuses)] or [NONE]
 
 
-def _narrow(filter: TaskFilter) -> str:
-    """The name of the index that has the fewest tasks of a filter, as a guess; empty: the filter has none."""
-    if filter.reference:
-        return f"f:{filter.reference}"
-    if filter.label is not None:
-        return by_label(*filter.label)
-    if filter.name:
-        return by_name(filter.name)
-    return by_workflow(filter.workflow) if filter.workflow else ""
+def _names(filter: TaskFilter) -> list[str]:
+    """The names of the index that each task of a filter has, the one that fewest have first, as a guess."""
+    found = [by_reference(filter.reference)] if filter.reference else []
+    found += [by_label(*filter.label)] if filter.label is not None else []
+    found += [by_name(filter.name)] if filter.name else []
+    return found + ([by_workflow(filter.workflow)] if filter.workflow else [])
 
 
 BY_DUE: Final = "due"
 
 
-def _few(part: Part, filter: TaskFilter) -> str:
-    """What else a page of a part may be read from, if it has few rows: another name, or the tasks that are due."""
-    who, held = part
-    if held is None:
-        return ""
-    if (narrow := _narrow(filter)) and narrow != who:
-        return narrow
-    return BY_DUE if filter.due_before is not None and filter.order != "due" else ""
+def _rare(part: Part, filter: TaskFilter) -> list[str]:
+    """What else a page of a part may be read from, if it has few rows: other names, or the tasks that are due."""
+    if part == OWNED:
+        return []
+    due = [BY_DUE] if filter.due_before is not None and filter.order != "due" else []
+    return [name for name in _names(filter) if name != part[0]] + due
 
 
-OWNED: Final[Part] = ("", None)
+NONE: Final[Part] = ("", 0)
+OWNED: Final[Part] = ("", -1)
 """The tasks of one owner are few: they have an index of their own."""
 
 
 def _arm(  # noqa: PLR0917
     part: Part, filter: TaskFilter, made: Statement, columns: str, schema: str, find: str, limited: bool, rare: str = ""
 ) -> str:
-    """The rows of one part. `rare`: they are read from another place of the index, see `_few`."""
+    """The rows of one part. `rare`: they are read from another place of the index, see `_rare`."""
     name, held = part
     if part == OWNED:
         origin, keys = f"{schema}tasks AS t", TASK_KEYS
         conditions = [_of_owner(filter, made, schema)]
-    elif held is None:
-        origin, keys = f"{schema}tasks AS t", TASK_KEYS
-        conditions = [f"t.status = {made.put(name)} AND t.status NOT IN ('open', 'assigned')"]  # as the index says
     else:
         origin, keys = f"{schema}task_candidates AS c JOIN {schema}tasks AS t ON t.id = c.task", CANDIDATE_KEYS
         named = rare if rare not in ("", BY_DUE) else name
@@ -140,7 +151,7 @@ def _arm(  # noqa: PLR0917
     if filter.due_before is not None:
         plus = "" if filter.order == "due" or rare == BY_DUE else "+"  # with it, not the index by due dates
         conditions.append(f"{plus}{keys['due']} < {made.put(filter.due_before)}")
-    key, id = keys[filter.order], "t.id" if held is None else "c.task"
+    key, id = keys[filter.order], "t.id" if part == OWNED else "c.task"
     if rare == BY_DUE:
         key = f"+{key}"  # not the index by this key
     if limited and filter.after is not None:
@@ -154,15 +165,15 @@ def _of_owner(filter: TaskFilter, made: Statement, schema: str) -> str:
     """The condition for whether a task of one owner is wanted."""
     found = [f"t.status = {made.put(status)}" for status in filter.statuses]
     for who, only in filter.who:
-        held = "" if only is None else f" AND (t.assignee <> '') = {'true' if only else 'false'}"
-        named = _has(who, made, schema)  # placeholders are in the order of the text
+        named = _has(who, made, schema, "0, 1" if only is None else str(int(only)))
         without = f" AND NOT {_has(filter.without, made, schema)}" if filter.without else ""
-        found.append(f"({named}{held}{without})")
+        found.append(f"({named}{without})")
     return f"({' OR '.join(found) or 'false'})"
 
 
-def _has(who: str, made: Statement, schema: str) -> str:
-    return f"EXISTS (SELECT 1 FROM {schema}task_candidates AS x WHERE x.task = t.id AND x.who = {made.put(who)})"
+def _has(who: str, made: Statement, schema: str, held: str = "") -> str:
+    named = f"x.task = t.id AND x.who = {made.put(who)}{f' AND x.held IN ({held})' if held else ''}"
+    return f"EXISTS (SELECT 1 FROM {schema}task_candidates AS x WHERE {named})"
 
 
 def _label_texts(label: tuple[str, str]) -> tuple[str, str]:
@@ -190,7 +201,7 @@ def place_in(order: TaskOrder, row: TaskRow) -> tuple[int, int]:
 def matches(filter: TaskFilter, task: TaskRows) -> bool:
     """The same, of one task: for a store that reads all of them."""
     row = task.row
-    names = {each.who: bool(each.held) for each in task.candidates}
+    names = {each.who: bool(each.held) for each in task.candidates if row.status not in HELD}
     found = any(who in names and only in (None, names[who]) for who, only in filter.who)
     return (
         (row.status in filter.statuses or (found and filter.without not in names))

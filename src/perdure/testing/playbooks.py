@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.app.playbooks import load_playbook
+from perdure.app.ours import load_playbook
 from perdure.errors import CallerError, CrashTestFailed
 from perdure.kernel.decision import Decision
 from perdure.kernel.events import Event, Rewound, Started

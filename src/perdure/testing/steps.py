@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from perdure.codec import decode, encode, to_plain
+from perdure.codec.returns import returns_of
 from perdure.errors import CallerError, Fatal, PerdureError
 from perdure.executors import info
 from perdure.executors.effects import EffectsExecutor
@@ -26,7 +27,6 @@ from perdure.executors.frames import frame_of
 from perdure.executors.inline import InlineExecutor
 from perdure.executors.queue import FoundFunction, work_of
 from perdure.flows.loop import first_nanosecond
-from perdure.flows.returns import returns_of
 from perdure.kernel.batch import Publication
 from perdure.kernel.location import unescape
 from perdure.kernel.receipt import Receipt, is_interrupt

@@ -14,6 +14,8 @@ from perdure.runtime.client import Client, Reuse
 from perdure.runtime.handle import Handle
 from perdure.views.find import find, find_started
 
+from .plans import Planned, by_plan, dry_run
+
 
 class StartParams(msgspec.Struct, frozen=True):
     """`workflow` is a name that the last engine on the database knew; `input` the arguments by name."""
@@ -69,14 +71,18 @@ async def send(client: Client, given: SendParams) -> SendAnswer:
 
 
 class CancelParams(msgspec.Struct, frozen=True):
+    """`undo`: what was done is undone. `dry_run`: only tell what would happen; `plan` is that of a dry run."""
+
     id: str
     reason: str = ""
     undo: bool = False
+    dry_run: bool = False
+    plan: str = ""
 
 
-class CancelAnswer(msgspec.Struct, frozen=True):
+class CancelAnswer(Planned, frozen=True):
     id: str
-    cancel: Literal["asked"] = "asked"
+    cancel: Literal["asked", "planned"] = "asked"
     note: str | UnsetType = UNSET
 
 
@@ -87,6 +93,10 @@ async def cancel(client: Client, given: CancelParams) -> CancelAnswer:
         if head.status == Status.CANCELLED:
             return CancelAnswer(str(address), note=f"{address} was cancelled before")
         raise InstanceEnded(f"{address} has {head.status} and cannot be cancelled any more")
+    if head is not None:
+        if given.dry_run:
+            return CancelAnswer(str(address), "planned", **await dry_run(client, "cancel", head, given))
+        client = await by_plan(client, "cancel", head, given)
     await client.handle(address.workflow, address.key).cancel(given.reason, given.undo)
     return CancelAnswer(str(address))
 
@@ -111,17 +121,22 @@ async def wake(client: Client, given: WakeParams) -> WakeAnswer:
 
 class RetryParams(msgspec.Struct, frozen=True):
     id: str
+    dry_run: bool = False
+    plan: str = ""
 
 
-class RetryAnswer(msgspec.Struct, frozen=True):
+class RetryAnswer(Planned, frozen=True):
     id: str
-    retry: Literal["asked"] = "asked"
+    retry: Literal["asked", "planned"] = "asked"
 
 
 async def retry(client: Client, given: RetryParams) -> RetryAnswer:
-    handle = await _handle_of_started(client, given.id)
-    await handle.retry()
-    return RetryAnswer(handle.id)
+    address, head = await find_started(client, given.id)
+    if given.dry_run:
+        return RetryAnswer(str(address), "planned", **await dry_run(client, "retry", head, given))
+    client = await by_plan(client, "retry", head, given)
+    await client.handle(address.workflow, address.key).retry()
+    return RetryAnswer(str(address))
 
 
 class RewindParams(msgspec.Struct, frozen=True):
@@ -131,9 +146,10 @@ class RewindParams(msgspec.Struct, frozen=True):
     location: str
     force: bool = False
     dry_run: bool = False
+    plan: str = ""
 
 
-class RewindAnswer(msgspec.Struct, frozen=True):
+class RewindAnswer(Planned, frozen=True):
     """`drops`, of a dry run: the locations that would be dropped and done again."""
 
     id: str
@@ -142,9 +158,14 @@ class RewindAnswer(msgspec.Struct, frozen=True):
 
 
 async def rewind(client: Client, given: RewindParams) -> RewindAnswer:
-    handle = await _handle_of_started(client, given.id)
-    drops = await handle.rewind(given.location, force=given.force, dry_run=given.dry_run)
-    return RewindAnswer(handle.id, given.location, drops if given.dry_run else UNSET)
+    address, head = await find_started(client, given.id)
+    if given.dry_run:
+        planned = await dry_run(client, "rewind", head, given)
+        drops = await client.handle(address.workflow, address.key).rewind(given.location, dry_run=True)
+        return RewindAnswer(str(address), given.location, drops, **planned)
+    client = await by_plan(client, "rewind", head, given)
+    await client.handle(address.workflow, address.key).rewind(given.location, force=given.force)
+    return RewindAnswer(str(address), given.location)
 
 
 class ForkParams(msgspec.Struct, frozen=True):
@@ -154,10 +175,12 @@ class ForkParams(msgspec.Struct, frozen=True):
     location: str
     edit: dict[str, Any] = {}
     key: str | None = None
+    dry_run: bool = False
+    plan: str = ""
 
 
-class ForkAnswer(msgspec.Struct, frozen=True):
-    """The new instance, and the one that it was `forked` from, as that was named."""
+class ForkAnswer(Planned, frozen=True):
+    """The new instance, and the one that it was `forked` from, as that was named. A dry run names no new one."""
 
     id: str
     workflow: str
@@ -166,8 +189,12 @@ class ForkAnswer(msgspec.Struct, frozen=True):
 
 
 async def fork(client: Client, given: ForkParams) -> ForkAnswer:
-    handle = await _handle_of_started(client, given.id)
-    forked = await handle.fork(given.location, given.edit, key=given.key)
+    address, head = await find_started(client, given.id)
+    if given.dry_run:
+        planned = await dry_run(client, "fork", head, given)
+        return ForkAnswer("", head.workflow, given.key or "", given.id, **planned)
+    await by_plan(client, "fork", head, given)
+    forked = await client.handle(address.workflow, address.key).fork(given.location, given.edit, key=given.key)
     return ForkAnswer(forked.id, forked.workflow, forked.key, given.id)
 
 
@@ -178,16 +205,23 @@ class SettleParams(msgspec.Struct, frozen=True, rename={"answer": "as"}):
     location: str
     answer: Literal["ok", "error"]
     value: Any = None
+    dry_run: bool = False
+    plan: str = ""
 
 
-class SettleAnswer(msgspec.Struct, frozen=True, rename={"answer": "as"}):
+class SettleAnswer(Planned, frozen=True, rename={"answer": "as"}):
     id: str
     settled: str
     answer: Literal["ok", "error"]
 
 
 async def settle(client: Client, given: SettleParams) -> SettleAnswer:
-    handle = await _handle_of_started(client, given.id)
+    address, head = await find_started(client, given.id)
+    if given.dry_run:
+        planned = await dry_run(client, "settle", head, given)
+        return SettleAnswer(str(address), given.location, given.answer, **planned)
+    client = await by_plan(client, "settle", head, given)
+    handle = client.handle(address.workflow, address.key)
     if given.answer == "ok":
         await handle.settle(given.location, given.value)
     else:

@@ -10,7 +10,7 @@ import msgspec
 from perdure.runtime.client import Client
 from perdure.views.look import ShownInstance
 
-from . import act, read
+from . import act, bulk, read
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -35,6 +35,10 @@ VERBS: Final = {
         Verb("fork", act.ForkParams, act.ForkAnswer, act.fork, changes=True),
         Verb("settle", act.SettleParams, act.SettleAnswer, act.settle, changes=True),
         Verb("tag", act.TagParams, act.TagAnswer, act.tag, changes=True),
+        Verb("bulk start", bulk.BulkParams, bulk.BulkAnswer, bulk.bulk_start, changes=True),
+        Verb("bulk cancel", bulk.BulkId, bulk.CancelledBulk, bulk.bulk_cancel, changes=True),
+        Verb("bulk ls", bulk.BulkListParams, bulk.BulkList, bulk.bulk_ls),
+        Verb("bulk show", bulk.BulkId, bulk.ShownBulk, bulk.bulk_show),
         Verb("ls", read.ListParams, read.ListAnswer, read.ls),
         Verb("show", read.ShowParams, ShownInstance, read.show),
         Verb("history", read.HistoryParams, read.HistoryAnswer, read.history),

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
+from perdure.app.ours import FILES, kind_of_file
 from perdure.runtime.client import Client, Reuse
 from perdure.verbs.act import (
     CancelParams,
@@ -28,7 +29,7 @@ from perdure.verbs.act import (
 from ..console import Console, define
 from ..exits import Stopped
 from ..given import read_json, read_tags, read_time, with_sets
-from ..load import FILES, is_playbook, load
+from ..load import load_file
 
 
 def act(name: str, text: Callable[[Any], str]) -> Callable[[Callable[..., msgspec.Struct]], click.Command]:
@@ -85,13 +86,10 @@ def start(
 
 def _registered(console: Console, file: str) -> str:
     """The name of the definition in a file. The database has it after this."""
-    from perdure.app.definitions import load_process
-
-    playbook = is_playbook(file)
-    definition: Any = load(file)[0] if playbook else load_process(file)
+    definition, kind = load_file(file), kind_of_file(file)
 
     async def put(client: Client) -> str:
-        return await (client.playbooks if playbook else client.processes).put(definition)
+        return await kind.kept(client).put(definition)
 
     console.act(put)
     return str(definition.name)
@@ -139,13 +137,26 @@ def send(
     console.answer(answer, f"sent {answer.sent} to {answer.id}")
 
 
-@act("cancel", lambda answer: f"asked {answer.id} to cancel")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Only tell what would happen.")
+
+
+def planned(text: Callable[[Any], str]) -> Callable[[Any], str]:
+    """The text of an answer; of a dry run, what would happen."""
+
+    def told(answer: Any) -> str:
+        return "\n".join(f"would {each}" for each in answer.would) if isinstance(answer.would, list) else text(answer)
+
+    return told
+
+
+@act("cancel", planned(lambda answer: f"asked {answer.id} to cancel"))
 @click.argument("id")
-@click.option("--reason", default="", help="Recorded, and told to whoever waits for the result.")
+@DRY_RUN
+@click.option("--reason", default="", help="Recorded, and told to all that wait for the result.")
 @click.option("--undo", is_flag=True, help="Undo what its completed steps did, the last one first.")
-def cancel(id: str, reason: str, undo: bool) -> CancelParams:
+def cancel(id: str, reason: str, undo: bool, dry_run: bool) -> CancelParams:
     """It ends cancelled when its clean-up is done. Cancelling twice is harmless."""
-    return CancelParams(id, reason, undo)
+    return CancelParams(id, reason, undo, dry_run)
 
 
 @act("wake", lambda answer: f"woke {answer.id}")
@@ -156,13 +167,14 @@ def wake(id: str, location: str) -> WakeParams:
     return WakeParams(id, location)
 
 
-@act("retry", lambda answer: f"asked {answer.id} to try again")
+@act("retry", planned(lambda answer: f"asked {answer.id} to try again"))
 @click.argument("id")
-def retry(id: str) -> RetryParams:
+@DRY_RUN
+def retry(id: str, dry_run: bool) -> RetryParams:
     """After what was wrong has been put right. `perdure why ID` says what that is. An instance that has failed does
     again what failed, and what was undone; all else stays done.
     """
-    return RetryParams(id)
+    return RetryParams(id, dry_run)
 
 
 def _rewound(answer: Any) -> str:
@@ -177,18 +189,19 @@ def _rewound(answer: Any) -> str:
 @click.option("--force", is_flag=True, help="Also while a step runs that is dropped: it is cancelled.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be dropped and done again.")
 def rewind(id: str, location: str, force: bool, dry_run: bool) -> RewindParams:
-    """The operation at LOCATION, and all that came after it, did not happen; it is done anew. What came before is
+    """The operation at LOCATION, and all that came after it, did not happen; it is done again. What came before is
     kept. `perdure history ID` shows the locations.
     """
     return RewindParams(id, location, force, dry_run)
 
 
-@act("fork", lambda answer: f"forked: {answer.id}")
+@act("fork", planned(lambda answer: f"forked: {answer.id}"))
 @click.argument("id")
 @click.argument("location")
+@DRY_RUN
 @click.option("--edit", "edits", multiple=True, metavar="LOCATION=JSON", help="Another value for an earlier step.")
 @click.option("--key", help="Names the new instance.")
-def fork(id: str, location: str, edits: tuple[str, ...], key: str | None) -> ForkParams:
+def fork(id: str, location: str, edits: tuple[str, ...], key: str | None, dry_run: bool) -> ForkParams:
     """The new instance has behind it all that came before the operation at LOCATION, and goes on from there. The old
     one stays as it is. `perdure history ID` shows the locations.
     """
@@ -198,7 +211,7 @@ def fork(id: str, location: str, edits: tuple[str, ...], key: str | None) -> For
         if place in edit:
             raise Stopped(f"--edit {place} is given twice; give it once")
         edit[place] = value
-    return ForkParams(id, location, edit, key)
+    return ForkParams(id, location, edit, key, dry_run)
 
 
 def _read_edit(text: str) -> tuple[str, Any]:
@@ -208,17 +221,18 @@ def _read_edit(text: str) -> tuple[str, Any]:
     return location, read_json(value, f"--edit {location}")
 
 
-@act("settle", lambda answer: f"settled {answer.settled} of {answer.id}: {answer.answer}")
+@act("settle", planned(lambda answer: f"settled {answer.settled} of {answer.id}: {answer.answer}"))
 @click.argument("id")
+@DRY_RUN
 @click.argument("location")
 @click.argument("answer", type=click.Choice(["ok", "error"]))
 @click.argument("value", required=False)
-def settle(id: str, location: str, answer: Literal["ok", "error"], value: str | None) -> SettleParams:
+def settle(id: str, location: str, answer: Literal["ok", "error"], value: str | None, dry_run: bool) -> SettleParams:
     """LOCATION is where it is stuck (`perdure why ID` names it). After ok, VALUE is the step's result as JSON, @file
     or - (stdin); after error it is a text. `perdure retry ID` instead runs the step again.
     """
     result = read_json(value, "VALUE") if value is not None and answer == "ok" else value
-    return SettleParams(id, location, answer, result)
+    return SettleParams(id, location, answer, result, dry_run)
 
 
 @act(

@@ -11,17 +11,17 @@ from typing import Any, Final, NoReturn
 import click
 import msgspec
 
-from perdure.codec import to_plain
+from perdure.app.ours import FILES, FileKind, kind_of_file
 from perdure.codec.visible import visible
+from perdure.dialect_commands.snapshot import verify as verify_world
 from perdure.kernel.workflows import Workflows
 from perdure.runtime.client import Client
 from perdure.views.survey import Replayed, survey
 
 from ..console import Console, define
 from ..exits import Exit, Stopped
-from ..load import FILES, code_of, is_playbook, load_all
-from ..text import indented, joined, style, to_json
-from .snapshot import ask
+from ..load import code_of, load_all
+from ..text import indented, joined, style
 
 PROBLEM: Final = ("where", "text", "at", "hint", "severity")
 """The fields of a problem that has no names for them."""
@@ -38,27 +38,28 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
     of a graph, a process or a playbook. A graph may have children of workflows in the MODULEs; name all that it
     needs. Exit code 1 if there are any. Warnings are told and change nothing.
     """
-    files = [target for target in targets if is_playbook(target)]
+    kinds = {target: kind_of_file(target) for target in targets if target.endswith(FILES)}
+    files = {target: kind for target, kind in kinds.items() if kind.problems is not None}
     if files:
-        if len(files) < len(targets):
-            raise Stopped("check playbooks and other workflows with two commands")
-        _check_playbooks(console, files)
+        noun = next(iter(files.values())).noun
+        if len(files) < len(set(targets)):
+            raise Stopped(f"check {noun}s and other workflows with two commands")
+        _check_files(console, list(targets), files, noun)
     with redirect_stdout(sys.stderr):
         given = {id(each): each for target in targets for each in _given(target)}.values()
-    flows = [each for each in given if hasattr(each, "findings")]
+    bodies = sorted([each for each in given if hasattr(each, "findings")], key=lambda each: str(each.name))
     others = sorted([each for each in given if hasattr(each, "problems")], key=lambda each: str(each.name))
-    flows = sorted(flows, key=lambda flow: flow.name)
     below = os.getcwd() + os.sep
     found = sorted(
-        (each._replace(file=each.file.removeprefix(below)), flow.name) for flow in flows for each in flow.findings
+        (each._replace(file=each.file.removeprefix(below)), body.name) for body in bodies for each in body.findings
     )
     document: dict[str, Any] = {
-        "flows": [flow.name for flow in flows],
+        "flows": [body.name for body in bodies],
         "findings": [{"flow": name, **each._asdict()} for each, name in found],
         "ok": not found,
     }
     lines = [f"{style(f'{each.file}:{each.line}:', bold=True)} {each.text}" for each, _ in found]
-    number = f"{len(flows)} flow{'s' if len(flows) != 1 else ''} checked"
+    number = f"{len(bodies)} flow{'s' if len(bodies) != 1 else ''} checked"
     if others:
         known = _known(targets, given)
         told = [_problem(each.name, problem) for each in others for problem in _problems(each, known)]
@@ -69,7 +70,7 @@ def check(console: Console, targets: tuple[str, ...]) -> None:
         document["workflows"] = [each.name for each in others]
         document["problems"], document["warnings"] = problems, warnings
         lines += [_line(each, "") for each in problems] + [_line(each, "warning: ") for each in warnings]
-        number = f"{len(flows) + len(others)} workflows checked"
+        number = f"{len(bodies) + len(others)} workflows checked"
     console.answer(document, joined(lines) if lines else f"{number}, nothing found")
     sys.exit(Exit.OK if document["ok"] else Exit.FAILED)
 
@@ -100,22 +101,16 @@ def _line(problem: dict[str, str], kind: str) -> str:
 
 
 def _given(target: str) -> list[Any]:
-    if target.endswith((".yaml", ".yml", ".json")):
-        from perdure.app.definitions import load_process
-
-        return [load_process(target)]
-    return load_all(target)
+    return [kind_of_file(target).load(target)] if target.endswith(FILES) else load_all(target)
 
 
-def _check_playbooks(console: Console, files: list[str]) -> NoReturn:
+def _check_files(console: Console, targets: list[str], kinds: dict[str, FileKind], noun: str) -> NoReturn:
     """All problems of each file, and else its warnings. Warnings alone are no failure."""
-    from perdure.app.playbooks import installed, text_of
-    from perdure.playbooks.check import problems_of
-
-    found = [each for file in files for each in problems_of(text_of(file), file, installed())]
+    readers = [(target, kinds[target].problems) for target in targets]
+    found = [each for target, problems in readers if problems is not None for each in problems(target)]
     bad = any(not each.warning for each in found)
-    document = {"files": files, "problems": [msgspec.to_builtins(each) for each in found], "ok": not bad}
-    number = f"{len(files)} playbook{'s' if len(files) != 1 else ''} checked"
+    document = {"files": targets, "problems": [msgspec.to_builtins(each) for each in found], "ok": not bad}
+    number = f"{len(targets)} {noun}{'s' if len(targets) != 1 else ''} checked"
     console.answer(document, joined([str(each) for each in found]) if found else f"{number}, nothing found")
     sys.exit(Exit.FAILED if bad else Exit.OK)
 
@@ -135,7 +130,7 @@ def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str 
     difference, if there is one.
     """
     if verify:
-        _verify(console, targets, since)
+        verify_world(console, targets, since)
     if since is not None:
         raise Stopped("--from is for --verify")
     with redirect_stdout(sys.stderr):
@@ -155,26 +150,3 @@ def replay(console: Console, targets: tuple[str, ...], verify: bool, since: str 
     lines.append(f"{instances} replayed: {document['safe']} safe, {len(unsafe)} would be stuck")
     console.answer(document, joined(lines))
     sys.exit(Exit.FAILED if unsafe else Exit.OK)
-
-
-def _verify(console: Console, targets: tuple[str, ...], since: str | None) -> NoReturn:
-    found = ask(console, lambda snapshots: snapshots.verify(since), targets)
-    difference = found.difference
-    since_entry = f" after entry {found.begin}" if found.begin else ""
-    lines = [f"replayed{since_entry}: {found.entries} entries; compared: {found.snapshots} snapshots"]
-    if found.unread:
-        lines.append(f"not replayed, for there is no code: {', '.join(found.unread)}")
-    if difference is None:
-        lines.append("no difference")
-    else:
-        where = f" of {style(difference.cell, bold=True)}" if difference.cell else ""
-        lines.append(f"entry {difference.entry}{where} differs:")
-        for name, text, state in (
-            ("recorded", difference.recorded, difference.recorded_state),
-            ("current", difference.current, difference.current_state),
-        ):
-            lines.append(f"  {name}: {text}{'' if state is None else f' {to_json(state)}'}")
-        if difference.advice:
-            lines.append(indented(f"  {difference.advice}"))
-    console.answer(to_plain(found), joined(lines))
-    sys.exit(Exit.OK if difference is None else Exit.FAILED)

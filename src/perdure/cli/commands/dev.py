@@ -32,7 +32,7 @@ from ..given import read_json
 from ..load import served_by
 from .serve import LISTEN, Serving, address_of
 
-DEMO: Final = "perdure.cli.demo"
+DEMO: Final = "perdure.dialect_commands.demo"
 CHILD: Final = "PERDURE_DEV_SOCKET"
 """In the process of the engine: the number of the socket that it answers on."""
 
@@ -93,7 +93,7 @@ def _child(console: Console, target: str, starts: list[tuple[str, str, Any]], fd
 
     workflows, handlers = served_by(target)
     if target == DEMO:
-        from ..demo import STARTS
+        from perdure.dialect_commands.demo import STARTS
 
         starts = [*STARTS, *starts]
     listening = socket.socket(fileno=fd)

@@ -75,18 +75,18 @@ def run(  # noqa: PLR0917
     timeout: float | None,
 ) -> None:
     """MODULE is importable from the current directory, or a path ending in .py. All its flows are registered. FILE is a
-    playbook, ending in .yaml, whose workload the input goes over; or a process in YAML or JSON.
+    playbook, ending in .yaml, whose workload the input changes; or a process in YAML or JSON.
 
     With --db, a run that was interrupted or killed goes on when the same command is given again with the
     same key. What flows and steps print goes to stderr.
     """
     value = with_sets(None if given is None else read_json(given, "--input"), sets)
     with shown() as progress:
-        flow, workflows = load(target)
+        workflow, workflows = load(target)
         functions, handlers = helpers_of(target)
         run = Run(console, progress, timeout, Given(handlers, allow, secrets_of(connections)))
         workflows += functions
-        ending: Ending = run_async(lambda: run.run(workflows, flow, value, key, reuse))
+        ending: Ending = run_async(lambda: run.run(workflows, workflow, value, key, reuse))
     again = Again(console, target, given, sets, ending.state.address.key)
     sys.exit(_tell(console, ending, again, timeout))
 
@@ -123,7 +123,9 @@ class Run:
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._reader = Reader()
 
-    async def run(self, workflows: list[Any], flow: Any, value: Any, key: str | None, reuse: Reuse | None) -> Ending:
+    async def run(
+        self, workflows: list[Any], workflow: Any, value: Any, key: str | None, reuse: Reuse | None
+    ) -> Ending:
         with interruptible() as (interrupted, hurry):
             opened = open_engine(
                 self._console.db,
@@ -136,14 +138,14 @@ class Run:
             async with opened as engine:
                 engine.hurry = hurry
                 began = time.time()
-                handle = await engine.start_plain(flow, {} if value is None else value, key=key, reuse=reuse)
+                handle = await engine.start_plain(workflow, {} if value is None else value, key=key, reuse=reuse)
                 about = await handle.summary()
                 if about.started_at.timestamp() < began:
                     await self._look(engine, handle, about.id, silent=True)
                     self._console.note(f"{handle.address} is known: {self._reader.state.version} entries so far")
                 ending = await self._follow(engine, handle, about.id, interrupted)
                 if ending.why != "ended" and not _kept(self._console):
-                    hurry.set()  # nothing is kept of it: nobody needs what still runs
+                    hurry.set()  # nothing is kept of it: what still runs is not needed
                 return ending
 
     async def _follow(self, engine: Client, handle: Handle[Any], id: int, interrupted: asyncio.Event) -> Ending:

@@ -11,7 +11,7 @@ from perdure.errors import CallerError, CannotOpen, EngineRunning, NewerSchema
 
 from .statements import quoted, text_of
 
-VERSION: Final = 9
+VERSION: Final = 10
 """The number of the last file in `migrations/`."""
 
 SHARDS: Final = 16

@@ -210,7 +210,7 @@ CREATE TABLE perdure.workflows (
     PRIMARY KEY (engine, name, version)
 );
 
--- One row per task, open or ended. What a list is ordered by stands in `task_candidates`, while the task has not ended.
+-- One row per task, open or ended. What a list is ordered by stands in `task_candidates`.
 CREATE TABLE perdure.tasks (
     id bigint PRIMARY KEY,
     owner bigint NOT NULL,
@@ -234,10 +234,9 @@ CREATE TABLE perdure.tasks (
 );
 
 CREATE INDEX tasks_by_owner ON perdure.tasks (workflow, key);
-CREATE INDEX tasks_ended ON perdure.tasks (status, created_at, id) WHERE status NOT IN ('open', 'assigned');
 
--- Who has to do with a task that has not ended: kernel/task.py says by which names. Three orders, and each ends with the
--- task: a page is read from one place of one index.
+-- The names by which lists find a task: kernel/task.py has them. Three orders, and each ends with the task: a page is
+-- read from one place of one index.
 CREATE TABLE perdure.task_candidates (
     task bigint NOT NULL,
     who text COLLATE "C" NOT NULL,

@@ -1,8 +1,8 @@
 """The files of a database: made for their owner alone, and watched while they are open.
 
 A file that is deleted or replaced stays open under its old inode, and SQLite writes on into it. So device and inode
-of the name are compared with those of the open file: a `stat` for each commit, one for each file whenever the inbox
-is looked at.
+of the name are compared with those of the open file: a `stat` for a commit, if the last one is some milliseconds old,
+and one for each file whenever the inbox is looked at.
 """
 
 import os
@@ -13,6 +13,9 @@ from perdure.errors import FileReplaced
 
 PRIVATE: Final = 0o600
 BESIDE: Final = ("-wal", "-shm")
+
+TRUST_SECONDS: Final = 0.005
+"""How long a commit trusts the last look. What was committed just before a file is deleted is lost all the same."""
 
 
 def make(path: str, like: str | None = None) -> None:
@@ -37,6 +40,7 @@ class OpenFiles:
     def __init__(self, path: str) -> None:
         self.path = path
         self._database = _identify(path)
+        self._looked_at = 0.0
         self._beside: list[tuple[str, tuple[int, int] | None]] = []
 
     def watch_beside(self) -> None:
@@ -46,6 +50,13 @@ class OpenFiles:
     def replaced(self) -> FileReplaced | None:
         """Why nothing of the database that is open here can be found under its name any more."""
         return None if _identify(self.path) == self._database else _replaced(self.path)
+
+    def replaced_by(self, now: float) -> FileReplaced | None:
+        """The same, for commits: they may follow each other within microseconds."""
+        if now < self._looked_at + TRUST_SECONDS:
+            return None
+        self._looked_at = now
+        return self.replaced()
 
     def check(self) -> None:
         """Raise if one of the files is not there any more."""

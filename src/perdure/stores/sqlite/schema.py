@@ -6,17 +6,16 @@ file, so the header alone always tells whose file it is: see `connection.recogni
 """
 
 from importlib.resources import files
-from itertools import starmap
 from typing import Final
 
 import apsw
 import msgspec
 
 from perdure.kernel.tags import indexed
-from perdure.kernel.task import TaskRow, found_by
+from perdure.kernel.task import TaskRow, candidates
 
 APPLICATION_ID: Final = int.from_bytes(b"pdur", "big")
-VERSION: Final = 13
+VERSION: Final = 14
 """The number of the last file in `migrations/`."""
 
 PAGE_BYTES: Final = 2048
@@ -38,7 +37,7 @@ def migrate(connection: apsw.Connection) -> None:
             connection.execute(migration(number))
             if number == 10:
                 _fill_tags(connection)
-            if number == 13:
+            if number == 14:
                 _fill_candidates(connection)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", VERSION)
@@ -61,15 +60,11 @@ def _fill_tags(connection: apsw.Connection) -> None:
 
 
 def _fill_candidates(connection: apsw.Connection) -> None:
-    """Tasks that have not ended are found by name, workflow and label too."""
-    names = ", ".join(TaskRow._fields)
-    live = f"SELECT {names} FROM tasks WHERE status IN ('open', 'assigned')"
-    tasks = list(starmap(TaskRow, connection.execute(live)))
-    rows = [(who, row.id) for row in tasks for who in found_by(row)]
+    """The names by which tasks are found that follow from their rows alone."""
+    tasks = connection.execute(f"SELECT {', '.join(TaskRow._fields)} FROM tasks")
     connection.executemany(
-        "INSERT INTO task_candidates (task, who, held, created_at, due, rank) "
-        "SELECT task, ?, held, created_at, due, rank FROM task_candidates WHERE task = ? AND who = '*'",
-        rows,
+        "INSERT OR IGNORE INTO task_candidates (task, who, held, created_at, due, rank) VALUES (?, ?, ?, ?, ?, ?)",
+        (name for row in tasks for name in candidates(TaskRow(*row))),
     )
 
 

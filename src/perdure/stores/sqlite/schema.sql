@@ -167,7 +167,7 @@ CREATE TABLE workflows (
     PRIMARY KEY (name, version)
 ) STRICT, WITHOUT ROWID;
 
--- One row per task, open or ended. What a list is ordered by stands in `task_candidates`, while the task has not ended.
+-- One row per task, open or ended. What a list is ordered by stands in `task_candidates`.
 CREATE TABLE tasks (
     id INTEGER PRIMARY KEY,
     owner INTEGER NOT NULL,
@@ -191,10 +191,9 @@ CREATE TABLE tasks (
 ) STRICT;
 
 CREATE INDEX tasks_by_owner ON tasks (workflow, key);
-CREATE INDEX tasks_ended ON tasks (status, created_at) WHERE status NOT IN ('open', 'assigned');
 
--- Who has to do with a task that has not ended: kernel/task.py says by which names. Three orders, and each ends with the
--- task: a page is read from one place of one index.
+-- The names by which lists find a task: kernel/task.py has them. Three orders, and each ends with the task: a page is
+-- read from one place of one index.
 CREATE TABLE task_candidates (
     task INTEGER NOT NULL,
     who TEXT NOT NULL,

@@ -155,7 +155,7 @@ class SqliteStore(SqliteQueries):
             and batch.size <= large_bodies.SIZE_MIN
             and self._commit_lone(batch.journal[0])
         ):
-            done(self._files.replaced())
+            done(self._files.replaced_by(time.perf_counter()))
             return
         if self._call_soon is None:
             done(self._attempt(batch))

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from perdure.codec import seal
-from perdure.kernel.task import NO_TIME, RANK_MAX, CandidateRow, TaskRow, TaskRows, found_by
+from perdure.kernel.task import NO_TIME, TaskRow, TaskRows, candidates
 from perdure.ports.store import TaskFilter
 from perdure.stores.tasks import matches, merged, place_in
 
@@ -39,10 +39,7 @@ def task(id: int, who: str = "r:clerk", **fields: Any) -> TaskRows:
         seal(b"body"),
     )
     row = row._replace(**fields)
-    names = ["*", *who.split(), *found_by(row)] if row.status in ("open", "assigned") else []
-    held = int(bool(row.assignee))
-    times = held, row.created_at, row.due, RANK_MAX - row.priority
-    return TaskRows(row, tuple(CandidateRow(id, each, *times) for each in names))
+    return TaskRows(row, candidates(row, who.split() if row.status in ("open", "assigned") else ()))
 
 
 def write(harness: Harness, store: Waiting, tasks: list[TaskRows], begin: int = 1) -> None:

@@ -43,7 +43,7 @@ function Workflow({ name, query }) {
   </tbody></table></div>
   <${Source} name=${name} query=${query} />
   ${starting && html`<${Dialog} title=${`Start ${name}`} label="Start" says="A new instance begins at once. The same key again starts nothing." run=${start} close=${() => { setStarting(false); set({ start: "" }); }}
-    fields=${[{ name: "key", label: "Key", optional: true, help: "Names the instance. Empty: a new one is made up." }, { name: "input", label: "Input, as JSON", long: true, optional: true, value: example === "{}" ? "{}" : example }]}
+    fields=${[{ name: "key", label: "Key", optional: true, help: "Names the instance. Empty: a new one is made up." }, { name: "input", label: "Input, as JSON", json: true, optional: true, value: example === "{}" ? "{}" : example }]}
     cmd=${(g) => command("start", name, "--input", g.input.replaceAll("\n", ""), ...(g.key ? ["--key", g.key] : []))} />`}`;
 }
 

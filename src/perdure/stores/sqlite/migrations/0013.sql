@@ -1,1 +1,1 @@
--- Tasks that have not ended are found by name, workflow and label too: schema.py fills the rows of `task_candidates`.
+-- Tasks that have not ended are found by name, workflow and label too: 0014.sql.

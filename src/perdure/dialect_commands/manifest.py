@@ -12,16 +12,16 @@ import click
 from perdure.cells import load
 from perdure.cells.compare import Contrast, contrasts
 from perdure.cells.patch import in_words
+from perdure.cli.commands.read import write_file
+from perdure.cli.console import Console, define
+from perdure.cli.exits import Exit, Stopped
+from perdure.cli.given import read_json
+from perdure.cli.text import joined, short, style
 from perdure.codec import to_plain
 from perdure.errors import BadDefinition, BadManifest, CallerError
 from perdure.runtime.client import Client
 
-from ..console import Console, define
-from ..exits import Exit, Stopped
-from ..given import read_json
-from ..text import joined, short, style
-from ..world import bound_of, manifest_of
-from .read import write_file
+from .world import bound_of, manifest_of
 
 if TYPE_CHECKING:
     from perdure.worlds.governance import Governance, Proposal

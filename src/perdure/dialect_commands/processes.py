@@ -9,7 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from perdure.app.definitions import load_process, restored_one
+from perdure.app.definitions import restored_one
+from perdure.app.ours import load_process
+from perdure.cli.console import Console, define
+from perdure.cli.exits import Stopped
+from perdure.cli.load import load
+from perdure.cli.text import ago, joined, style, table
 from perdure.definitions.model import Register
 from perdure.errors import CallerError
 from perdure.expressions.functions import FUNCTIONS
@@ -21,11 +26,6 @@ from perdure.processes.model import json_schema
 from perdure.runtime.client import Client
 from perdure.runtime.state import draw_instance
 from perdure.views.find import find_started
-
-from ..console import Console, define
-from ..exits import Stopped
-from ..load import load
-from ..text import ago, joined, style, table
 
 T = TypeVar("T")
 

@@ -6,15 +6,15 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from perdure.cli.console import Console, define
+from perdure.cli.exits import Exit
+from perdure.cli.load import code_of
+from perdure.cli.text import indented, joined, local, style, to_json
 from perdure.codec import to_plain
-
-from ..console import Console, define
-from ..load import code_of
-from ..text import joined, local
 
 if TYPE_CHECKING:
     from perdure.worlds.snapshots import Snapshots, Taken
@@ -94,6 +94,30 @@ def gc(console: Console, dry_run: bool, keep: int | None, grace: float) -> None:
     lines = [f"{name[:19]} {would}given up" for name in found.snapshots]
     lines.append(f"{found.blobs} blobs ({found.bytes:,} bytes) {would}freed, {found.kept} kept")
     console.answer(to_plain(found), joined(lines))
+
+
+def verify(console: Console, targets: tuple[str, ...], since: str | None) -> NoReturn:
+    """`perdure replay --verify`: every entry is replayed, each snapshot on the way is compared."""
+    found = ask(console, lambda snapshots: snapshots.verify(since), targets)
+    difference = found.difference
+    since_entry = f" after entry {found.begin}" if found.begin else ""
+    lines = [f"replayed{since_entry}: {found.entries} entries; compared: {found.snapshots} snapshots"]
+    if found.unread:
+        lines.append(f"not replayed, for there is no code: {', '.join(found.unread)}")
+    if difference is None:
+        lines.append("no difference")
+    else:
+        where = f" of {style(difference.cell, bold=True)}" if difference.cell else ""
+        lines.append(f"entry {difference.entry}{where} differs:")
+        for name, text, state in (
+            ("recorded", difference.recorded, difference.recorded_state),
+            ("current", difference.current, difference.current_state),
+        ):
+            lines.append(f"  {name}: {text}{'' if state is None else f' {to_json(state)}'}")
+        if difference.advice:
+            lines.append(indented(f"  {difference.advice}"))
+    console.answer(to_plain(found), joined(lines))
+    sys.exit(Exit.OK if difference is None else Exit.FAILED)
 
 
 def _document(taken: Taken) -> dict[str, Any]:

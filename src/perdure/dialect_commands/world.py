@@ -7,15 +7,15 @@ import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
+from perdure.app.ours import FILES
+from perdure.cli.exits import Exit, Stopped
+from perdure.cli.load import current_directory_first, module_of
 from perdure.codec import decode
 from perdure.errors import UnknownWorkflow
 from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.ports.store import Filter, Queries
 from perdure.runtime.arguments import unknown
 from perdure.views.reasons import rules_in_force
-
-from .exits import Exit, Stopped
-from .load import FILES, current_directory_first, module_of
 
 if TYPE_CHECKING:
     from perdure.cells.bound_manifest import BoundManifest

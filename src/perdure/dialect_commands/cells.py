@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import asdict
 
+from perdure.cli.commands.read import tell_page
+from perdure.cli.console import Console, define
+from perdure.cli.exits import Exit, Stopped
+from perdure.cli.given import read_json
+from perdure.cli.load import current_directory_first
+from perdure.cli.text import ago, joined, local, short, shown, style, styled, table, to_json, told
 from perdure.codec.record import Record, shape_of
 from perdure.errors import BadManifest, UnknownInstance, UnknownVersion
 from perdure.kernel.batch import HeadRow
@@ -25,13 +31,7 @@ from perdure.views.look import ListedInstance, listed_instance, shown_entry
 from perdure.views.reasons import rules_in_force
 from perdure.views.trace import TraceNode
 
-from ..console import Console, define
-from ..exits import Exit, Stopped
-from ..given import read_json
-from ..load import current_directory_first
-from ..text import ago, joined, local, short, shown, style, styled, table, to_json, told
-from ..world import NO_CELLS, bound_of, cell_names, in_force, refuse_unknown_cell, without_version
-from .read import tell_page
+from .world import NO_CELLS, bound_of, cell_names, in_force, refuse_unknown_cell, without_version
 
 if TYPE_CHECKING:
     from perdure.cells.bound_manifest import BoundManifest
@@ -129,7 +129,7 @@ def show(console: Console, cell: str, key: str, *, at: int | None, at_least: int
 
 
 async def _behind(console: Console, queries: Queries, address: Address) -> str:
-    """Says that a cell has not gone over yet to the definition in force; empty: it has, or need not."""
+    """Says that a cell is not migrated yet to the definition in force; empty: it is, or need not be."""
     head, force = await queries.head(address), await rules_in_force(queries)
     if head is None or head.status in TERMINAL or not force.outdated(head.workflow, head.version):
         return ""
@@ -163,7 +163,7 @@ async def _recorded(client: Client) -> BoundManifest:
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until interrupted.")
 def tail(console: Console, cell: str, key: str, lines: int, follow: bool) -> None:
     """Numbers are those of the journal. With --follow, --json prints one document a line. A cell that was deleted and
-    made anew is followed too. A cell without keys needs no KEY.
+    made again is followed too. A cell without keys needs no KEY.
     """
     address = Address(without_version(cell), key)
 

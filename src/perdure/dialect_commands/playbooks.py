@@ -1,27 +1,26 @@
-"""Commands about playbooks: write, draw, try, test and register them, and patch the ctx of an instance."""
+"""Commands about playbooks: write, draw and register them, and patch the ctx of an instance."""
 
 from __future__ import annotations
 
-import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from perdure.app.playbooks import formatted, load_playbook, rendered
+from perdure.app.ours import load_playbook
+from perdure.cli.console import Console, define
+from perdure.cli.exits import Exit, Stopped
+from perdure.cli.given import json_or_text, read_json, with_sets
+from perdure.cli.text import joined, local, table, to_json
 from perdure.drawing import draw as drawn
 from perdure.kernel.events import Address
 from perdure.kernel.moment import when
+from perdure.playbooks.document import formatted
 from perdure.playbooks.picture import graph_of
+from perdure.playbooks.render import rendered
 from perdure.runtime.client import Client
-from perdure.testing.playbooks import cases_of
-from perdure.testing.playbooks import simulate as simulated
 from perdure.views.find import find_started
-
-from ..console import Console, define
-from ..exits import Exit, Stopped
-from ..given import json_or_text, read_json, with_sets
-from ..text import joined, local, table, to_json
 
 
 @define("playbooks fmt", db="none")
@@ -29,7 +28,7 @@ from ..text import joined, local, table, to_json
 @click.option("--write", is_flag=True, help="Write it to the file. Comments are lost.")
 def fmt(console: Console, file: str, write: bool) -> None:
     """A document of NoETL becomes one of perdure/v1, as far as it uses kinds that are known here."""
-    text = formatted(load_playbook(file))
+    text = formatted(load_playbook(file).definition.playbook)
     if write:
         Path(file).write_text(text, encoding="utf-8")
     console.answer({"file": file, "text": text}, f"wrote {file}" if write else joined(text.rstrip("\n").split("\n")))
@@ -81,59 +80,8 @@ def render(  # noqa: PLR0917
 ) -> None:
     """Nothing runs. Secrets are shown by their names."""
     value = with_sets(None if given is None else read_json(given, "--input"), sets)
-    found = rendered(load_playbook(file), action, value or {}, with_sets(None, more) or {})
+    found = rendered(load_playbook(file), action, value or {}, with_sets(None, more) or {}, datetime.now(UTC))
     console.answer(found, to_json(found, indent=2))
-
-
-@define("playbooks simulate", db="none")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--input", "given", metavar="JSON|@FILE|-", help="The input, over the workload.")
-@click.option("--set", "sets", metavar="PATH=VALUE", multiple=True, help="One value of the input.")
-@click.option("--stubs", metavar="JSON|@FILE", help="Location patterns to results. Others give null.")
-@click.option("--runs", type=click.IntRange(min=1), default=20, show_default=True, help="How many, each by other dice.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--crash", is_flag=True, help="Add a crash at every commit.")
-def simulate(  # noqa: PLR0917
-    console: Console,
-    file: str,
-    given: str | None,
-    sets: tuple[str, ...],
-    stubs: str | None,
-    runs: int,
-    seed: int,
-    crash: bool,
-) -> None:
-    """Actions without a stub give null or fail, by the dice of each run. Told are verdicts, and which steps, arcs
-    and rules no run has come to. Exit code 1: a crash made a difference.
-    """
-    value = with_sets(None if given is None else read_json(given, "--input"), sets) or {}
-    outcomes = {} if stubs is None else read_json(stubs, "--stubs")
-    told = simulated(load_playbook(file), value, outcomes, runs=runs, seed=seed, crash=crash)
-    console.answer(told.document(), joined(told.lines()))
-    sys.exit(Exit.FAILED if told.finding else Exit.OK)
-
-
-@define("playbooks test", db="none")
-@click.argument("files", metavar="FILE|FOLDER...", nargs=-1, type=click.Path(exists=True))
-def test(console: Console, files: tuple[str, ...]) -> None:
-    """A FOLDER means all its files that end in .test.yaml; without any, the current one."""
-    found = [each for given in files or (".",) for each in _files(Path(given))]
-    if not found:
-        raise Stopped("there is no file that ends in .test.yaml")
-    results = [(case, case.run()) for file in found for case in cases_of(file)]
-    bad = [(case, problems) for case, problems in results if problems]
-    document = {
-        "tests": [{"file": str(case.file), "name": case.name, "problems": problems} for case, problems in results],
-        "ok": not bad,
-    }
-    lines = [f"{case.file}: {case.name}: {problem}" for case, problems in bad for problem in problems]
-    lines.append(f"{len(results) - len(bad)} of {len(results)} tests passed")
-    console.answer(document, joined(lines))
-    sys.exit(Exit.FAILED if bad else Exit.OK)
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(path.rglob("*.test.yaml")) if path.is_dir() else [path]
 
 
 @define("playbooks put")
@@ -210,7 +158,7 @@ def patch(  # noqa: PLR0917
     async def patch(client: Client) -> tuple[Address, Any]:
         address, _ = await find_started(client, id)
         handle = client.handle(address.workflow, address.key)
-        if await client.queries.owner() is None:  # nobody could answer now
+        if await client.queries.owner() is None:  # no engine could answer now
             await handle.send("ctx", body, **said)
             await console.warn_if_nobody_runs(client)
             return address, {"recorded": True}

@@ -1,4 +1,4 @@
-"""What the annotations of step functions and loop bodies say. Cheap: it is asked at every step."""
+"""What the signatures of the functions that authors write say. Cheap: it is asked at every step."""
 
 import functools
 import inspect

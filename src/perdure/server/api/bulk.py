@@ -1,0 +1,73 @@
+"""Bulk work over HTTP: a bulk acts with the rights of its actor, and is seen by that actor and by admins."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from perdure.access.model import allowed
+from perdure.bulk.model import WORKFLOW
+from perdure.kernel.batch import HeadRow
+from perdure.kernel.events import Address
+from perdure.ports.store import Filter
+from perdure.runtime.history import summary
+from perdure.verbs import bulk
+
+from ..calling import Calling, unknown
+from .acting import recorded
+
+
+async def start(calling: Calling, given: bulk.BulkParams) -> Any:
+    """Selected is what the login may act on; what it may only see, or not see at all, is left out."""
+    actor = calling.login.actor.id
+
+    def may(workflow: str) -> bool:
+        return not workflow.startswith("perdure.") and allowed(calling.login, "operator", workflow, read=False).yes
+
+    own = None
+    if calling.event and not given.dry_run:
+        own = hashlib.blake2b(calling.event.encode(), digest_size=12).hexdigest()
+    reason = given.reason or calling.request.headers.get("x-reason", "")[:500]
+    answer = await bulk.begin(calling.client, replace(given, by=actor, reason=reason), may, own)
+    if given.dry_run:
+        return answer
+    return 201 if await recorded(calling, Address(WORKFLOW, str(answer.id))) else 202, answer
+
+
+async def ls(calling: Calling, given: bulk.BulkListParams) -> bulk.BulkList:
+    tags = {} if _is_admin(calling) else {"by": calling.login.actor.id}
+    wanted = Filter(workflow=WORKFLOW, tags=tags, limit=max(1, min(given.limit, bulk.LISTED_MAX)))
+    heads = await calling.client.queries.heads(wanted)
+    return bulk.BulkList([await bulk.shown(calling.client, head) for head in heads])
+
+
+async def show(calling: Calling, given: bulk.BulkId) -> bulk.ShownBulk:
+    return await bulk.shown(calling.client, await _own(calling, given.id))
+
+
+async def cancel(calling: Calling, given: bulk.BulkId) -> bulk.CancelledBulk:
+    await _own(calling, given.id)
+    return await bulk.bulk_cancel(calling.client, given)
+
+
+async def _own(calling: Calling, id: str) -> HeadRow:
+    head = await bulk.head_of(calling.client, id)
+    if summary(head).tags.get("by") != calling.login.actor.id and not _is_admin(calling):
+        raise unknown(f"bulk {id[:80]!r}")
+    return head
+
+
+def _is_admin(calling: Calling) -> bool:
+    return allowed(calling.login, "admin").yes
+
+
+OF_VERBS: Final[dict[str, Callable[[Calling, Any], Awaitable[Any]]]] = {
+    "bulk start": start,
+    "bulk ls": ls,
+    "bulk show": show,
+    "bulk cancel": cancel,
+}
+"""The same, for the command line: by the names in the table of verbs."""
