@@ -30,7 +30,7 @@ async def stretched(text: str) -> str:
     return text * LONG
 
 
-# ---- a flow ------------------------------------------------------------------------------------------------------------
+# ---- a flow ---------------------------------------------------------------------------------------------------------
 
 
 @perdure.step(executor="far")
@@ -53,7 +53,7 @@ async def parent(ctx: perdure.Context) -> int:
     return sum(map(len, children))
 
 
-# ---- a graph -----------------------------------------------------------------------------------------------------------
+# ---- a graph --------------------------------------------------------------------------------------------------------
 
 
 @tool(writes=True)
@@ -75,14 +75,14 @@ desk = Graph(
     runner=runner,
     tools=[publish],
     limits=Limits(depth=1),
-    permits=[Permit("publish", "ask", roles=["editor"])],
+    permits=[Permit("publish", "ask", roles=("editor",))],
     rest_after=0.01,
 )
 desk.node("plan")
 desk.node("ship", after=["plan"])
 
 
-# ---- cells -------------------------------------------------------------------------------------------------------------
+# ---- cells ----------------------------------------------------------------------------------------------------------
 
 
 class Ordered(perdure.Record, name="fleet/Ordered@1"):
@@ -103,12 +103,12 @@ class Order(perdure.Record, name="fleet/Order@1"):
 
 @perdure.cell("fleet/order@1", key="order", effects=[Charge, Alarm, Publish])
 def order(state: Order | None, event: Ordered | perdure.ReceiptOf[Charge | Alarm]) -> Next:
-    match event:
-        case Ordered():
-            return Next(Order(event.order), effects=[Charge(event.order)])
-        case perdure.ReceiptOf(params=Charge()):
-            return Next(Order(event.params.order, event.value.text), effects=[Alarm(after=1_000_000)])
-    assert state is not None
+    if state is None:
+        assert isinstance(event, Ordered)
+        return Next(Order(event.order), effects=[Charge(event.order)])
+    if not state.text:
+        assert isinstance(event, perdure.ReceiptOf)
+        return Next(Order(state.order, event.value.text), effects=[Alarm(after=1_000_000)])
     return Next(None, effects=[Publish.of("charged", len(state.text))])
 
 
