@@ -54,9 +54,9 @@ def postgres_disk(postgres_server: "Server") -> Iterator["PostgresDisk"]:
         disk.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def new_disk(request: pytest.FixtureRequest) -> "Callable[[], AbstractContextManager[Disk]]":
-    """An empty disk for a simulated world that is to be held against one in memory."""
+    """An empty disk for a simulated world: see `everywhere` in tests/disks.py."""
     from tests.disks import sqlite_disk
 
     if request.param == "sqlite":

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from tempfile import TemporaryDirectory
 
+import pytest
+
 from perdure.stores.memory import MemoryDatabase
 from perdure.stores.rebuild import same_task
 from perdure.testing.crashes import CALM, RunEnding, Schedule, Trial, points_of
@@ -14,6 +16,15 @@ from perdure.testing.simulation import quiet_log
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Where a file waits for no real disk: a test makes some thousand commits, and syncs each."""
+
+
+everywhere = pytest.mark.parametrize(
+    ("new_disk", "cache"),
+    [("sqlite", 4096), ("sqlite", 0), ("postgres", 0)],
+    ids=["sqlite hot", "sqlite evicted", "postgres evicted"],
+    indirect=["new_disk"],
+)
+"""For a test with `crashed_everywhere`: on which disks, and how many instances stay in memory."""
 
 
 @contextmanager
@@ -38,7 +49,7 @@ def crashed_everywhere(trial: Trial, new_disk: Callable[[], AbstractContextManag
         ending = trial.run(schedule, disk=in_memory)
         with new_disk() as disk:
             other = trial.run(schedule, disk=disk)
-            assert other.problem == ending.problem == "", schedule
+            assert other.problem == ending.problem == "", f"{schedule}: {other.problem or ending.problem}"
             assert held(disk) == held(in_memory), schedule
             assert disk.rows.tasks.keys() == in_memory.rows.tasks.keys(), schedule
             assert all(same_task(rows, in_memory.rows.tasks[id]) for id, rows in disk.rows.tasks.items()), schedule

@@ -17,7 +17,7 @@ from perdure.processes import Activate, Complete, Process, Task, tasks
 from perdure.testing import World, crash_test
 from perdure.testing.crashes import Schedule, WorkflowTrial
 from perdure.testing.user_simulation import UserSimulation
-from tests.disks import crashed_everywhere
+from tests.disks import crashed_everywhere, everywhere
 from tests.tasks.desk import Verdict
 from tests.tasks.test_cells import Wanted, buyer
 
@@ -313,7 +313,7 @@ class Audited(WorkflowTrial):
         return UserSimulation(self.workflow, approval, buyer, ours=True, **options)
 
 
-@pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
+@everywhere
 @pytest.mark.parametrize(("flow", "arguments", "story"), [*STORIES, ONE_LIST])
 def test_a_story_of_tasks_leaves_the_same_rows_on_each_store_whatever_commit_crashes(
     flow: Any, arguments: dict[str, Any], story: Any, cache: int, new_disk: Any

@@ -22,7 +22,9 @@ from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
 from perdure.runtime.client import Client
 
-from .auth.tokens import Session, Signer, digest_of, parse_key, same
+from .auth.claims import Known
+from .auth.oidc import Oidc
+from .auth.tokens import PREFIX, Session, Signer, digest_of, parse_key, same
 from .http import Request
 from .limits import ANSWER_SECONDS
 from .problems import HttpProblem
@@ -38,8 +40,16 @@ Recognise = Callable[[Any], Actor | Login | Awaitable[Actor | Login | None] | No
 
 
 class Accesses:
-    def __init__(self, client: Client, signer: Signer, cookie: str, recognise: Recognise | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        signer: Signer,
+        cookie: str,
+        recognise: Recognise | None,
+        oidc: Oidc | None = None,
+    ) -> None:
         self._client, self.signer, self._cookie, self._recognise = client, signer, cookie, recognise
+        self._oidc = oidc
         self._access, self._read_at = Access(), float("-inf")
         self._links: dict[str, tuple[str, datetime]] = {}
         self._used: dict[str, float] = {}
@@ -95,11 +105,22 @@ class Accesses:
                 return await self._of_actor(known, "host"), False
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return await self._of_key(credential.strip()), False
+            return await self._of_bearer(credential.strip()), False
         cookie = request.cookies.get(self._cookie)
         if cookie is None:
             return None, False
         return await self._of_session(cookie), True
+
+    async def _of_bearer(self, text: str) -> Login | None:
+        if self._oidc is None or text.startswith(PREFIX):
+            return await self._of_key(text)
+        known = await self._oidc.bearer(text)
+        return None if known is None else await self.of_known(known, "oidc")
+
+    async def of_known(self, known: Known, via: str) -> Login | None:
+        """The login of an actor that a provider knows. One without any right is no login."""
+        login = await self._of_actor(Actor(known.actor, known.roles), via, known.grants)
+        return login if login.grants or login.actor.roles else None
 
     async def _of_key(self, text: str) -> Login | None:
         parsed = parse_key(text)
@@ -135,11 +156,13 @@ class Accesses:
         session = await self.session_of(cookie)
         if session is None:
             return None
-        return await self._of_actor(Actor(session.actor, admin=session.admin), f"session:{session.id}")
+        actor = Actor(session.actor, session.roles, session.admin)
+        return await self._of_actor(actor, f"session:{session.id}", session.grants)
 
-    async def _of_actor(self, actor: Actor, via: str) -> Login:
+    async def _of_actor(self, actor: Actor, via: str, more: tuple[Grant, ...] = ()) -> Login:
+        """`more`: grants beside those that are recorded."""
         person = (await self.state()).people.get(actor.id, Person())
-        grants = ADMIN if actor.admin else person.grants
+        grants = ADMIN if actor.admin else tuple(dict.fromkeys((*more, *person.grants)))
         roles = tuple(dict.fromkeys((*actor.roles, *person.roles)))
         return Login(Actor(actor.id, roles, actor.admin or is_admin(grants)), grants, via)
 

@@ -53,7 +53,15 @@ OPTIONS: Final[tuple[ServerOption, ...]] = (
     ServerOption("queues", "texts", (), "Serve a queue, N steps at once; repeatable.", "--queue", "NAME=N"),
     ServerOption("connect", "switch", False, "No engine: the server reads and asks another process.", "--connect"),
     ServerOption("read_only", "switch", False, "Refuse every verb that changes something.", "--read-only"),
+    ServerOption("redact", "texts", (), "Hide these fields of recorded values; repeatable.", "--redact", "POINTER"),
     ServerOption("ui", "switch", True, "The API alone.", "--no-ui"),
+    ServerOption("oidc", "text", "", "The issuer of an OIDC provider, for logins and tokens.", "--oidc", "URL"),
+    ServerOption("oidc_client", "text", "", "The name of this server at the provider.", "--oidc-client", "ID"),
+    ServerOption("oidc_audience", "text", "", "Of bearer tokens; else that name.", "--oidc-audience", "ID"),
+    ServerOption("oidc_actor", "text", "sub", "The claim that names the actor.", "--oidc-actor", "CLAIM"),
+    ServerOption("oidc_task_roles", "text", "", "The claim with roles of tasks.", "--oidc-task-roles", "CLAIM"),
+    ServerOption("oidc_grants", "texts", (), "'CLAIM=VALUE ROLE [WORKFLOWS]'; repeatable.", "--oidc-grant", "RULE"),
+    ServerOption("oidc_secret", "secret", "", "The secret of the client at the provider."),
     ServerOption("secret", "secret", "", "Signs sessions; several servers share it.", env="PERDURE_SERVER_SECRET"),
 )  # fmt: skip
 

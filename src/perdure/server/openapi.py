@@ -36,6 +36,12 @@ HEADERS: Final = {
 }
 
 
+OF_READS: Final = {
+    "fields": ("Only these fields of the answer, or of its items: names with commas.", {"type": "string"}),
+    "values": ("Large values are not cut.", {"type": "string", "enum": ["whole"]}),
+}
+
+
 @cache
 def document() -> dict[str, Any]:
     kinds = [kind for route in ROUTES for kind in (route.params, route.answer)]
@@ -95,6 +101,10 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             ):
                 schema = _plain(msgspec.json.schema(field.type))
                 found.append({"name": field.encode_name, "in": "query", "required": field.required, "schema": schema})
+        found += [
+            {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
+            for name, (text, schema) in OF_READS.items()
+        ]
     else:
         found += [
             {"name": name, "in": "header", "required": False, "description": text, "schema": {"type": "string"}}

@@ -21,7 +21,7 @@ const PAGES = [
 const loaded = new Map();
 
 function route(path) {
-  if (path === "/compare") return { page: PAGES[1], file: "compare", rest: "" };
+  if (path === "/compare" || path === "/bulk") return { page: PAGES[1], file: path.slice(1), rest: "" };
   if (path.startsWith("/instances/")) return { page: PAGES[1], file: "instance", rest: decodeURIComponent(path.slice(11)) };
   const page = PAGES.find((each) => each.path !== "/" && (path === each.path || path.startsWith(`${each.path}/`))) ?? PAGES[0];
   return { page, file: page.file, rest: decodeURIComponent(path.slice(page.path.length + 1)) };

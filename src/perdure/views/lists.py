@@ -37,12 +37,19 @@ class InstancePage(msgspec.Struct, frozen=True):
 
 
 async def page(
-    queries: Queries, where: Where, visible: Visible, limit: int, before: ListPlace | None = None
+    queries: Queries,
+    where: Where,
+    visible: Visible,
+    limit: int,
+    before: ListPlace | None = None,
+    *,
+    oldest: bool = False,
 ) -> InstancePage:
+    """Newest first, or, with `oldest`, the other way round: `before` is the place to go on from."""
     found: list[HeadRow] = []
     began, looked = time.monotonic(), 0
     while True:
-        heads, place, cut = await _merged(queries, where, limit + 1, before)
+        heads, place, cut = await _merged(queries, where, limit + 1, before, oldest)
         looked += len(heads)
         for head in heads:
             if visible(head.workflow) and fits(where, head):
@@ -57,21 +64,24 @@ async def page(
 
 
 async def _merged(
-    queries: Queries, where: Where, limit: int, before: ListPlace | None
+    queries: Queries, where: Where, limit: int, before: ListPlace | None, oldest: bool
 ) -> tuple[list[HeadRow], ListPlace | None, bool]:
     """The next heads of all filters in one order. Beyond the place where one list was cut, nothing is known yet."""
     heads: dict[int, HeadRow] = {}
     places: list[ListPlace] = []
     partial = False
     for filter in filters(where, limit):
-        found = await queries.page(msgspec.structs.replace(filter, before=before))
+        found = await queries.page(msgspec.structs.replace(filter, before=before, oldest=oldest))
         heads |= {head.id: head for head in found.heads}
         partial = partial or found.partial
         if found.next is not None:
             places.append(found.next)
-    cut = max(places, default=None)
-    ordered = sorted(heads.values(), key=place_of, reverse=True)
-    return [head for head in ordered if cut is None or place_of(head) >= cut], cut, partial
+    ordered = sorted(heads.values(), key=place_of, reverse=not oldest)
+    if not places:
+        return ordered, None, partial
+    cut = min(places) if oldest else max(places)
+    known = [head for head in ordered if (place_of(head) <= cut if oldest else place_of(head) >= cut)]
+    return known, cut, partial
 
 
 async def select(queries: Queries, where: Where, visible: Visible, most: int) -> list[HeadRow]:

@@ -16,6 +16,7 @@ import click
 from perdure.app import connect, run_async
 from perdure.app import open as open_engine
 from perdure.runtime.client import Client
+from perdure.server.auth.oidc import OidcSettings
 from perdure.server.configuration import OPTIONS, Configured, configured, without_password
 from perdure.server.settings import Settings
 
@@ -107,9 +108,25 @@ def _settings(found: dict[str, Any], host: str, port: int, *, connect: bool) -> 
         secure=bool(found["tls_cert"]) or found["behind_proxy"],
         read_only=found["read_only"],
         ui=found["ui"],
+        redact=found["redact"],
         database=without_password(found["db"]),
         cookie=f"perdure-{port}",
         connect=connect,
+        oidc=_oidc(found),
+    )
+
+
+def _oidc(found: dict[str, Any]) -> OidcSettings | None:
+    if not found["oidc"]:
+        return None
+    return OidcSettings(
+        issuer=found["oidc"],
+        client=found["oidc_client"],
+        secret=found["oidc_secret"],
+        audience=found["oidc_audience"],
+        actor=found["oidc_actor"],
+        task_roles=found["oidc_task_roles"],
+        grants=found["oidc_grants"],
     )
 
 

@@ -78,7 +78,7 @@ function problems(fields, given) {
 function Line({ field, value, problem, edit }) {
   const id = `d-${field.name}`;
   const common = { id, class: `field${field.json ? " mono" : ""}${field.numeric ? " num" : ""}`, value, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `p-${id}` : null, autocomplete: "off", spellcheck: "false", onInput: (event) => edit(field.name, event.target.value) };
-  return html`<div class="line"><label for=${id}>${field.label}${field.optional && html` <span class="opt">optional</span>`}</label>
+  return html`<div class=${`line${field.half ? " half" : ""}`}><label for=${id}>${field.label}${field.optional && html` <span class="opt">optional</span>`}</label>
     ${field.options ? html`<select ...${common} onInput=${null} onChange=${(event) => edit(field.name, event.target.value)}>${field.options.map((each) => html`<option value=${each}>${each}</option>`)}</select>`
       : field.json ? html`<textarea rows="4" ...${common}></textarea>` : html`<input ...${common} />`}
     ${field.help && html`<span class="help">${field.help}</span>`}${problem && html`<span class="problem" id=${`p-${id}`}><${Shape} name="failed" /><span>${visible(problem)}</span></span>`}</div>`;

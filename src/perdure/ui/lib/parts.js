@@ -1,5 +1,5 @@
 // Small parts that every page uses.
-import { html, useState, useEffect } from "./html.js";
+import { html, useState, useEffect, useRef } from "./html.js";
 import { href } from "./router.js";
 import { visible, json } from "./format.js";
 import { Problem } from "./api.js";
@@ -62,6 +62,18 @@ export function Trouble({ error, again }) {
     <h2>${visible(problem.detail ?? problem.title ?? "")}</h2>
     ${again && html`<div class="row-btns"><button class="btn first" type="button" onClick=${again}>Try again</button></div>`}
     ${problem.request && html`<p class="muted mono">request ${problem.request}</p>`}</div></section>`;
+}
+
+// A menu of links or boxes below a button. Esc, or a press elsewhere, closes it.
+export function Menu({ label, children }) {
+  const box = useRef(null);
+  useEffect(() => {
+    const away = (event) => { if (box.current?.open && !box.current.contains(event.target)) box.current.open = false; };
+    addEventListener("pointerdown", away);
+    return () => removeEventListener("pointerdown", away);
+  }, []);
+  const key = (event) => { if (event.key === "Escape" && box.current.open) { box.current.open = false; box.current.firstElementChild.focus(); event.stopPropagation(); } };
+  return html`<details class="menu" ref=${box} onKeyDown=${key}><summary class="btn">${label}<${Icon} name="down" /></summary><div class="list-menu">${children}</div></details>`;
 }
 
 export function Bones({ rows = 8 }) {
