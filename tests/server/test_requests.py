@@ -117,7 +117,7 @@ def test_every_answer_of_a_read_fits_the_document():
                 "trace",
                 "bulk show",
                 "bookmark show",
-                "export",
+                "list export",
                 "ctx",
                 "tokens",
                 "report",

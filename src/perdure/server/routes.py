@@ -22,6 +22,7 @@ from perdure.views.instance_at import PastInstance
 
 from .api import access, acting, bookmarks, bulk, definitions, export, fleet, instances, looks, parts, tasks
 from .calling import Calling
+from .refusals import Repeat, refusals_of, repeat_of
 
 API: Final = "/api/v1"
 
@@ -49,6 +50,15 @@ class Route(msgspec.Struct, frozen=True):
         return self.method == "GET"
 
     @property
+    def repeat(self) -> Repeat:
+        return repeat_of(self.name, self.method)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """The codes of its own refusals."""
+        return refusals_of(self.name, self.method)
+
+    @property
     def in_path(self) -> tuple[str, ...]:
         return tuple(re.findall(r"{(\w+)}", self.path))
 
@@ -67,7 +77,7 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.CountAnswer, instances.count_instances, "status=stuck"),
     Route("facets", "GET", "/instances/facets", "viewer", "Count instances by workflow, version and status.",
           instances.Nothing, instances.FacetsAnswer, instances.count_by),
-    Route("export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
+    Route("list export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
           export.ExportQuery, bytes, export.export, "status=stuck&format=csv"),
     Route("diff", "GET", "/instances/diff", "viewer", "Compare the histories of two instances.", DiffParams,
           DiffAnswer, instances.compare, "a=order/o-17&b=order/o-18"),

@@ -107,4 +107,6 @@ async def report(calling: Calling, given: Id) -> ReportAnswer:
         found = await calling.client.handle(head.workflow, head.key).read(REPORT)
     if not isinstance(found, dict) or "nodes" not in found:
         raise HttpProblem(409, "bad-request", f"{id_of(head)} has no report: it is no graph")
-    return ReportAnswer(id_of(head), found["nodes"], found["denials"], found["used"])
+    hidden = () if calling.values(head.workflow) else ("detail", "notes", "bracket")
+    nodes = [{name: value for name, value in each.items() if name not in hidden} for each in found["nodes"]]
+    return ReportAnswer(id_of(head), nodes, found["denials"], found["used"])
