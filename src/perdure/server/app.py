@@ -34,6 +34,7 @@ from .http import Answer, Receive, Request, Scope, Send, json_answer, problem_an
 from .logins import Logins
 from .openapi import document
 from .problems import HttpProblem, problem_of
+from .readers import Histories
 from .reading import JSON, from_text, read_json, read_query, to_struct
 from .reading import unknown as unknown_name
 from .redacting import Redactor, read_pointer
@@ -69,6 +70,7 @@ class ServerApp:
         self.logins = Logins(given, self.accesses, self.static, oidc)
         self.stopping = asyncio.Event()
         self.notice = ""
+        self.histories = Histories()
         self._repeats = Repeats()
         self._redacted = [read_pointer(text) for text in given.redact]
         self._buckets = limits.requests()
@@ -255,6 +257,7 @@ class ServerApp:
             client,
             self.accesses,
             self.settings,
+            self.histories,
             route.read,
             route.who,
             event=asked.id,
