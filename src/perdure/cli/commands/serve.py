@@ -109,6 +109,7 @@ def _settings(found: dict[str, Any], host: str, port: int, *, connect: bool) -> 
         read_only=found["read_only"],
         ui=found["ui"],
         redact=found["redact"],
+        proxied=found["behind_proxy"],
         database=without_password(found["db"]),
         cookie=f"perdure-{port}",
         connect=connect,
