@@ -50,11 +50,12 @@ def test_what_is_not_seen_is_what_does_not_exist_for_every_verb():
         for route in ON_INSTANCE:
             found[route.name] = [bare(await asked(client, route, id), id) for id in (HERE, NOWHERE)]
         for verb, row in VERBS.items():
-            if "id" not in row.params.__struct_fields__:
+            names: tuple[str, ...] = row.params.__struct_fields__
+            if "id" not in names:
                 continue
             for id in (HERE, NOWHERE):
-                more = [name for name in ("name", "location", "value") if name in row.params.__struct_fields__]
-                params = {"id": id, **dict.fromkeys(more, "x")}
+                params = {"id": id}
+                params |= {name: "x" for name in names if name in ("name", "location", "value")}
                 if row.changes:
                     answer = await client.post(f"{API}/verbs/{verb}", json={"params": params})
                 else:
