@@ -15,7 +15,7 @@ from tests.server.site import site
 API = "/api/v1"
 
 PROBE = """
-const done = {};
+const done = {}, body = document.body;
 const tries = {
   eval: () => (0, eval)("window.hurt = 1"),
   constructor: () => new Function("window.hurt = 1")(),
@@ -24,7 +24,7 @@ const tries = {
   script: () => { const s = document.createElement("script"); s.text = "window.hurt = 1"; document.body.append(s); },
   foreign: () => { const s = document.createElement("script"); s.src = "OTHER/x.js"; document.body.append(s); },
   handler: () => { const b = document.createElement("button"); b.setAttribute("onclick", "hurt = 1"); b.click(); },
-  url: () => { const a = document.createElement("a"); a.href = "javascript:hurt=1"; document.body.append(a); a.click() },
+  url: () => { const a = document.createElement("a"); a.href = "javascript:hurt=1"; body.append(a); a.click(); },
 };
 for (const [name, attempt] of Object.entries(tries)) {
   try { attempt(); done[name] = "no error"; } catch (error) { done[name] = error.name; }
