@@ -28,7 +28,8 @@ ALLOWED_ABOVE = {
     ("cli/commands/code.py", "flows"): "a field of the document of `perdure check --json`",
     ("cli/commands/code.py", "MODULE[:FLOW]"): "a text that people read",
     ("cli/commands/run.py", "MODULE:FLOW|FILE"): "a text that people read",
-    ("server/api/export.py", "_cell"): "of a table",
+    **{("server/logins.py", word): "the code flow of OpenID" for word in ("flow", "_flow", "_no_flow", "FLOW_SECONDS")},
+    ("server/auth/oidc.py", "flow"): "the code flow of OpenID",
 }
 
 WIRING = "app/ours.py"

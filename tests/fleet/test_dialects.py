@@ -10,7 +10,19 @@ import pytest
 
 import perdure
 from perdure.app.ours import load_playbook
-from perdure.processes import Activate, Call, Complete, Process, Receive, SubProcess, Task, python, result, service, start
+from perdure.processes import (
+    Activate,
+    Call,
+    Complete,
+    Process,
+    Receive,
+    SubProcess,
+    Task,
+    python,
+    result,
+    service,
+    start,
+)
 from tests.fleet import dialects
 from tests.fleet.dialects import LONG
 from tests.fleet.leases import owners
@@ -86,7 +98,9 @@ async def test_flows(shared: str) -> None:
 
 
 async def test_processes(shared: str) -> None:
-    inner = Process("inner", version="1.0.0", steps=[Call("c", service("erp", "inner"), result="c"), Complete(result.c)])
+    inner = Process(
+        "inner", version="1.0.0", steps=[Call("c", service("erp", "inner"), result="c"), Complete(result.c)]
+    )
     process = Process(
         "buy",
         version="1.0.0",

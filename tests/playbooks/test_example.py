@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.app.playbooks import installed
+from perdure.app.ours import installed
 from perdure.playbooks.author import from_text
 from perdure.playbooks.check import problems_of
 from tests.playbooks.harness import TOOLS, PlaybookHarness

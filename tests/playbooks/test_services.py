@@ -36,7 +36,7 @@ class Depot:
         if shop == "quay" and self.busy:
             self.busy -= 1
             return await says(b"", "503 Busy")(asked, writer)
-        page = {"rows": [f"{shop}-{query.get('after', ['1'])[0]}"]}
+        page: dict[str, object] = {"rows": [f"{shop}-{query.get('after', ['1'])[0]}"]}
         if shop == "south" and "after" not in query:
             page["next"] = "2"
         await says(json.dumps(page).encode(), content_type="application/json")(asked, writer)

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from perdure.playbooks.gates import Gates
+from perdure.playbooks.workflow import PlaybookWorkflow
 from tests.playbooks.harness import HEAD, PlaybookHarness, book
 
 GATE = """
@@ -122,7 +123,7 @@ def gated(dice):
 
 
 def played(playbook, patches, gates):
-    class Workflow(type(playbook)):
+    class Workflow(PlaybookWorkflow):
         def machine(self, address, snapshot):
             made = super().machine(address, snapshot)
             made.gates = gates(made)

@@ -1,5 +1,6 @@
 """The web UI in a real browser."""
 
+import asyncio
 import re
 
 import pytest
@@ -516,3 +517,20 @@ def test_a_list_is_kept_as_a_bookmark_with_its_columns(stage):
 
     assert "status is" in shown and "waiting" in shown
     assert "q=-status" in url
+
+
+def test_all_tabs_of_a_browser_share_one_stream(stage):
+    async def story(site, page):
+        handle = await an_order(site, "in-two-tabs")
+        other = await page.context.new_page()
+        for each in (page, other):
+            await each.goto(f"{site.url}/instances/order/in-two-tabs")
+            await each.wait_for_selector(".foot .live:not(.off)")
+        async with asyncio.timeout(20):
+            while site.server._streams != {"ann": 1}:  # those of pages that were left end a little later
+                await page.wait_for_timeout(20)
+        await handle.send("decision", "yes")
+        for each in (page, other):
+            await each.wait_for_selector(".stamp.st-completed")
+
+    stage.tell(story)

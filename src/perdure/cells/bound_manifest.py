@@ -181,7 +181,7 @@ class Definition:
 
 
 class Catalog:
-    """The events of a manifest, for whoever sends them."""
+    """The events of a manifest, for their senders."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.hash = manifest.hash

@@ -336,7 +336,7 @@ class Life:
             self.head = head_row(self.instance, entry.at)
         self.at = row.at
         if self.kind == "other" and self.instance.ended:
-            self.dispose()  # retried, it begins anew
+            self.dispose()  # retried, it begins again
         return entry
 
     def _code(self) -> Workflow:

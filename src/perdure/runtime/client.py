@@ -418,7 +418,7 @@ class Client(Speaker):
     ) -> None:
         """Answer an effect that waits for an executor outside: ok=value, error=text, or another status.
 
-        `executor` is who answers, `cost` plain data for whoever reads the receipt, `signature` of `perdure.sign`:
+        `executor` is who answers, `cost` plain data for readers of the receipt, `signature` of `perdure.sign`:
         needed where the engine has keys of this executor. Durable when this returns. A receipt that is not admitted
         changes nothing, is recorded in the history of the world, and raises `ReceiptRefused`. An engine in another
         process judges when it takes the receipt: who wants to hear that says how many seconds to `wait` for it, and
@@ -437,7 +437,7 @@ class Client(Speaker):
             raise UnknownIntent(id.hex())
         seconds = seconds_of(wait)
         since = 0 if seconds is None else await self._door.queries.height()
-        if await self._door.put(row.instance, ReceiptArrived(id, receipt)) == 0:  # answered since, by somebody else
+        if await self._door.put(row.instance, ReceiptArrived(id, receipt)) == 0:  # another answer came first
             raise UnknownIntent(id.hex())
         if seconds is not None:
             try:

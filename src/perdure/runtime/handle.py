@@ -260,8 +260,13 @@ class Handle(Speaker, Generic[R]):
 
         An instance that has ended keeps the tags that it has: `InstanceEnded`.
         """
+        await self.tags({name: value}, **said)
+
+    async def tags(self, given: Mapping[str, str | None], **said: Unpack[Said]) -> None:
+        """The same for several tags, as one entry."""
         await self._refuse("cancel")
-        await self._door.put(self._to(), Tagged({checked_tag(name, value): value}, asked(said)))
+        tags = {checked_tag(name, value): value for name, value in given.items()}
+        await self._door.put(self._to(), Tagged(tags, asked(said)))
 
     async def cancel(self, reason: str = "", undo: bool = False, **said: Unpack[Asking]) -> None:
         """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled.

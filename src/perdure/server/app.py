@@ -39,7 +39,7 @@ from .reading import JSON, from_text, read_json, read_query, to_struct
 from .reading import unknown as unknown_name
 from .redacting import Redactor, read_pointer
 from .rendering import plain, shown, trimmed
-from .repeat import Repeats
+from .repeat import REPLAYED, Repeats, event_id, first_answer
 from .routes import API, Route, match
 from .settings import Settings, secret_of
 from .static import Static
@@ -203,6 +203,8 @@ class ServerApp:
         try:
             async with asyncio.timeout(None if route.name in LONG else limits.ANSWER_SECONDS):
                 answered = await route.call(calling, params)
+            if getattr(answered, "note", msgspec.UNSET) is not msgspec.UNSET:  # it was so before: by this request?
+                answered = await first_answer(calling, route.name, params) or answered
         except TimeoutError:
             text = "no engine answered in time; whether it was recorded is told by the instance: look before you repeat"
             raise HttpProblem(503, "no-engine", text, retry_after=1) from None
@@ -210,6 +212,11 @@ class ServerApp:
             if problem.status == 403:
                 self._denied_write(calling.login, route)
             raise
+        except PerdureError:
+            first = await first_answer(calling, route.name, params)
+            if first is None:
+                raise
+            return json_answer(shown(first), headers=[REPLAYED])
         if isinstance(answered, Answer):
             return answered
         status, answer = answered if isinstance(answered, tuple) else (200, answered)
@@ -232,8 +239,9 @@ class ServerApp:
         return redactor
 
     def _calling(self, request: Request, login: Login, route: Route) -> Calling:
+        key = request.headers.get("idempotency-key", "")
         asked = Asked(
-            id=request.headers.get("idempotency-key", ""),
+            id=event_id(login.actor.id, key),
             by=login.actor,
             via=f"{login.via} request:{request.id}",
             reason=request.headers.get("x-reason", "")[:500],
@@ -241,7 +249,7 @@ class ServerApp:
             trace=request.headers.get("traceparent", "")[:100],
         )
         client = self.client if route.read else asking(self.client, asked)
-        return Calling(request, login, client, self.accesses, self.settings, route.read, route.who)
+        return Calling(request, login, client, self.accesses, self.settings, route.read, route.who, event=asked.id)
 
     def _denied_write(self, login: Login, route: Route) -> None:
         """One entry a minute for an actor and a verb, with how many there were."""

@@ -37,6 +37,8 @@ class Calling(msgspec.Struct):
     subjects: set[str] = msgspec.field(default_factory=set)  # workflows whose values the answer may hold
     found: set[int] = msgspec.field(default_factory=set)  # instances that the answer is about
     tag: str = ""  # the number of the instance's last entry, for the ETag
+    event: str = ""  # the id of what is recorded: the Idempotency-Key, as a key of this actor
+    head: HeadRow | None = None  # of the subject, once it is found
 
     def sees(self, workflow: str) -> bool:
         return sees(self.login, workflow)
@@ -61,6 +63,7 @@ class Calling(msgspec.Struct):
         self.check(heads[0].workflow, f"instance {id[:80]!r}")
         self.subjects.add(heads[0].workflow)
         self.found.add(heads[0].id)
+        self.head = heads[0]
         return heads[0]
 
     async def find_named(self, text: str) -> str:

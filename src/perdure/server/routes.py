@@ -20,7 +20,7 @@ from perdure.verbs import bulk as bulks
 from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
 from perdure.views.instance_at import PastInstance
 
-from .api import access, bookmarks, bulk, export, fleet, instances, looks, tasks
+from .api import access, acting, bookmarks, bulk, export, fleet, instances, looks, tasks
 from .calling import Calling
 
 API: Final = "/api/v1"
@@ -58,8 +58,9 @@ OF: Final = "/instances/{id}/-"
 TASK: Final = "/tasks/{task}"
 
 ROUTES: Final[tuple[Route, ...]] = (
-    Route("start", "POST", "/instances", "operator", "Start an instance.", act.StartParams, act.StartAnswer,
-          instances.start, {"workflow": "order", "key": "o-17", "input": {"order_id": "o-17"}}, values=True),
+    Route("start", "POST", "/instances", "operator", "Start an instance, or up to 500.", acting.StartBody,
+          acting.StartedAnswer, acting.start,
+          {"workflow": "order", "key": "o-17", "input": {"order_id": "o-17"}}, values=True),
     Route("ls", "GET", "/instances", "viewer", "List instances, newest first.", instances.ListQuery,
           instances.InstanceList, instances.ls, "q=status:stuck", direct=True),
     Route("count", "GET", "/instances/count", "viewer", "Count instances.", instances.ListQuery,
@@ -89,25 +90,25 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.ResultAnswer, instances.result, "wait=30"),
     Route("read", "GET", f"{OF}/published/{{name}}", "viewer", "Read a value that an instance published.",
           instances.NameQuery, instances.PublishedAnswer, instances.published),
-    Route("send", "POST", f"{OF}/messages", "operator", "Send a message to an instance.", instances.MessageParams,
-          act.SendAnswer, instances.send, {"name": "decision", "body": {"approved": True}}, values=True),
-    Route("ask", "POST", f"{OF}/ask", "operator", "Send a message and wait for its answer.", instances.AskParams,
-          instances.AskAnswer, instances.ask, {"name": "price", "body": None}, values=True),
+    Route("send", "POST", f"{OF}/messages", "operator", "Send a message to an instance.", acting.MessageParams,
+          act.SendAnswer, acting.send, {"name": "decision", "body": {"approved": True}}, values=True),
+    Route("ask", "POST", f"{OF}/ask", "operator", "Send a message and wait for its answer.", acting.AskParams,
+          acting.AskAnswer, acting.ask, {"name": "price", "body": None}, values=True),
     Route("cancel", "POST", f"{OF}/cancel", "operator", "Ask an instance to stop.", act.CancelParams,
-          act.CancelAnswer, instances.acting(act.cancel), {"reason": "ordered twice"}),
+          act.CancelAnswer, acting.acting(act.cancel), {"reason": "ordered twice"}),
     Route("wake", "POST", f"{OF}/wake", "operator", "End the sleep of an instance.", act.WakeParams, act.WakeAnswer,
-          instances.acting(act.wake), {}),
+          acting.acting(act.wake), {}),
     Route("retry", "POST", f"{OF}/retry", "operator", "Let a stuck or failed instance try again.", act.RetryParams,
-          act.RetryAnswer, instances.acting(act.retry), {}),
+          act.RetryAnswer, acting.acting(act.retry), {}),
     Route("settle", "POST", f"{OF}/settle", "operator", "Answer for a step whose outcome is unknown.",
-          act.SettleParams, act.SettleAnswer, instances.acting(act.settle),
+          act.SettleParams, act.SettleAnswer, acting.acting(act.settle),
           {"location": "charge", "as": "ok", "value": "c-123"}, values=True),
     Route("rewind", "POST", f"{OF}/rewind", "operator", "Let an instance go back.", act.RewindParams,
-          act.RewindAnswer, instances.acting(act.rewind), {"location": "charge"}),
+          act.RewindAnswer, acting.acting(act.rewind), {"location": "charge"}),
     Route("fork", "POST", f"{OF}/fork", "operator", "Go on from an instance's past in another one.", act.ForkParams,
-          act.ForkAnswer, instances.acting(act.fork), {"location": "ship", "edit": {"price": 4200}}, values=True),
-    Route("tag", "PATCH", f"{OF}/tags", "operator", "Change tags of an instance.", instances.TagsParams,
-          instances.TagsAnswer, instances.tag, {"tags": {"customer": "c-7"}}),
+          act.ForkAnswer, acting.acting(act.fork), {"location": "ship", "edit": {"price": 4200}}, values=True),
+    Route("tag", "PATCH", f"{OF}/tags", "operator", "Change tags of an instance.", acting.TagsParams,
+          acting.TagsAnswer, acting.tag, {"tags": {"customer": "c-7"}}),
     Route("bulk start", "POST", "/bulk", "operator", "Do one thing to all instances of a selection.",
           bulks.BulkParams, bulks.BulkAnswer, bulk.start,
           {"verb": "retry", "selection": {"q": "workflow:order status:stuck"}, "dry_run": True}, values=True),

@@ -21,8 +21,9 @@ from ..calling import Calling, unknown
 from ..problems import HttpProblem
 from ..reading import to_struct
 from ..reading import unknown as unknown_name
+from .acting import check_start
 from .bulk import OF_VERBS
-from .instances import Nothing, check_start, private
+from .instances import Nothing, private
 
 
 class WorkflowVersion(msgspec.Struct, frozen=True):

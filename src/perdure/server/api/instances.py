@@ -1,10 +1,8 @@
-"""Instances over HTTP: lists, one instance and all that is known of it, and what is done to it."""
+"""Instances over HTTP: lists, one instance, and all that is known of it."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -13,14 +11,12 @@ import msgspec
 from perdure.codec import decode
 from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, ResultTimeout
 from perdure.kernel.batch import HeadRow
-from perdure.kernel.events import Address
 from perdure.kernel.location import is_sleep
 from perdure.kernel.policy import Policy
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.seen import Line, Reason
 from perdure.ports.store import Filter, ListPlace, place_of
 from perdure.runtime.history import read_history, summary, value_of
-from perdure.verbs import act
 from perdure.verbs.read import DiffParams, WhyAnswer, diff
 from perdure.views.lists import PAGE_MAX, Facet, count, facets, page
 from perdure.views.look import (
@@ -41,7 +37,6 @@ from ..feed import pack
 from ..problems import HttpProblem
 
 WAIT_MAX: Final = 60.0
-RECORDED_SECONDS: Final = 2.0
 CHILDREN_MAX: Final = 200
 
 
@@ -399,103 +394,3 @@ async def published(calling: Calling, given: NameQuery) -> PublishedAnswer:
 async def compare(calling: Calling, given: DiffParams) -> Any:
     one, other = await calling.find(given.a), await calling.find(given.b)
     return await diff(calling.client, DiffParams(id_of(one), id_of(other)))
-
-
-# ---- what changes something ----------------------------------------------------------------------------------------
-
-
-def check_start(calling: Calling, given: act.StartParams) -> None:
-    """A login starts in its own name: else four eyes would be two."""
-    calling.check(given.workflow, f"workflow {given.workflow[:80]!r}")
-    if given.by not in (None, calling.login.actor.id):
-        text = f"{calling.login.actor} starts instances in their own name, found by={given.by!r:.80}"
-        raise HttpProblem(403, "forbidden", text, expected=calling.login.actor.id)
-
-
-async def start(calling: Calling, given: act.StartParams) -> Any:
-    check_start(calling, given)
-    if given.key is None and (key := calling.request.headers.get("idempotency-key")):
-        own = hashlib.blake2b(f"{calling.login.actor.id}\x00{key}".encode(), digest_size=12).hexdigest()
-        given = msgspec.structs.replace(given, key=own)
-    answer = await act.start(calling.client, given)
-    return 201 if await recorded(calling, Address(answer.workflow, answer.key)) else 202, answer
-
-
-async def recorded(calling: Calling, address: Address) -> bool:
-    """Whether an engine has taken up what was started; `Prefer: wait=N` says how long that is waited for."""
-    queries = calling.client.queries
-    if await queries.head(address) is not None:
-        return True
-    prefer = calling.request.headers.get("prefer", "").partition("wait=")[2]
-    try:
-        async with asyncio.timeout(min(float(prefer), WAIT_MAX) if prefer.isdigit() else RECORDED_SECONDS):
-            async with aclosing(calling.client.changes()) as changes:
-                async for _ in changes:
-                    if await queries.head(address) is not None:
-                        return True
-    except TimeoutError:
-        pass
-    return False
-
-
-class MessageParams(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    body: Any = None
-
-
-async def send(calling: Calling, given: MessageParams) -> Any:
-    head = await calling.find(given.id)
-    message = calling.request.headers.get("idempotency-key")
-    return await act.send(calling.client, act.SendParams(id_of(head), given.name, given.body, message))
-
-
-class AskParams(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    body: Any = None
-    wait: float = 10.0
-
-
-class AskAnswer(msgspec.Struct, frozen=True):
-    id: str
-    answer: Any
-
-
-async def ask(calling: Calling, given: AskParams) -> AskAnswer:
-    head = await calling.find(given.id)
-    handle = calling.client.handle(head.workflow, head.key)
-    message = calling.request.headers.get("idempotency-key")
-    said: Any = {"id": message} if message else {}
-    found = await handle.ask(given.name, given.body, timeout=min(given.wait, WAIT_MAX), **said)
-    return AskAnswer(id_of(head), found)
-
-
-def acting(verb: Any) -> Any:
-    """A handler of a verb that acts on one instance: the instance is found as the login sees it."""
-
-    async def handler(calling: Calling, given: Any) -> Any:
-        head = await calling.find(given.id)
-        return await verb(calling.client, msgspec.structs.replace(given, id=id_of(head)))
-
-    return handler
-
-
-class TagsParams(msgspec.Struct, frozen=True):
-    """`tags` by name; null removes one."""
-
-    id: str
-    tags: dict[str, str | None]
-
-
-class TagsAnswer(msgspec.Struct, frozen=True):
-    id: str
-    tags: dict[str, str]
-
-
-async def tag(calling: Calling, given: TagsParams) -> TagsAnswer:
-    head = await calling.find(given.id)
-    for name, value in given.tags.items():
-        await act.tag(calling.client, act.TagParams(id_of(head), name, value))
-    now = await calling.client.queries.head(head.id)
-    return TagsAnswer(id_of(head), summary(now or head).tags)

@@ -183,4 +183,4 @@ async def cancel(calling: Calling, given: TaskCancelParams) -> TaskInfo:
 
 
 def _id(calling: Calling) -> str | None:
-    return calling.request.headers.get("idempotency-key")
+    return calling.event or None

@@ -27,7 +27,8 @@ export default function Instance({ rest: id, query, setLive }) {
   const [verb, setVerb] = useState(null);
   const [answer, setAnswer] = useState(null);
   const open = Object.entries(value?.kin ?? {}).filter(([, status]) => ["running", "waiting", "stuck"].includes(status)).map(([child]) => `instance:${child}`).slice(0, 8);
-  useEffect(() => watch([`instance:${id}`, ...open], calm(again, 300), setLive), [id, open.join()]);
+  const there = Boolean(value);
+  useEffect(() => (there ? watch([`instance:${id}`, ...open], calm(again, 300), setLive) : undefined), [id, open.join(), there]);
   useTick(5000);
   const entry = Number(query.get("entry") ?? 0) || 0;
   const total = value?.show.entries ?? 0;
