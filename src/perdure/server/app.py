@@ -20,6 +20,7 @@ from perdure.errors import PerdureError
 from perdure.kernel.asked import Asked
 from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
+from perdure.runtime.history import read_history
 
 from . import limits
 from .accesses import Accesses, Recognise
@@ -35,7 +36,8 @@ from .openapi import document
 from .problems import HttpProblem, problem_of
 from .reading import JSON, from_text, read_json, read_query, to_struct
 from .reading import unknown as unknown_name
-from .rendering import shown, trimmed
+from .redacting import Redactor, read_pointer
+from .rendering import plain, shown, trimmed
 from .repeat import REPLAYED, Repeats, event_id, first_answer
 from .routes import API, Route, match
 from .settings import Settings, secret_of
@@ -68,6 +70,7 @@ class ServerApp:
         self.stopping = asyncio.Event()
         self.notice = ""
         self._repeats = Repeats()
+        self._redacted = [read_pointer(text) for text in given.redact]
         self._buckets = limits.requests()
         self._streams: dict[str, int] = {}
         self._denied: dict[tuple[str, str], tuple[float, int]] = {}
@@ -221,10 +224,19 @@ class ServerApp:
         query = read_query(calling.request.query) if route.read else {}
         if route.direct and "fields" not in query:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
-        values = not calling.workflow or calling.values(calling.workflow)
         whole = None if query.get("values") == ["whole"] else _whole(calling.request) if route.read else ""
-        document = shown(answer, values=values, whole=whole)
+        redactor = await self._redactor(calling) if self._redacted else None
+        document = shown(answer, values=calling.shows_values, whole=whole, redactor=redactor)
         return json_answer(_trimmed(document, query.get("fields", [])), status, headers)
+
+    async def _redactor(self, calling: Calling) -> Redactor:
+        """It knows the hidden texts of the instances that the answer is about: an error may repeat them."""
+        redactor = Redactor(self._redacted)
+        for instance in calling.found:
+            _, lines = await read_history(self.client.queries, instance)
+            for line in lines:
+                redactor.value(plain(line.value))
+        return redactor
 
     def _calling(self, request: Request, login: Login, route: Route) -> Calling:
         key = request.headers.get("idempotency-key", "")

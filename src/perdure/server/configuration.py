@@ -53,6 +53,7 @@ OPTIONS: Final[tuple[ServerOption, ...]] = (
     ServerOption("queues", "texts", (), "Serve a queue, N steps at once; repeatable.", "--queue", "NAME=N"),
     ServerOption("connect", "switch", False, "No engine: the server reads and asks another process.", "--connect"),
     ServerOption("read_only", "switch", False, "Refuse every verb that changes something.", "--read-only"),
+    ServerOption("redact", "texts", (), "Hide these fields of recorded values; repeatable.", "--redact", "POINTER"),
     ServerOption("ui", "switch", True, "The API alone.", "--no-ui"),
     ServerOption("oidc", "text", "", "The issuer of an OIDC provider, for logins and tokens.", "--oidc", "URL"),
     ServerOption("oidc_client", "text", "", "The name of this server at the provider.", "--oidc-client", "ID"),

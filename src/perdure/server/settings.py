@@ -21,6 +21,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`hosts`: names that a Host header may have; None: any, where a host framework has checked it.
 
     `secure`: the browser speaks TLS to us, or to a proxy in front of us. `database`: what people call the database.
+    `redact`: pointers to fields of recorded values that are not shown.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -32,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cookie: str = "perdure"
     connect: bool = False
     oidc: OidcSettings | None = None
+    redact: tuple[str, ...] = ()
 
     @property
     def cookie_name(self) -> str:

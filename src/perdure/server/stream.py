@@ -20,6 +20,7 @@ from perdure.tasks.rights import may_see
 from perdure.tasks.row import info_of
 from perdure.views.where import Where, fits, parse
 
+from .api.tasks import seen_by
 from .feed import Feed, Moved, Position, pack, unpack
 from .problems import HttpProblem
 from .rendering import to_bytes
@@ -164,6 +165,7 @@ class Stream:
         info = info_of(row)
         if not may_see(info.standing, self._login.actor):
             return []
+        info = seen_by(self._login, info)
         return [("task", {"id": info.id, "status": info.status, "title": info.title, "assignee": info.assignee})]
 
 

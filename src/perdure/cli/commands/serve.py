@@ -108,6 +108,7 @@ def _settings(found: dict[str, Any], host: str, port: int, *, connect: bool) -> 
         secure=bool(found["tls_cert"]) or found["behind_proxy"],
         read_only=found["read_only"],
         ui=found["ui"],
+        redact=found["redact"],
         database=without_password(found["db"]),
         cookie=f"perdure-{port}",
         connect=connect,

@@ -59,9 +59,17 @@ async def start(calling: Calling, given: StartBody) -> Any:
     return StartedAnswer(items=await asyncio.gather(*(_started(calling, each, f"\x00{n}") for n, each in each_one)))
 
 
+def check_start(calling: Calling, given: act.StartParams) -> None:
+    """A login starts in its own name: else four eyes would be two."""
+    calling.check(given.workflow, f"workflow {given.workflow[:80]!r}")
+    if given.by not in (None, calling.login.actor.id):
+        text = f"{calling.login.actor} starts instances in their own name, found by={given.by!r:.80}"
+        raise HttpProblem(403, "forbidden", text, expected=calling.login.actor.id)
+
+
 async def _start(calling: Calling, given: act.StartParams, number: str) -> act.StartAnswer:
     """With an Idempotency-Key the instance has a key that is derived from it, if it has none."""
-    calling.check(given.workflow, f"workflow {given.workflow[:80]!r}")
+    check_start(calling, given)
     if given.key is None and calling.event:
         own = hashlib.blake2b(f"{calling.event}{number}".encode(), digest_size=12).hexdigest()
         given = msgspec.structs.replace(given, key=own)

@@ -232,10 +232,14 @@ async def why(calling: Calling, given: Id) -> WhyAnswer:
     head = await calling.find(given.id)
     seen, words = await see(calling.client.queries, head, datetime.now(UTC), calling.settings.database)
     calling.tag = str(seen.state.version)
-    told = reasons(seen, words)
-    if not calling.values(head.workflow):
-        told = [_without_values(each) for each in told]
-    return WhyAnswer(id_of(head), seen.state.status.value, told)
+    return private(calling, WhyAnswer(id_of(head), seen.state.status.value, reasons(seen, words)))
+
+
+def private(calling: Calling, answer: WhyAnswer) -> WhyAnswer:
+    """Sentences with recorded values are for logins that see all of them."""
+    if calling.shows_values and not calling.settings.redact:
+        return answer
+    return msgspec.structs.replace(answer, reasons=[_without_values(each) for each in answer.reasons])
 
 
 def _without_values(reason: Reason) -> Reason:
