@@ -249,7 +249,17 @@ class ServerApp:
             trace=request.headers.get("traceparent", "")[:100],
         )
         client = self.client if route.read else asking(self.client, asked)
-        return Calling(request, login, client, self.accesses, self.settings, route.read, route.who, event=asked.id)
+        return Calling(
+            request,
+            login,
+            client,
+            self.accesses,
+            self.settings,
+            route.read,
+            route.who,
+            event=asked.id,
+            engine=self.client,
+        )
 
     def _denied_write(self, login: Login, route: Route) -> None:
         """One entry a minute for an actor and a verb, with how many there were."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -39,6 +39,7 @@ class Calling(msgspec.Struct):
     tag: str = ""  # the number of the instance's last entry, for the ETag
     event: str = ""  # the id of what is recorded: the Idempotency-Key, as a key of this actor
     head: HeadRow | None = None  # of the subject, once it is found
+    engine: Any = None  # the client that the server was given: an engine hears of new definitions by it
 
     def sees(self, workflow: str) -> bool:
         return sees(self.login, workflow)
