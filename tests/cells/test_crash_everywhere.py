@@ -162,10 +162,10 @@ def duplicates(world: World) -> None:
     for _ in range(2):
         world.send(Placed("o", 5), id="once")
     world.run()
-    for id, rows in list(world._stage.database.histories.items()):
+    for id, rows in list(world._simulation.database.histories.items()):
         for entry in entries_of(rows):
             if type(entry.event) is ReceiptArrived:
-                world._stage.request(id, entry.event, "the same receipt")
+                world._simulation.request(id, entry.event, "the same receipt")
     world.send(Placed("o", 6), id="twice")
     world.send(Placed("o", 5), id="once")
     world.run()
@@ -253,7 +253,7 @@ def archive(state: Known | None, event: Begun | ReceiptOf[BlobPut | BlobGet]) ->
 
 def blobs(world: World) -> None:
     """Bytes go into the store of the world, past its journal, and come back by their hash."""
-    disk = world._stage.disk
+    disk = world._simulation.disk
 
     @perdure.effect_handler(BlobPut)
     async def put(params: BlobPut, call: perdure.Call) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def blobs(world: World) -> None:
         with disk.queries() as queries:
             return await BlobEffects(queries, lambda: 1).get(params, call)
 
-    world._stage.handlers.update({handler.effect: handler for handler in (put, get)})
+    world._simulation.handlers.update({handler.effect: handler for handler in (put, get)})
     world.send(Begun("a"), id="e")
     world.run()
 
@@ -294,7 +294,7 @@ def open_outside(world: World) -> dict[str, perdure.OpenEffect]:
 
 def asked(world: World, text: str) -> perdure.OpenEffect:
     """What waits for an answer, as soon as it does."""
-    stage = world._stage
+    stage = world._simulation
     while text not in (found := open_outside(world)) and stage.next_at() is not None:
         stage.pass_until(stage.next_at())
     return found[text]
@@ -452,7 +452,7 @@ FIRST.earlier += [*THEN.cells, *FRAIL.cells, *MENDED.cells]
 
 
 def apply(world: World, mode: str, id: str, bound: BoundManifest = THEN) -> None:
-    stage = world._stage
+    stage = world._simulation
     while stage.database.inbox:  # what comes before it shall be heard before it
         stage.pass_until(stage.next_at())
     apply_now(world, mode, id, bound)
@@ -460,7 +460,7 @@ def apply(world: World, mode: str, id: str, bound: BoundManifest = THEN) -> None
 
 def apply_now(world: World, mode: str, id: str, bound: BoundManifest) -> None:
     body = encode({"manifest": bound.manifest.bytes, "mode": mode})
-    at_once(world._door.put(RULER, Message(f"{RULING}apply", body, id)))
+    at_once(world._connection.put(RULER, Message(f"{RULING}apply", body, id)))
 
 
 def pinned(world: World) -> None:
