@@ -354,7 +354,7 @@ class ServerApp:
         told: dict[str, Any] = {}
         if {"authorization", "cookie"} & set(request.headers):
             request.deadline = min(request.deadline, asyncio.get_running_loop().time() + HEALTH_SECONDS)
-            with suppress(HttpProblem):  # without a database there is no login
+            with suppress(HttpProblem, PerdureError):  # without a database there is no login
                 login, _ = await self._login_of(request)
                 if login is not None and allowed(login, "viewer").yes:
                     told = {"ready": not why, "why": why}
