@@ -17,6 +17,7 @@ ALLOWED = {
     ("kernel/problem.py", "flow"): "what a hook hears of; the value is public",
     ("runtime/client.py", "playbook"): "the definitions of `client.playbooks`, which is public",
     ("runtime/client.py", "playbooks"): "the definitions of playbooks; public",
+    ("runtime/client.py", " is not a cell; did you forget @perdure.cell?"): "the usual mistake",
     ("runtime/client.py", " is not a workflow; did you forget @perdure.flow?"): "the usual mistake",
 }
 
@@ -27,6 +28,8 @@ ALLOWED_ABOVE = {
     ("cli/commands/code.py", "flows"): "a field of the document of `perdure check --json`",
     ("cli/commands/code.py", "MODULE[:FLOW]"): "a text that people read",
     ("cli/commands/run.py", "MODULE:FLOW|FILE"): "a text that people read",
+    **{("server/logins.py", word): "the code flow of OpenID" for word in ("flow", "_flow", "_no_flow", "FLOW_SECONDS")},
+    ("server/auth/oidc.py", "flow"): "the code flow of OpenID",
 }
 
 WIRING = "app/ours.py"

@@ -49,8 +49,10 @@ async def test_what_is_no_event_is_refused_before_it_is_posted(disk):
 
 async def test_a_database_without_cells_says_so(disk):
     async with disk.open(), perdure.connect(disk.url) as client:
-        with pytest.raises(perdure.CallerError, match="takes no domain events"):
+        with pytest.raises(perdure.CallerError, match="this database has no cells: open it with"):
             await client.send(Placed("o-1"))
+        with pytest.raises(perdure.CallerError, match=r"<function .* is not a cell; did you forget @perdure.cell\?"):
+            await client.state(test_a_database_without_cells_says_so)  # type: ignore[arg-type]
 
 
 async def test_a_cell_is_cancelled_and_retried_from_another_process(disk):

@@ -204,7 +204,7 @@ def test_cells_send_checks_the_event_and_tells_its_id(shop):
 def test_a_database_without_cells_says_so(world):
     world.perdure("run", "flows:order", "--input", '["a"]')
 
-    assert "takes no domain events" in world.perdure("cells", "send", "a/B@1", "{}").stderr
+    assert "has no cells" in world.perdure("cells", "send", "a/B@1", "{}").stderr
     assert "has no cells" in world.perdure("cells", "trace", "1").stderr
     assert "has no cells" in world.perdure("cells", "show", "a/b").stderr
     assert "no cells" in world.perdure("cells", "ls").stderr

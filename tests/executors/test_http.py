@@ -326,6 +326,16 @@ async def test_a_redirect_from_https_to_http_is_not_followed(tmp_path: Path):
     assert response.status == 302
 
 
+@pytest.mark.parametrize("addresses", [["10.0.0.1"], ["169.254.169.254"], ["::1"], ["93.184.215.14", "192.168.0.1"]])
+async def test_a_redirect_to_a_name_with_a_private_address_is_refused(addresses: list[str]):
+    look_up, _ = names(shop=["127.0.0.1"], inside=addresses)
+    async with Site({"/": says(b"", "302 Found", location="http://inside.example/keys")}) as site:
+        with pytest.raises(AddressRefused, match=r"inside\.example"):
+            await request("GET", site.url(host="shop.example"), allow=HERE, resolver=look_up, redirects=5)
+
+    assert len(site.asked) == 1
+
+
 # ---- bounds ----------------------------------------------------------------------------------------------------
 
 

@@ -14,10 +14,10 @@ FAR = """
     workflow:
       - step: a
         tool:
-          - {{name: one, kind: shell, script: "test -e {began}.go || (echo $$ > {began}; sleep 600); echo \\"$word\\"", args: {{word: "{{{{ keychain.k.word }}}}"}},
-              spec: {{policy: {{rules: [{{when: outcome.status == 'error', then: {{do: fail}}}}, {{else: {{then: {{do: continue}}}}}}]}}}}}}
+          - {{name: one, kind: shell, script: "test -e {began}.go || (echo $$ > {began}; sleep 600); test -e {began}.again || {{ touch {began}.again; exit 3; }}; echo \\"$word\\"", args: {{word: "{{{{ keychain.k.word }}}}"}},
+              spec: {{policy: {{rules: [{{when: outcome.status == 'error', then: {{do: retry, attempts: 2, delay: 0, set_ctx: {{code: "{{{{ outcome.error.kind }}}}"}}}}}}, {{else: {{then: {{do: continue}}}}}}]}}}}}}
           - {{name: big, kind: python, code: "result = ['x' * 100] * 2000"}}
-          - {{name: told, kind: noop, result: "{{{{ one }}}} {{{{ big | length }}}}"}}
+          - {{name: told, kind: noop, result: "{{{{ ctx.code }}}} {{{{ one }}}} {{{{ big | length }}}}"}}
 """
 
 
@@ -34,7 +34,7 @@ def _first_line(fifo):
         return stream.readline()
 
 
-async def test_the_action_of_a_killed_worker_is_done_by_another(url, tmp_path):
+async def test_the_action_of_a_killed_worker_is_done_by_another_and_its_policy_survives(url, tmp_path):
     began = tmp_path / "began"
     os.mkfifo(began)
     playbook = book(FAR.format(began=began))
@@ -47,7 +47,7 @@ async def test_the_action_of_a_killed_worker_is_done_by_another(url, tmp_path):
         (tmp_path / "began.go").touch()
         second = await worker(url)
         try:
-            assert await asyncio.wait_for(handle.result(), 90) == "<secret word> 2000"
+            assert await asyncio.wait_for(handle.result(), 90) == "exit_code <secret word> 2000"
         finally:
             second.terminate()
             await second.wait()

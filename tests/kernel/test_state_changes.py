@@ -1,4 +1,4 @@
-"""The state of an instance changes in `apply` only. What else writes a field of it stands here, with its reason."""
+"""The state of an instance changes in `apply` only, and only the kernel drives a machine. Exceptions stand here."""
 
 import ast
 from collections.abc import Iterator
@@ -35,6 +35,13 @@ ELSEWHERE = {
     ("runtime/history.py", "status"): "a reader's own instance, from its head",
     ("stores/rebuild.py", "address"): "of an instance that is rebuilt, from the start that names it",
 }
+DRIVERS = {
+    "kernel/kernel.py": "live",
+    "kernel/replay.py": "the driver of replay: `Replay` for all entries of an instance, `deliver_again` for one",
+    "kernel/rewind.py": "a rewind and the receipts that it kept, live",
+}
+"""What hands events to machines."""
+
 CHANGES = {"add", "append", "clear", "extend", "learn", "pop", "popitem", "remove", "setdefault", "update"}
 
 
@@ -70,3 +77,19 @@ def test_the_state_of_an_instance_changes_in_apply_only():
     }
 
     assert found == set(ELSEWHERE)
+
+
+def test_only_the_kernel_drives_a_machine():
+    """A call of `deliver` with an event and a moment. A machine may call its own."""
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "deliver"
+        and node.args
+        and not (isinstance(node.func.value, ast.Name) and node.func.value.id == "self")
+    }
+
+    assert found == set(DRIVERS)

@@ -4,8 +4,17 @@ import textwrap
 
 import pytest
 
+import perdure
 from perdure.app.ours import load_playbook
+from perdure.codec import encode
+from perdure.kernel.events import Address, ReceiptArrived
+from perdure.kernel.identity import Identity
+from perdure.kernel.receipt import Receipt
 from perdure.testing import crash_test
+from perdure.testing.faults import Faults
+from perdure.testing.steps import Script
+from perdure.testing.user_simulation import UserSimulation
+from perdure.testing.world import World
 from perdure.tools import ToolError
 from tests.playbooks.harness import HEAD
 from tests.playbooks.test_example import EXAMPLE
@@ -42,6 +51,36 @@ BOOKS = {
             spec: {policy: {admit: {rules: [{when: ctx.go, then: {allow: true}}, {else: {then: {allow: false}}}], timeout: 1h}}}
             tool: {kind: http, url: a}
           - {step: other, tool: [{kind: wait, for: 10}, {name: x, kind: http, url: b, set: {ctx.go: true}}]}
+    """,
+    "gates": """
+        executor: {spec: {pending_at_end: discard, ctx: {go: {init: false}}}}
+        workflow:
+          - {step: s, next: {spec: {mode: inclusive}, arcs: [{step: held}, {step: late}, {step: refused}]}}
+          - step: held
+            spec: {policy: {admit: {rules: [{when: ctx.go, then: {allow: true}}]}}}
+            tool: {name: x, kind: http, url: never}
+          - step: late
+            spec: {policy: {admit: {rules: [{when: ctx.go, then: {allow: true}}], timeout: 30s, on_timeout: admit}}}
+            tool: {kind: wait, for: 5}
+            next: last
+          - step: refused
+            spec: {policy: {admit: {rules: [{when: ctx.go, then: {allow: true}}], on_deny: fail}}}
+            tool: {kind: noop}
+            next: [{step: told, on: failed}]
+          - {step: told, tool: {kind: noop}}
+          - {step: last, tool: {name: x, kind: http, url: "{{ token.from.step }}"}}
+    """,
+    "routing": """
+        executor: {spec: {status: best_effort, ctx: {n: {init: 0}}}}
+        workflow:
+          - {step: a, tool: {name: bad, kind: http, url: a}, next: [{step: b, on: failed, args: {n: 1}}]}
+          - {step: b, set: {ctx.n: "{{ ctx.n + args.n }}"}, tool: {name: x, kind: http, url: b}, next: [{step: b, when: ctx.n < 3}, {step: c}]}
+          - {step: c, tool: {name: x, kind: http, url: c}, next: {spec: {on_no_match: fail}, arcs: [{step: b, when: ctx.n > 9}]}}
+    """,
+    "expressions": """
+        workflow:
+          - {step: a, tool: {name: x, kind: http, url: "{{ random() }} {{ uuid() }} {{ now() }}"}, next: [{step: b, when: random() < 2, args: {u: "{{ uuid() }}"}}]}
+          - {step: b, tool: {name: x, kind: http, url: "{{ [args.u, a, '{{ no }}'] | tojson }}"}}
     """,
     "joins": """
         executor: {spec: {ctx: {n: {init: 0}}}}
@@ -104,3 +143,117 @@ def test_a_playbook_survives_a_crash_anywhere(name):
         pairs=10,
         random=5,
     )
+
+
+# ---- what one crash does ----------------------------------------------------------------------------------------
+
+
+def on_stage(body, script, **faults):
+    playbook = load_playbook(HEAD.rstrip() + "\n" + textwrap.dedent(body))
+    scripts = {name: Script(name, does) for name, does in script.items()}
+    return playbook, World._on(UserSimulation(playbook, faults=Faults(**faults), scripts=scripts))
+
+
+PAIR = "workflow: [{step: s, tool: [{name: a, kind: http, url: a}, {name: b, kind: http, url: b}]}]"
+
+
+@pytest.mark.parametrize("commit", [1, 2, 3])
+def test_a_crash_between_two_actions_repeats_neither(commit):
+    playbook, stage = on_stage(PAIR, {"a": lambda params: 1, "b": lambda params: 2}, commits={commit: "crash_after"})
+    with stage as world:
+        handle = world.start(playbook, {})
+        world.run()
+
+        assert handle.result() == 2
+        assert len(world._stage.deaths) == 1
+        assert [run.location for run in world._stage.runs] == ["s/a", "s/b"]
+
+
+def test_a_retry_delay_survives_a_restart_and_holds_no_slot():
+    answers = iter([ToolError("busy", "later", retryable=True), "done"])
+
+    def busy(params):
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    rule = "{when: outcome.status == 'error', then: {do: retry, delay: 200}}, {else: {then: {do: continue}}}"
+    text = f"workflow: [{{step: s, tool: {{name: x, kind: http, url: a, spec: {{policy: {{rules: [{rule}]}}}}}}}}]"
+    playbook, stage = on_stage(text, {"x": busy})
+    with stage as world:
+        handle = world.start(playbook, {})
+        assert str(handle.status) == "waiting"
+        world.crash()
+        world.advance(199)
+        assert len(world._stage.runs) == 1
+        world.advance(2)
+
+        assert handle.result() == "done"
+        assert [run.attempt for run in world._stage.runs] == [1, 2]
+
+
+def test_a_late_receipt_is_stale():
+    text = PAIR.replace("{name: b, kind: http, url: b}", "{kind: wait, message: go}, {kind: noop, result: '{{ a }}'}")
+    playbook, stage = on_stage(text, {"a": lambda params: 1})
+    with stage as world:
+        handle = world.start(playbook, {})
+        address = Address("p", handle.key)
+        late = ReceiptArrived(Identity(address, 1).intent("s/a", 1), Receipt("ok", encode({"result": "late"})))
+        world._stage.request(address, late, "a late receipt")
+        world.run()
+        (process,) = world._stage.processes
+        assert process.shard.kernel.counts["stale"] == 1
+        handle.send("go")
+
+        assert handle.result() == 1
+        assert [line.location for line in handle.history() if line.event == "receipt"] == ["s/a"]
+
+
+def test_a_handled_failure_is_none_after_a_crash_too():
+    text = """
+        executor: {spec: {ctx: {go: {init: false}}}}
+        workflow:
+          - {step: a, tool: {name: bad, kind: http, url: a}, next: [{step: b, on: failed}]}
+          - step: b
+            spec: {policy: {admit: {rules: [{when: ctx.go, then: {allow: true}}, {else: {then: {allow: false}}}]}}}
+            tool: {kind: noop, result: fine}
+    """
+    playbook, stage = on_stage(text, {"bad": bad}, cache=0)
+    with stage as world:
+        handle = world.start(playbook, {})
+        world.crash()
+        handle.send("ctx", {"set": {"go": True}})
+        world.run()
+
+        assert handle.result() == "fine"
+        summary = handle.read("summary")
+        assert summary["verdict"] == "success"
+        assert [each["handled"] for each in summary["failures"]] == [True]
+
+
+def test_a_cycle_of_noops_starves_no_other_instance():
+    names = ("p", "spinning", "other")
+    parent, spinning, other = (
+        load_playbook(HEAD.replace("name: p", f"name: {name}") + workflow)
+        for name, workflow in zip(
+            names,
+            (
+                "workflow: [{step: s, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}, "
+                "{step: a, tool: {kind: workflow, workflow: spinning, key: k}}, {step: b, tool: {kind: workflow, workflow: other, key: k}}]",
+                "executor: {spec: {limits: {max_firings: 5000}}}\nworkflow: [{step: a, tool: {kind: noop}, next: b}, {step: b, tool: {kind: noop}, next: a}]",
+                "workflow: [{step: a, tool: [{name: x, kind: http, url: a}, {name: x2, kind: wait, for: 0}]}]",
+            ),
+            strict=True,
+        )
+    )
+    scripts = {"x": Script("x", lambda params: 1)}
+    with World._on(UserSimulation(parent, spinning, other, scripts=scripts)) as world:
+        world.start(parent, {})
+        world.run()
+        spun, done = world.handle("spinning", "k"), world.handle("other", "k")
+
+        with pytest.raises(perdure.InstanceFailed, match="livelock"):
+            spun.result()
+        assert str(done.status) == "completed"
+        assert done.history()[-1].seq < spun.history()[-1].seq

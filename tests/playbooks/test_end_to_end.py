@@ -12,11 +12,12 @@ from perdure.cli import cli
 from perdure.playbooks.machine import PlaybookMachine
 from perdure.playbooks.workflow import PlaybookWorkflow
 from perdure.testing.playbooks import simulate
+from perdure.testing.user_simulation import UserSimulation
 from perdure.testing.world import World
 from perdure.tools import ToolCall, ToolError, find
 from perdure.worlds.snapshots import Snapshots
 from tests.executors.site import Site, says
-from tests.playbooks.harness import HEAD, PlaybookHarness
+from tests.playbooks.harness import HEAD, SECOND, PlaybookHarness
 from tests.playbooks.harness import book as on_stage
 from tests.playbooks.test_engine import book
 
@@ -178,6 +179,36 @@ def test_the_deadline_of_a_gate_survives_a_crash():
         assert handle.result() == "late"
 
 
+class Down(UserSimulation):
+    """After a crash no engine runs for a day."""
+
+    def _pause(self):
+        return 24 * 3600 * SECOND
+
+
+@pytest.mark.parametrize(("word", "result"), [("admit", "late"), ("discard", None), ("fail", "timeout")])
+def test_the_deadline_of_a_gate_that_passes_while_no_engine_runs_fires(word, result):
+    playbook = book(
+        f"""
+        executor: {{spec: {{ctx: {{go: {{init: false}}}}}}}}
+        workflow:
+          - step: b
+            spec: {{policy: {{admit: {{rules: [{{when: ctx.go, then: {{allow: true}}}}, {{else: {{then: {{allow: false}}}}}}], timeout: 1h, on_timeout: {word}}}}}}}
+            tool: {{kind: noop, result: late}}
+            next: [{{step: c, on: failed}}]
+          - {{step: c, tool: {{kind: noop, result: "{{{{ token.from.error.kind }}}}"}}}}
+        """
+    )
+    with World._on(Down(playbook)) as world:
+        handle = world.start(playbook, {})
+        world.crash()
+        world.advance(timedelta(hours=23))
+        assert world._stage.owners == 1, "nothing runs yet"
+        world.advance(timedelta(hours=2))
+
+        assert handle.result() == result
+
+
 HTTP = find("http")
 
 
@@ -271,3 +302,34 @@ def test_simulate_with_crashes_finds_a_machine_that_decides_otherwise():
 
     assert simulate(sound, {}, {"*": 1}, runs=1, crash=True).finding == ""
     assert simulate(bad, {}, {"*": 1}, runs=1, crash=True).finding != ""
+
+
+class Losing(PlaybookMachine):
+    """A planted bug: a snapshot has no ctx."""
+
+    def snapshot(self):
+        ctx, self.state.ctx = self.state.ctx, {"n": 0}
+        try:
+            return super().snapshot()
+        finally:
+            self.state.ctx = ctx
+
+
+class LosingWorkflow(PlaybookWorkflow):
+    def machine(self, address, snapshot):
+        return Losing(self.compiler, self.net, snapshot)
+
+
+def test_simulate_with_crashes_finds_a_snapshot_without_ctx():
+    sound = book(
+        """
+        executor: {spec: {ctx: {n: {init: 0}}}}
+        workflow:
+          - {step: a, tool: {kind: http, url: a, set: {ctx.n: 1}}, next: b}
+          - {step: b, tool: {kind: http, url: b}, next: c}
+          - {step: c, tool: {kind: http, url: "c/{{ ctx.n }}"}}
+        """
+    )
+
+    assert simulate(sound, {}, {"*": 1}, runs=1, crash=True).finding == ""
+    assert "decides otherwise" in simulate(LosingWorkflow(sound.definition), {}, {"*": 1}, runs=1, crash=True).finding

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.app.ours import installed
 from perdure.playbooks.author import from_text
+from perdure.playbooks.check import problems_of
 from tests.playbooks.harness import TOOLS, PlaybookHarness
 
 EXAMPLE = (Path(__file__).parent / "example.yaml").read_text()
@@ -20,7 +22,7 @@ def stubs(location, params):
 
 
 def test_the_example_checks_clean():
-    assert from_text(EXAMPLE, "restock.yaml", TOOLS).warnings == ()
+    assert problems_of(EXAMPLE, "restock.yaml", installed()) == []
 
 
 def test_the_example_waits_at_its_gate_and_a_patch_lets_it_order():

@@ -121,6 +121,14 @@ def test_generations_are_forgotten_with_their_last_token():
     assert marking.generations == {}
 
 
+def test_a_cycle_through_a_split_leaves_its_rounds_behind():
+    net = Net("spn", {"s": "pn", "p": "s"}, {"s"})
+    _, _, marking = play(net, ["s -> p n", "p -> s", "s -> p n", "n .", "n .", "p -> s", "s -> p n", "n ."])
+
+    assert [token.generations for token in marking.tokens.values()] == [(3,)]
+    assert list(marking.generations) == [3]
+
+
 def test_joins_that_reach_each_other_do_not_block_for_ever():
     net = Net("sabjk", {"s": "ab", "a": "j", "b": "k", "j": "k", "k": "j"}, {"s"}, {"j": JoinRule(), "k": JoinRule()})
     fired, _, marking = play(net, ["s -> a b", "a -> j", "b -> k"])

@@ -41,6 +41,34 @@ def test_sound_nets_have_no_finding(name):
     assert findings(book(BOOKS[name]).definition.playbook) == []
 
 
+ALL = "spec: {mode: inclusive}, arcs:"
+USUAL = {
+    "a poll tells a person and goes on": f"[{{step: s, next: {{{ALL} [{{step: poll}}, {{step: note}}]}}}}, {{step: poll, next: [{{step: s, when: ctx.x}}, {{step: done}}]}}, {{step: note, tool: {{kind: noop}}}}, {{step: done, tool: {{kind: noop}}}}]",
+    "a note of two steps": f"[{{step: s, next: {{{ALL} [{{step: poll}}, {{step: note}}]}}}}, {{step: poll, next: [{{step: s, when: ctx.x}}]}}, {{step: note, next: sent}}, {{step: sent, tool: {{kind: noop}}}}]",
+    "a branch tries again before its join": f"[{{step: s, {SPLIT}}}, {{step: a, next: [{{step: a, when: ctx.x}}, {{step: j}}]}}, {{step: b, next: j}}, {{step: j, join: all}}]",
+    "rounds with a join": f"[{{step: s, {SPLIT}}}, {{step: a, next: j}}, {{step: b, next: j}}, {{step: j, join: all, next: [{{step: s, when: ctx.x}}, {{step: z}}]}}, {{step: z, tool: {{kind: noop}}}}]",
+    "rounds that tell a person": f"[{{step: s, {SPLIT}}}, {{step: a, next: j}}, {{step: b, next: j}}, {{step: j, join: all, next: {{{ALL} [{{step: s, when: ctx.x}}, {{step: note}}]}}}}, {{step: note, tool: {{kind: noop}}}}]",
+    "branches that may not be taken": f"[{{step: s, next: {{{ALL} [{{step: a, when: ctx.x}}, {{step: b, when: ctx.x}}]}}}}, {{step: a, next: j}}, {{step: b, next: j}}, {{step: j, join: all}}]",
+    "splits in splits": f"[{{step: o, next: {{{ALL} [{{step: s}}, {{step: p}}]}}}}, {{step: s, {SPLIT}}}, {{step: a, next: j}}, {{step: b, next: j}}, {{step: j, join: all, next: k}}, {{step: p, next: k}}, {{step: k, join: all, next: [{{step: o, when: ctx.x}}]}}]",
+    "a split in a split that goes round": f"[{{step: o, next: {{{ALL} [{{step: s}}, {{step: p}}]}}}}, {{step: s, {SPLIT}}}, {{step: a, next: [{{step: s, when: ctx.x}}, {{step: k}}]}}, {{step: b, tool: {{kind: noop}}}}, {{step: p, next: k}}, {{step: k, join: all}}]",
+    "an answer is asked for again": "[{step: ask, next: [{step: ask, when: ctx.x}, {step: fix}]}, {step: fix, next: [{step: ask, when: ctx.x}, {step: z}]}, {step: z, tool: {kind: noop}}]",
+    "the first answer wins": f"[{{step: s, {SPLIT}}}, {{step: a, next: j}}, {{step: b, next: j}}, {{step: j, join: {{mode: any, cancel_rest: true}}, next: [{{step: s, when: ctx.x}}]}}]",
+    "failures are told": f"[{{step: s, {SPLIT}}}, {{step: a, next: [{{step: j}}, {{step: no, on: failed}}]}}, {{step: b, next: j}}, {{step: no, tool: {{kind: noop}}}}, {{step: j, join: all}}]",
+}
+UNDECIDED = {
+    "rounds are gathered after the last": f"[{{step: s, {SPLIT}}}, {{step: a, next: [{{step: s, when: ctx.x}}, {{step: j}}]}}, {{step: b, next: j}}, {{step: j, join: all}}]",
+    "and go round once more": f"[{{step: s, {SPLIT}}}, {{step: a, next: [{{step: s, when: ctx.x}}, {{step: j}}]}}, {{step: b, next: j}}, {{step: j, join: all, next: [{{step: s, when: ctx.x}}]}}]",
+}
+
+
+@pytest.mark.parametrize("name", [*USUAL, *UNDECIDED])
+def test_usual_nets_have_no_false_alarm(name):
+    text = {**USUAL, **UNDECIDED}[name]
+    found = findings(book(f"executor: {{spec: {{ctx: {{x: {{}}}}}}}}\nworkflow: {text}").definition.playbook)
+
+    assert {each.code for each in found} == ({"undecided"} if name in UNDECIDED else set())
+
+
 def test_a_spent_budget_claims_nothing():
     arcs = ", ".join(f"{{step: s{n}, when: ctx.x}}" for n in range(6))
     steps = ", ".join(

@@ -1,8 +1,12 @@
 """Tokens, admission, routing, joins, and the end: by a machine without an engine."""
 
+import random
+
 import pytest
 
-from tests.playbooks.harness import PlaybookHarness, book
+from perdure.playbooks.gates import Gates
+from perdure.playbooks.workflow import PlaybookWorkflow
+from tests.playbooks.harness import HEAD, PlaybookHarness, book
 
 GATE = """
     executor: {spec: {ctx: {open: {init: false}, locked: {init: 1, patch: false}, n: {init: 0}}}}
@@ -81,6 +85,68 @@ def test_a_patch_of_something_else_evaluates_no_gate():
 
     assert before == 1
     assert stage.waits == ["gate/held#2"]
+
+
+class AllGates(Gates):
+    """Every pending token is tested again, whatever has changed."""
+
+    def test_again(self, turn):
+        self.machine.changed = set()
+        for id in sorted(token.id for token in self.state.marking.of("pending")):
+            if id in self.state.marking.tokens:
+                self._test(turn, self.state.marking.tokens[id])
+
+
+def gated(dice):
+    """A split into gates. Each reads keys of ctx and results of steps, and may write a key or lead to another gate."""
+    keys, steps = ["a", "b", "c"], []
+    for number in range(6):
+        reads = dice.choice(
+            [
+                f"ctx.{dice.choice(keys)} > {dice.randrange(4)}",
+                f"steps.g{dice.randrange(6)} is not none",
+                "ctx.a + ctx.b > ctx.c",
+            ]
+        )
+        sets = (
+            f", set: {{ctx.{dice.choice(keys)}: '{{{{ ctx.{dice.choice(keys)} + 1 }}}}'}}"
+            if dice.random() < 0.6
+            else ""
+        )
+        then = f", next: g{dice.randrange(6)}" if dice.random() < 0.3 else ""
+        gate = f"spec: {{policy: {{admit: {{rules: [{{when: {reads}, then: {{allow: true}}}}, {{else: {{then: {{allow: false}}}}}}]}}}}}}"
+        steps.append(f"{{step: g{number}, {gate}, tool: {{kind: noop}}{sets}{then}}}")
+    arcs = ", ".join(f"{{step: g{number}}}" for number in range(6))
+    ctx = "ctx: {a: {init: 0}, b: {init: 0}, c: {init: 0}}, limits: {max_firings: 50}"
+    first = f"{{step: s, next: {{spec: {{mode: inclusive}}, arcs: [{arcs}]}}}}"
+    return book(f"executor: {{spec: {{{ctx}}}}}\nworkflow: [{first}, {', '.join(steps)}]")
+
+
+def played(playbook, patches, gates):
+    class Workflow(PlaybookWorkflow):
+        def machine(self, address, snapshot):
+            made = super().machine(address, snapshot)
+            made.gates = gates(made)
+            return made
+
+    stage = PlaybookHarness(Workflow(playbook.definition))
+    for patch in patches:
+        if stage.outcome is None:
+            stage.patch(**patch)
+    return stage.decisions
+
+
+def test_testing_all_gates_gives_the_same():
+    waited = 0
+    for seed in range(60):
+        dice = random.Random(seed)
+        playbook = gated(dice)
+        patches = [{dice.choice("abc"): dice.randrange(5)} for _ in range(5)]
+        decisions = played(playbook, patches, Gates)
+        waited += len(decisions)
+
+        assert decisions == played(playbook, patches, AllGates), seed
+    assert waited > 120
 
 
 def test_pending_at_end_discards():
@@ -277,6 +343,33 @@ def test_a_join_runs_once_after_a_failed_branch():
 
     assert stage.machine.state.results["j"] == ["b"]
     assert stage.error == "failed"
+
+
+@pytest.mark.parametrize(
+    "branch",
+    [
+        "{step: a, tool: {kind: noop}, next: [{step: j, when: ctx.ok}]}",
+        "{step: a, spec: {policy: {admit: {rules: [{else: {then: {allow: false}}}], on_deny: discard}}}, tool: {kind: noop}, next: j}",
+        "{step: a, tool: {kind: noop}, next: z}",
+    ],
+    ids=["skipped", "discarded", "elsewhere"],
+)
+def test_a_join_runs_once_after_a_branch_that_does_not_come(branch):
+    text = JOIN.format(a="{kind: noop}", b="{kind: http, url: b}", join="join: all, ")
+    text = text.replace("{step: a, tool: {kind: noop}, next: j}", branch) + "      - {step: z, tool: {kind: noop}}\n"
+    stage = PlaybookHarness(book(text), {"b/b_task": 1})
+
+    assert stage.machine.state.results["j"] == ["b"]
+    assert stage.machine.state.fired["j"] == 1
+
+
+@pytest.mark.parametrize(("version", "fired"), [("perdure/v1", 2), ("noetl.io/v2", 1)])
+def test_v10_joins_by_default_and_v1_runs_once_per_token(version, fired):
+    text = JOIN.format(a="{kind: noop}", b="{kind: noop}", join="").replace(
+        "join.arrived | map(attribute='step') | sort", "1"
+    )
+
+    assert PlaybookHarness(book(text, HEAD.replace("perdure/v1", version))).machine.state.fired["j"] == fired
 
 
 def test_without_join_a_step_runs_once_per_token():

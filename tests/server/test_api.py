@@ -72,6 +72,59 @@ def test_pages_neither_repeat_nor_lose_while_others_are_written():
     assert (wrong.status_code, wrong.json()["code"]) == (422, "bad-cursor")
 
 
+@pytest.mark.parametrize("order", ["-started", "started"])
+def test_a_list_goes_back_as_it_went_forth(order):
+    async def story(site):
+        client = await site.key(VIEWER)
+        for n in range(11):
+            await site.engine.start("broken", key=f"k-{n}")
+        there, back, page = [], [], {"next": ""}
+        while page["next"] is not None:
+            page = (
+                await client.get(f"{API}/instances", params={"limit": 4, "cursor": page["next"], "order": order})
+            ).json()
+            there.append([each["key"] for each in page["items"]])
+            await site.engine.start("secret_plan", key=f"later-{len(there)}")
+        while page["previous"] is not None:
+            page = (
+                await client.get(f"{API}/instances", params={"limit": 4, "cursor": page["previous"], "order": order})
+            ).json()
+            back.append([each["key"] for each in page["items"]])
+        return there, back
+
+    there, back = run(story)
+
+    if order == "-started":  # what was started meanwhile is above the first page
+        assert there == [["k-10", "k-9", "k-8", "k-7"], ["k-6", "k-5", "k-4", "k-3"], ["k-2", "k-1", "k-0"]]
+        assert back == [*there[1::-1], ["later-3", "later-2", "later-1"]]
+    else:
+        assert [key for keys in there for key in keys] == [
+            *[f"k-{n}" for n in range(11)],
+            "later-1",
+            "later-2",
+            "later-3",
+        ]
+        assert back == there[-2::-1]
+
+
+def test_large_values_are_cut_with_the_place_of_the_whole_and_fields_are_chosen():
+    async def story(site):
+        client = await site.key(OPERATOR)
+        await (await site.engine.start("order", key="o-1", order_id="x" * 10_000)).until("waiting")
+        few = (await client.get(f"{API}/instances/order/o-1?fields=id,input")).json()
+        rows = (await client.get(f"{API}/instances?fields=key,status")).json()["items"]
+        wrong = await client.get(f"{API}/instances?fields=stats")
+        return few, rows, wrong, (await client.get(few["input"]["href"])).json()
+
+    few, rows, wrong, whole = run(story)
+
+    assert list(few) == ["id", "input"] and few["input"]["bytes"] > 10_000
+    assert rows == [{"key": "o-1", "status": "waiting"}]
+    assert (wrong.status_code, wrong.json()["where"]) == (422, "/fields")
+    assert "did you mean 'status'" in wrong.json()["detail"]
+    assert whole == {"id": "order/o-1", "input": {"order_id": "x" * 10_000, "cents": 0}}
+
+
 def test_counts_and_facets():
     async def story(site):
         client = await site.key(VIEWER)

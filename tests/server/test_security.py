@@ -1,5 +1,7 @@
 """Security from the first request, seen from outside."""
 
+import json
+
 import pytest
 
 from perdure.access.model import Grant
@@ -154,6 +156,36 @@ def test_a_key_has_never_more_rights_than_its_maker():
     assert run(story).status_code == 403
 
 
+def test_access_is_managed_by_admins_of_all_workflows_alone():
+    async def story(site):
+        client = await site.key(Grant("admin", ("order",)))
+        key = (await (await site.login()).get(f"{API}/access/keys")).json()["items"][0]["id"]
+        asked: list[tuple[str, str, dict[str, str] | None]]
+        asked = [("POST", "/access/link", {}), ("PUT", "/access/grants/ann", {}), ("GET", "/audit", None)]
+        asked += [("DELETE", f"/access/keys/{key}", None), ("GET", "/access/keys", None), ("GET", "/trace/e", None)]
+        return [(await client.request(method, API + path, json=body)).status_code for method, path, body in asked]
+
+    assert run(story) == [403] * 6
+
+
+def test_a_login_link_has_never_more_rights_than_its_maker():
+    async def story(site):
+        found = []
+        owner, other = await site.login(), await site.key(Grant("admin", values=False), actor="eve")
+        for maker, actor in ((owner, ""), (owner, "bob"), (other, "")):
+            path = (await maker.post(f"{API}/access/link", json={"actor": actor})).json()["path"]
+            client = site.client(headers={"x-perdure": "1", "origin": site.url})
+            await client.post("/login", json={"token": path.partition("#")[2]})
+            me = (await client.get(f"{API}/whoami")).json()
+            found.append((me["id"], me["grants"]))
+        return found
+
+    ann, bob, eve = run(story)
+
+    assert ann == ("ann", [{"role": "admin", "workflows": ["*"], "values": True}])
+    assert (bob, eve) == (("bob", []), ("eve", []))
+
+
 def test_what_a_login_may_not_see_does_not_exist_and_is_not_counted():
     async def story(site):
         client = await site.key(Grant("operator", ("order",)))
@@ -176,6 +208,42 @@ def test_what_a_login_may_not_see_does_not_exist_and_is_not_counted():
     assert [each["id"] for each in listed.json()["items"]] == ["order/o-1"]
     assert started.status_code == 404
     assert "secret_plan" not in facets.text
+
+
+def test_the_verbs_of_the_command_line_do_not_tell_of_what_a_login_may_not_see():
+    async def story(site):
+        client = await site.key(Grant("operator", ("order",)))
+        await (await site.engine.start("order", key="o-1")).until("waiting")
+        for workflow, key in (("secret_plan", "s-1"), ("secret_plan", "o-1")):
+            await (await site.engine.start(workflow, key=key)).until("waiting")
+        asked = [("show", {"id": "s-1"}), ("show", {"id": "secret_plan/s-9"}), ("why", {"id": "secret_plan/s-1"})]
+        asked += [("ls", {"workflow": "secret_pla"}), ("ls", {"parent": "s-1"}), ("show", {"id": "o-1"})]
+        return [
+            await client.get(f"{API}/verbs/{verb}", params={"params": json.dumps(params)}) for verb, params in asked
+        ]
+
+    answers = run(story)
+
+    assert [each.status_code for each in answers] == [404, 404, 404, 200, 404, 200]
+    assert answers[-1].json()["id"] == "order/o-1"
+    for answer in answers:
+        asked = answer.request.url.params["params"]
+        assert "secret_plan" not in answer.text or "secret_plan" in asked
+    assert "did you mean" not in "".join(answer.text for answer in answers)
+
+
+def test_a_login_starts_in_its_own_name():
+    """A process that keeps its starter from approving would else be approved by one person."""
+
+    async def story(site):
+        client = await site.key(OPERATOR, actor="eve")
+        body = {"workflow": "order", "key": "o-1", "input": {}, "by": "ann"}
+        first = await client.post(f"{API}/instances", json=body)
+        second = await client.post(f"{API}/verbs/start", json={"params": body})
+        own = await client.post(f"{API}/instances", json={**body, "by": "eve"})
+        return first.status_code, second.status_code, own.status_code
+
+    assert run(story) == (403, 403, 201)
 
 
 def test_who_sees_and_may_not_act_hears_which_role_it_needs_and_the_audit_knows():

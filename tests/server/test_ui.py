@@ -1,5 +1,6 @@
 """The web UI in a real browser."""
 
+import asyncio
 import re
 
 import pytest
@@ -14,6 +15,15 @@ from tests.server.dialects import ALL, STARTS
 
 API = "/api/v1"
 EVIL = "<img src=x onerror=alert(1)><script>window.hurt=1</script>\u202e{{7*7}}"
+
+DIALOGS = [
+    ("/", ["key ?"], "#keys"),
+    ("/", ["key Control+k"], ".palette"),
+    ("/instances", ["thead input", ".pick >> text=Cancel…"], "#dry"),
+    ("/instances/order/o-1", ["text=Rewind…"], "#dry"),
+    ("/instances/order/o-1", ["text=Tag…", "dialog button[type=submit]"], "dialog .problem"),
+]
+"""Where a dialog is opened, by which keys and presses, and a sign that it is there."""
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +52,16 @@ async def filled(site):
         "/instances?q=status:waiting": ".ledger.inst tbody tr",
         "/instances/order/o-1": ".why-list",
         "/instances/order/o-1?tab=data": ".data-grid",
+        "/instances/order/o-1?tab=data&form=table": ".value .ledger",
+        "/instances/order/o-1?at=charge&zoom=10-60": "aside.card .keyed",
         "/instances/order/o-1?entry=1": ".travel.is-past",
         "/instances/order/o-1?journal=compact": ".tall tbody tr",
-        "/instances/broken/b-1?tab=errors": "pre.json",
+        "/instances/broken/b-1?tab=errors": ".frames .line",
         "/instances/restock/monday": "svg.drawing .g-token",
         "/instances/article/heat-pumps": "svg.drawing .g-node",
         "/compare?a=order/o-1&b=order/o-2": ".ledger tbody tr",
+        "/instances?q=-status:completed&cols=version,tag.note": ".chip.not",
+        "/bulk": "main h1",
         "/queues": "main h1",
         "/fleet": "main h1",
         "/world": "main h1",
@@ -86,14 +100,25 @@ def test_each_page_restores_from_its_url_and_asks_no_other_origin(stage):
 def test_axe_finds_nothing_in_light_and_dark(stage):
     async def story(site, page):
         found = {}
-        for path, sign in stage.pages.items():
-            await page.goto(site.url + path)
-            await page.wait_for_selector(sign)
+
+        async def look(name):
             for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
                 await page.emulate_media(color_scheme=scheme)
                 result = await Axe().run(page, options=rules)
                 for each in result.response["violations"]:
-                    found[path, scheme, each["id"]] = [node["html"][:200] for node in each["nodes"]][:3]
+                    found[name, scheme, each["id"]] = [node["html"][:200] for node in each["nodes"]][:3]
+
+        for path, sign in stage.pages.items():
+            await page.goto(site.url + path)
+            await page.wait_for_selector(sign)
+            await look(path)
+        for path, press, sign in DIALOGS:
+            await page.goto(site.url + path)
+            await page.wait_for_selector(stage.pages[path])
+            for each in press:
+                await (page.keyboard.press(each[4:]) if each.startswith("key ") else page.click(each))
+            await page.wait_for_selector(sign)
+            await look((path, sign))
         return found
 
     found = stage.tell(story)
@@ -139,11 +164,14 @@ def test_a_moved_instance_is_noticed_before_a_confirm(stage):
         await handle.tag("moved", "yes")
         await page.click("dialog button[type=submit]")
         await page.wait_for_selector("dialog [role=alert]")
-        return await page.inner_text("dialog [role=alert]"), await handle.status()
+        text, status = await page.inner_text("dialog [role=alert]"), await handle.status()
+        await page.click("dialog button[type=submit]")  # what came since is seen now
+        await page.wait_for_selector(".stamp.st-cancelled")
+        return text, status
 
     text, status = stage.tell(story)
 
-    assert "version-conflict" in text
+    assert "It moved while this was open" in text and "entry 3: tagged" in text
     assert status == "waiting"
 
 
@@ -275,6 +303,10 @@ def test_ten_thousand_rows_keep_600_elements(stage):
         await handle.result(60)
         await page.goto(f"{site.url}/instances/counting/c")
         await page.wait_for_selector(".tall tbody tr")
+        await page.click('[role=treegrid] [title="2500 times"]')
+        await page.wait_for_selector("[role=treegrid] >> text=count#100")
+        await page.evaluate("document.querySelectorAll('.tall')[0].scrollTop = 60000")
+        await page.wait_for_selector("[role=treegrid] >> text=/count#2[0-9]{3}/")
         await page.evaluate("document.querySelectorAll('.tall')[1].scrollTop = 60000")
         await page.wait_for_selector("td.marg >> text=/^2[0-9]{3}$/")
         await page.click("text=Compact")
@@ -337,14 +369,15 @@ def test_a_dialog_says_what_the_dry_run_says_and_records_nothing(stage):
         await page.goto(f"{site.url}/instances/order/gone-back")
         await page.click("text=Rewind…")
         await page.select_option("#d-location", "charge")
-        await page.wait_for_selector("#dry >> text=charge, receive:decision")
+        await page.wait_for_selector("#dry >> text=charge")
+        told = await page.inner_text("#dry")
         after = (await handle.summary()).changed_at, len(await handle.history())
         dropped = await handle.rewind("charge")
-        return before, after, dropped
+        return before, after, dropped, told
 
-    before, after, dropped = stage.tell(story)
+    before, after, dropped, told = stage.tell(story)
 
-    assert before == after
+    assert before == after and "receive:decision" in told
     assert dropped == ["charge", "receive:decision"]
 
 
@@ -385,3 +418,155 @@ def test_four_eyes_is_explained_and_enforced(stage):
     assert "Four eyes: ann may not do this task. That is you" in text
     assert buttons == 0
     assert answer.status_code == 409, answer.text
+
+
+def test_a_loop_is_one_row_until_it_is_opened_and_the_timeline_is_zoomed_by_keys(stage):
+    async def story(site, page):
+        handle = await site.engine.start("counting", key="few", n=6)
+        await handle.result(10)
+        await page.goto(f"{site.url}/instances/counting/few")
+        rows = page.locator("[role=treegrid] [data-n]")
+        await rows.first.wait_for()
+        folded = await rows.count()
+        await rows.first.focus()
+        await page.keyboard.press("ArrowRight")
+        await rows.nth(6).wait_for()
+        await page.keyboard.press("+")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("aside >> text=may be repeated after a crash")
+        url = page.url
+        await page.reload()
+        await page.wait_for_selector("aside .keyed code")
+        client = await site.login("ann")
+        answer = await client.get(f"{API}/instances/counting/few/-/operations")
+        return folded, url, await page.get_attribute("aside .keyed code", "title"), answer.json()["operations"]
+
+    folded, url, key, operations = stage.tell(story)
+
+    assert folded == 1
+    assert "at=count&" in f"{url}&" and "zoom=25.00-75.00" in url
+    assert key == operations[0]["key"] != operations[1]["key"]
+
+
+def test_ctrl_k_finds_instances_and_runs_the_verbs_of_the_page(stage):
+    async def story(site, page):
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("order/o-2")
+        await page.wait_for_selector("[role=option] .mono >> text=order/o-2")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".inst-head")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("tag order")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("dialog >> text=Tag order/o-2")
+        return page.url
+
+    assert stage.tell(story).endswith("/instances/order/o-2")
+
+
+def test_a_bulk_is_started_from_selected_rows_after_its_dry_run_and_a_typed_count(stage):
+    async def story(site, page):
+        for n in range(3):
+            handle = await an_order(site, f"bulk-{n}")
+        await page.goto(f"{site.url}/instances?q=workflow:order+key_prefix:bulk-")
+        await page.wait_for_selector("text=bulk-2")
+        await page.keyboard.press("j")
+        await page.keyboard.press("x")
+        await page.wait_for_selector(".pick >> text=1 selected")
+        await page.click("text=Select all 3 that match")
+        await page.click(".pick >> text=Cancel…")
+        told = await page.inner_text("#dry >> nth=0")
+        await page.click("dialog button[type=submit]")
+        problem = await page.inner_text("dialog .problem")
+        before = await handle.status()
+        await page.fill("#d-count_typed", "3")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_url("**/bulk?id=*")
+        await page.wait_for_selector("tr[aria-selected] >> text=3 of 3")
+        await handle.until("cancelled", 10)
+        return told, problem, before
+
+    told, problem, before = stage.tell(story)
+
+    assert "Cancel 3 instances." in told and "end the wait receive:decision" in told
+    assert problem == "Type 3."
+    assert before == "waiting"
+
+
+def test_a_list_is_kept_as_a_bookmark_with_its_columns(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/instances?q=status:waiting")
+        await page.wait_for_selector(".ledger.inst")
+        await page.click("summary >> text=Columns")
+        await page.click(".list-menu >> text=tag note")
+        await page.wait_for_selector("th >> text=note")
+        await page.click("text=Save as bookmark…")
+        await page.fill("#d-name", "what waits")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector("dialog", state="detached")
+        await page.goto(f"{site.url}/instances")
+        await page.click(".tabs >> text=what waits")
+        await page.wait_for_selector("th >> text=note")
+        shown = await page.inner_text(".chips")
+        await page.click(".chip .k")
+        await page.wait_for_selector(".chip.not")
+        return shown, page.url
+
+    shown, url = stage.tell(story)
+
+    assert "status is" in shown and "waiting" in shown
+    assert "q=-status" in url
+
+
+def test_all_tabs_of_a_browser_share_one_stream(stage):
+    async def story(site, page):
+        handle = await an_order(site, "in-two-tabs")
+        other = await page.context.new_page()
+        for each in (page, other):
+            await each.goto(f"{site.url}/instances/order/in-two-tabs")
+            await each.wait_for_selector(".foot .live:not(.off)")
+        async with asyncio.timeout(20):
+            while site.server._streams != {"ann": 1}:  # those of pages that were left end a little later
+                await page.wait_for_timeout(20)
+        await handle.send("decision", "yes")
+        for each in (page, other):
+            await each.wait_for_selector(".stamp.st-completed")
+
+    stage.tell(story)
+
+
+def test_a_start_form_has_the_parameters_with_the_json_beside_it(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/workflows/approval?start=1")
+        await page.fill("#s-key", "by-hand")
+        await page.fill("#f-amount", "seven")
+        await page.click("dialog button[type=submit]")
+        problem = await page.inner_text("dialog .problem")
+        await page.fill("#s-json", '{"amount": 7}')
+        shown = await page.input_value("#f-amount")
+        command = await page.inner_text("dialog .cmd code >> nth=0")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector(".inst-head")
+        return problem, shown, command, page.url
+
+    problem, shown, command, url = stage.tell(story)
+
+    assert problem == "A whole number is needed."
+    assert shown == "7"
+    assert command.startswith("""perdure start approval --input '{"amount":7}' --key by-hand""")
+    assert url.endswith("/instances/approval/by-hand")
+
+
+def test_a_comment_stands_in_the_history_of_a_task(stage):
+    async def story(site, page):
+        await (await site.engine.start("approval", key="commented", amount=9)).until("waiting")
+        await page.goto(f"{site.url}/instances/approval/commented")
+        await page.click("text=Open the task")
+        await page.click("summary >> text=More")
+        await page.click("text=Comment…")
+        await page.fill("#d-text", "asked the supplier")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector(".past >> text=asked the supplier")
+
+    stage.tell(story)

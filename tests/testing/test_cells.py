@@ -252,7 +252,7 @@ def test_who_asks_for_the_result_of_a_cell_hears_what_it_waits_for():
 
 
 def test_a_world_without_cells_says_so(world):
-    with pytest.raises(perdure.CallerError, match="this database takes no domain events"):
+    with pytest.raises(perdure.CallerError, match="this database has no cells: open it with"):
         world.send(Placed("o-1", 42))
     with pytest.raises(perdure.CallerError, match="no cell"):
         world.state(order, "o-1")

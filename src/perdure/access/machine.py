@@ -108,12 +108,12 @@ class AccessMachine:
             case "grant":
                 return self._grant(body["actor"], from_plain(body["person"], Person))
             case "link add":
-                state.links[body["digest"]] = Link(body["actor"], body["expires_at"])
+                state.links[body["digest"]] = Link(body["actor"], body["expires_at"], body.get("admin", True))
             case "link use":
                 link = state.links.pop(body["digest"], None)
-                return (
-                    _refused("not-found", "this link was used, or is too old") if link is None else {"ok": link.actor}
-                )
+                if link is None:
+                    return _refused("not-found", "this link was used, or is too old")
+                return {"ok": link.actor}
             case "session end":
                 state.ended[body["id"]] = body["until"]
             case _:

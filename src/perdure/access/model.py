@@ -77,6 +77,8 @@ def allowed(login: Login, who: Who, workflow: str = "", *, read: bool = True, ex
     rank = rank_on(login, workflow)
     if rank < 0:
         return HIDDEN
+    if who == "admin" and not workflow and not is_admin(login.grants):
+        return Verdict(False, needs="admin")  # access and traces reach all workflows
     if workflow.startswith(OWN):
         return _on_built_in(rank, read)
     return YES if rank >= RANK[who] else Verdict(False, needs=who)
@@ -87,6 +89,11 @@ def _on_built_in(rank: int, read: bool) -> Verdict:
     if rank < RANK["admin"]:
         return HIDDEN
     return YES if read else Verdict(False, needs="the verbs of its own")
+
+
+def is_admin(grants: Iterable[Grant]) -> bool:
+    """Whether grants make an admin of all workflows."""
+    return any(grant.role == "admin" and "*" in grant.workflows for grant in grants)
 
 
 def sees(login: Login, workflow: str) -> bool:
@@ -142,10 +149,11 @@ class Person(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A login link that was not used yet: whose it is, and until when."""
+    """A login link that was not used yet: whose it is, and until when. `admin`: its maker may do all."""
 
     actor: str
     expires_at: datetime
+    admin: bool = True
 
 
 class Access(msgspec.Struct):

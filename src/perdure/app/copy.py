@@ -1,6 +1,6 @@
 """Moving: a stopped world goes from one database into another, an empty one, and is compared there.
 
-The journal goes as it is, byte for byte; every index is folded from it anew, so that a copy is a replay. Both databases
+The journal goes as it is, byte for byte; every index is made from it again, so that a copy is a replay. Both databases
 are leased when it begins: no engine may run on either. What is not complete cannot be opened: a file has its name only
 then, and a server's database is marked until then. Memory is that of the journal.
 
@@ -49,7 +49,7 @@ class MoveCounts(msgspec.Struct, frozen=True):
 
 
 class Side:
-    """One of the two databases, with the leases of all its shards. `mark`: while it is marked, nobody can open it."""
+    """One of the two databases, with the leases of all its shards. `mark`: no engine opens a marked one."""
 
     def __init__(self, queries: Queries, stores: list[Store], mark: Callable[[bool], Awaitable[None]]) -> None:
         self.queries = queries

@@ -202,8 +202,8 @@ def _own_words(dialect: Dialect) -> Mapping[str, Words]:
     return getattr(dialect, "words", {})
 
 
-def read_catalog(definitions: bytes) -> Catalog:
-    """What the ruler takes from outside, by what it has published. It is asked for where there is a ruler only."""
+def read_catalog(definitions: bytes | None) -> Catalog:
+    """What the ruler takes from outside, by what it has published. None: there is no ruler, and its dialect says so."""
     for package in OURS:
         catalog = _dialect(package).catalog
         if catalog is not None:

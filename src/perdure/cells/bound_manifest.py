@@ -31,7 +31,7 @@ from .check import check
 from .compare import contrasts
 from .machine import CellMachine
 from .manifest import CellDef, EffectDef, Manifest, Subscription, read
-from .policy import POLICY
+from .policy import NO_CELLS, POLICY
 
 LIMITS = Limits(effects=64, messages=256, bytes=MEBIBYTE)
 
@@ -181,7 +181,7 @@ class Definition:
 
 
 class Catalog:
-    """The events of a manifest, for whoever sends them."""
+    """The events of a manifest, for their senders."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.hash = manifest.hash
@@ -190,7 +190,9 @@ class Catalog:
         self._router.enforce(in_force(manifest))
 
     @classmethod
-    def read(cls, definitions: bytes) -> Catalog:
+    def read(cls, definitions: bytes | None) -> Catalog:
+        if definitions is None:
+            raise CallerError(NO_CELLS)
         return cls(read(decode(definitions)))
 
     def encode(self, event: Any, key: str | None = None) -> tuple[str, bytes]:

@@ -4,6 +4,7 @@ from typing import Final
 
 from perdure.kernel.policy import Policy
 
+NO_CELLS: Final = "this database has no cells: open it with perdure.open(url, workflows=[a cell])"
 NEVER_BACK: Final = "a cell: its state is what its events made of it; it does not go back"
 
 POLICY: Final = Policy(

@@ -19,12 +19,11 @@ from perdure.kernel.decision import Decision
 from perdure.kernel.difference import Difference
 from perdure.kernel.entry import Entry as JournalEntry
 from perdure.kernel.entry import decode
-from perdure.kernel.events import KERNEL_ONLY, Address, CancelAsked, Event, Migrated, Retried, Rewound, Started
+from perdure.kernel.events import Address, Event, Migrated, Rewound, Started
 from perdure.kernel.instance import Instance
 from perdure.kernel.location import Patterns
-from perdure.kernel.machine import Governed, Machine, Workflow
-from perdure.kernel.moment import Moment
-from perdure.kernel.replay import divergence, fold, rebuild
+from perdure.kernel.machine import Machine, Workflow
+from perdure.kernel.replay import deliver_again, divergence, fold, heard, rebuild
 from perdure.kernel.rows import before, has_new_head, head_row, response_name
 from perdure.kernel.rules import IN_FORCE, RULER, decode_rules
 from perdure.kernel.snapshot import write
@@ -291,7 +290,7 @@ class WorldReplay:
 
 
 class Life:
-    """One instance, on its way through its entries. The mirror of `Kernel._decide`, with the decisions known."""
+    """One instance, on its way through its entries: a step of replay for each, as the journal has them."""
 
     def __init__(self, instance: Instance, kind: str, workflows: Workflows[Workflow]) -> None:
         self.instance = instance
@@ -337,7 +336,7 @@ class Life:
             self.head = head_row(self.instance, entry.at)
         self.at = row.at
         if self.kind == "other" and self.instance.ended:
-            self.dispose()  # retried, it begins anew
+            self.dispose()  # retried, it begins again
         return entry
 
     def _code(self) -> Workflow:
@@ -353,14 +352,12 @@ class Life:
         event, decision, instance = entry.event, entry.decision, self.instance
         if decision.stuck is not None and decision.stuck.kept:
             return
-        if type(event) is CancelAsked and instance.kept is not None:
-            return  # decided by the kernel
-        heard = instance.kept if type(event) is Retried and instance.kept is not None else event
-        if type(heard) in KERNEL_ONLY:
+        delivered = heard(event, instance.kept)
+        if delivered is None:
             return
         workflow = self._code()
         try:
-            current = self._decided(heard, entry)
+            current = self._decided(delivered, entry)
         except UnknownVersion:
             raise
         except Exception as error:
@@ -372,24 +369,17 @@ class Life:
                 entry, divergence(str(instance.address), entry.number, workflow, self.live(), difference)
             )
 
-    def _decided(self, heard: Event, entry: JournalEntry) -> Decision:
-        if type(heard) is Rewound:
+    def _decided(self, event: Event, entry: JournalEntry) -> Decision:
+        if type(event) is Rewound:
             self.dispose()
             self.saved = None
         machine = self.live()
-        if type(heard) is Migrated:
-            return self._migrated(machine, heard)
-        seed = entry.event.seed if type(entry.event) is Started else self.instance.seed
-        return machine.deliver(
-            heard, Moment(entry.clock, seed, entry.number, entry.decision, None, entry.seq, entry.at)
+        if type(event) is Migrated:
+            self.instance.definition = event.version  # `apply` will say the same
+        self.machine, current = deliver_again(
+            self.instance, entry, event, machine, self._code(), recorded=entry.decision
         )
-
-    def _migrated(self, machine: Machine, to: Migrated) -> Decision:
-        self.instance.definition = to.version  # `apply` will say the same
-        workflow = self._code()
-        assert isinstance(workflow, Governed)
-        self.machine = moved = workflow.migrated(str(self.instance.address), machine, to.rules)
-        return Decision(state=moved.digest, begin=moved.snapshot() or b"")
+        return current
 
     def _parted(self, entry: JournalEntry, error: Divergence) -> Parted:
         state = self.machine.state if isinstance(self.machine, CellMachine) else b""

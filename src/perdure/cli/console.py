@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.runtime.client import Client
 
 T = TypeVar("T")
-Database = Literal["required", "optional", "memory", "project", "none"]
+Database = Literal["required", "optional", "memory", "project", "settings", "none"]
 
 
 class Console:
@@ -29,6 +29,10 @@ class Console:
         self.debug = debug
         self._db = db
         self._db_given = db_given
+
+    def at(self, db: str) -> Console:
+        """The same with another database."""
+        return Console(db, self.json, self.debug, self._db_given, self.server)
 
     @property
     def has_db(self) -> bool:
@@ -200,6 +204,7 @@ def _database(db: Database, asks: bool = False) -> click.Option:
         "required": "The database: path of a SQLite file, or sqlite:///path.",
         "optional": "Check this database too: path of a SQLite file, or sqlite:///path.",
         "project": "The database: path of a SQLite file.  [default: .perdure/dev.db]",
+        "settings": "The database: path of a SQLite file, or postgresql://….  [default: `db` of the settings]",
         "memory": "Keep the run in this SQLite file, so that it survives.  [default: nothing is kept]",
     }
     defaults = {"memory": ":memory:", "project": ".perdure/dev.db"}

@@ -109,7 +109,7 @@ class Debugger(pdb.Pdb):
         if stack[place] in own:
             return own, own.index(stack[place])
         after_the_fact = f is None and own
-        return (own, len(own) - 1) if after_the_fact else (stack, place)  # else somebody looks into perdure itself
+        return (own, len(own) - 1) if after_the_fact else (stack, place)  # else the frames are perdure's own
 
     # ---- the end -------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class Screen(io.TextIOBase):
     def __init__(self) -> None:
         self._drawn = 0
         self._lock = threading.Lock()  # steps may print from threads
-        self._open_line = False  # somebody printed without a newline
+        self._open_line = False  # a step printed without a newline
 
     def happened(self, lines: Sequence[Line]) -> None:
         pass

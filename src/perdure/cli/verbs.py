@@ -65,6 +65,7 @@ VERBS: Final = {
             "Run an engine with a server: HTTP API and web UI.",
             "perdure serve shop --db shop.db",
         ),
+        CommandRow("config", "Tell the settings of a server.", "perdure config --json"),
         CommandRow(
             "dev",
             "Run a module with server and UI; reload.",

@@ -129,7 +129,7 @@ def show(console: Console, cell: str, key: str, *, at: int | None, at_least: int
 
 
 async def _behind(console: Console, queries: Queries, address: Address) -> str:
-    """Says that a cell has not gone over yet to the definition in force; empty: it has, or need not."""
+    """Says that a cell is not migrated yet to the definition in force; empty: it is, or need not be."""
     head, force = await queries.head(address), await rules_in_force(queries)
     if head is None or head.status in TERMINAL or not force.outdated(head.workflow, head.version):
         return ""
@@ -163,7 +163,7 @@ async def _recorded(client: Client) -> BoundManifest:
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until interrupted.")
 def tail(console: Console, cell: str, key: str, lines: int, follow: bool) -> None:
     """Numbers are those of the journal. With --follow, --json prints one document a line. A cell that was deleted and
-    made anew is followed too. A cell without keys needs no KEY.
+    made again is followed too. A cell without keys needs no KEY.
     """
     address = Address(without_version(cell), key)
 

@@ -158,7 +158,7 @@ def patch(  # noqa: PLR0917
     async def patch(client: Client) -> tuple[Address, Any]:
         address, _ = await find_started(client, id)
         handle = client.handle(address.workflow, address.key)
-        if await client.queries.owner() is None:  # nobody could answer now
+        if await client.queries.owner() is None:  # no engine could answer now
             await handle.send("ctx", body, **said)
             await console.warn_if_nobody_runs(client)
             return address, {"recorded": True}

@@ -126,6 +126,10 @@ class Kernel:
         self.memory = InstanceCache(self.slots, self.counts)
         self.left: dict[bytes, tuple[str, str]] = {}
         """Rows of the inbox that this engine has no workflow for, with its name and version."""
+        self.seeks = False
+        """Whether the database itself may define workflows: it is asked before a parent hears that there is none."""
+        self.sought: dict[bytes, Offer] = {}  # starts of children that wait for the answer; they are in `left`, too
+        self.nowhere: set[bytes] = set()  # starts of children whose workflow the database does not define
         self.closing = False
         """From now on what is caused here is left to the next life, as inbox rows: even instances that answer each
         other for ever come to rest."""
@@ -419,7 +423,7 @@ class Kernel:
         status = instance.status
         # A receipt of one that runs, and goes on running, leaves its head as it is: most entries are of that kind.
         runs = status is Status.RUNNING and type(entry.event) is ReceiptArrived and not entry.decision.tags
-        had = None if runs else before(instance, entry)
+        had = (status, instance.definition, instance.tags, "") if runs else before(instance, entry)
         changed = apply(instance, entry)
         size = len(body)
         batch.journal.append(_row(JournalRow, (entry.seq, entry.instance, entry.at, body)))
@@ -427,11 +431,8 @@ class Kernel:
         instance.tail_size += size
         if entry.decision.state:
             self.memory.weigh(instance)
-        if had is not None:
-            if has_new_head(instance, entry, had):
-                write_head(batch, instance, entry, had)
-        elif instance.status is not status:
-            write_head(batch, instance, entry, (status, instance.definition, instance.tags, ""))
+        if instance.status is not status if runs else has_new_head(instance, entry, had):
+            write_head(batch, instance, entry, had)
         self._consequences.tell(instance, entry, taken.heard, changed, batch, self.cause)
         if entry.decision.answers:
             batch.heard += entry.decision.answers

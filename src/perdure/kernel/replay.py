@@ -10,13 +10,15 @@ from perdure.errors import Corrupt, Divergence
 
 from .apply import apply, apply_run
 from .batch import JournalRow, SnapshotRow
+from .decision import Decision
 from .difference import Difference, plainly
 from .entry import Entry, decode
-from .events import KERNEL_ONLY, Address, Event, Migrated, Retried, Rewound
+from .events import KERNEL_ONLY, Address, CancelAsked, Event, Migrated, Retried, Rewound, Started
 from .instance import Instance
 from .location import Patterns
 from .look_ahead import LookAhead
-from .machine import Machine, Workflow
+from .machine import Governed, Machine, Workflow
+from .moment import Moment
 from .snapshot import restore
 
 
@@ -104,6 +106,31 @@ class Replay:
             difference = Difference(entry.decision, current, later)
             raise divergence(str(self._instance.address), entry.number, self.workflow, self.machine, difference)
         return True
+
+
+def heard(event: Event, kept: Event | None) -> Event | None:
+    """What a machine gets of an event; None: the kernel decides alone. A retry delivers the event that was `kept`."""
+    if kept is not None and type(event) is CancelAsked:
+        return None
+    delivered = kept if kept is not None and type(event) is Retried else event
+    return None if type(delivered) in KERNEL_ONLY else delivered
+
+
+def deliver_again(
+    before: Instance, entry: Entry, event: Event, machine: Machine, workflow: Workflow, *, recorded: Decision | None
+) -> tuple[Machine, Decision]:
+    """One step of replay: what a machine decides now on the event of an entry, and the machine that goes on.
+
+    `before` is the instance without the entry. After a migration another machine goes on: that of `workflow`. What is
+    `recorded` tells a machine that this is a replay.
+    """
+    if type(event) is Migrated:
+        assert isinstance(workflow, Governed), "only what rules govern is migrated"
+        migrated = workflow.migrated(str(before.address), machine, event.rules)
+        return migrated, Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
+    seed = event.seed if type(event) is Started else before.seed
+    moment = Moment(entry.clock, seed, entry.number, recorded, None, entry.seq, entry.at)
+    return machine, machine.deliver(event, moment)
 
 
 def since_rewind(delivered: Iterable[tuple[Entry, Event]]) -> list[tuple[Entry, Event]]:

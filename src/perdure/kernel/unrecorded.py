@@ -81,14 +81,19 @@ def shelve(kernel: Kernel, instance: Instance, offer: Offer, batch: Batch) -> No
 def leave(kernel: Kernel, offer: Offer, answer: Refused, batch: Batch) -> bool:
     """An engine without the workflow must not use up what waits for it in the inbox: another may have it.
 
-    A parent that asks for a child without code hears so, unless its own engine is another one with newer code.
+    A parent that asks for a child without code hears so, unless its own engine is another one with newer code, or the
+    database defines the child: another engine may have put that there.
     """
     if offer.ticket is not None:
         return False
-    if type(offer.event) is Started and offer.event.parent is not None:
-        return offer.inbox is not None and answer.code == "unknown-version"
+    child = type(offer.event) is Started and offer.event.parent is not None
+    if child and (not kernel.seeks or offer.inbox in kernel.nowhere):
+        kernel.nowhere.discard(offer.inbox or b"")
+        return offer.inbox is not None and not offer.caused and answer.code == "unknown-version"
     if offer.inbox is None and offer.caused:
         kernel.keep(offer, batch)
+    if child and offer.inbox is not None:
+        kernel.sought[offer.inbox] = offer
     return offer.inbox is not None
 
 

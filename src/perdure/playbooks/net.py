@@ -173,10 +173,15 @@ class Net:
         return token
 
     def open_generation(self, marking: Marking, token: Token, args: Any = None) -> Generations:
-        """The generations of the tokens that a split makes."""
+        """The generations of the tokens that a split makes. Earlier rounds that have no other token are left behind."""
         marking.opened += 1
         marking.generations[marking.opened] = Generation(token.step, args)
-        return (*token.generations, marking.opened)
+        within = [
+            number
+            for number in token.generations
+            if marking.generations[number].alive > 1 or marking.generations[number].split != token.step
+        ]
+        return (*within, marking.opened)
 
     def end(self, marking: Marking, token: Token, *, routed: bool = False) -> None:
         """A token is no longer alive. `routed`: others went on in its place, or a join took it."""

@@ -1,8 +1,10 @@
 """Soundness: what the net can do when every guard may be true or false.
 
 A search over markings, at most `MARKINGS` of them. It knows joins by their groups, as the machine does, and it counts
-tokens: a marking that covers an earlier one on its own path means that tokens can pile up. A finding has its shortest
-path.
+tokens: a marking that covers an earlier one on its own path means that tokens can pile up. That is `unbounded` if the
+tokens that are more can go round again themselves. If they only wait at a join for the end of a cycle, the net is
+`undecided`. Tokens that lead to no join and to no cycle end by themselves: they go first, in one order. A finding has
+its shortest path.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ MARKINGS: Final = 50_000
 BRANCHES: Final = 6
 """Arcs of a split beyond which only all of them, and each alone, are tried: then the net is undecided."""
 
+Held = Counter[tuple[str, bool]]
+"""How many tokens are at a step, and whether they wait there for a join."""
+
 
 class Finding(msgspec.Struct, frozen=True):
     """`path` is the steps that ran before, in their order."""
@@ -37,10 +42,16 @@ class Finding(msgspec.Struct, frozen=True):
             "dead-step": f"{self.step} can never run",
             "runs-twice": f"{self.step} can run for two tokens of one split{way}",
             "join-short": f"the join {self.step} can get fewer tokens than it needs{way}",
-            "undecided": f"{self.step} has more than {BRANCHES} arcs: not every set of them was tried"
-            if self.step
-            else f"more than {MARKINGS:,} markings: nothing is claimed",
+            "undecided": self._undecided,
         }[self.code]
+
+    @property
+    def _undecided(self) -> str:
+        if self.path:
+            return f"tokens at {self.step} wait for a join while a cycle goes on, after {' -> '.join(self.path)}"
+        if self.step:
+            return f"{self.step} has more than {BRANCHES} arcs: not every set of them was tried"
+        return f"more than {MARKINGS:,} markings: nothing is claimed"
 
 
 def findings(playbook: Playbook, budget: int = MARKINGS) -> list[Finding]:
@@ -56,12 +67,18 @@ class _Search:
         self.budget = budget
         self.found: dict[tuple[str, str], Finding] = {}
         self.ran: set[str] = set()
+        joins = self.net.joins
+        self.free: Net = Net(self.net.steps, {at: () if at in joins else to for at, to in self.net.arcs.items()})
+        """The net up to its joins: where a token comes without being one of several that become one."""
+        ends = [at for at in self.net.steps if self.ends(at)]
+        self.order = {at: len(self.net.reach(at)) for at in ends}
+        """The steps whose tokens end by themselves. A step reaches more of them than those behind it."""
 
     def run(self) -> list[Finding]:
         marking = Marking()
         self.net.enter(marking, self.net.entry)
         seen = {self.key(marking)}
-        ahead: deque[tuple[Marking, tuple[str, ...], tuple[Counter[str], ...]]] = deque([(marking, (), ())])
+        ahead: deque[tuple[Marking, tuple[str, ...], tuple[Held, ...]]] = deque([(marking, (), ())])
         while ahead:
             marking, path, before = ahead.popleft()
             counts = self.counts(marking)
@@ -75,7 +92,7 @@ class _Search:
                 if len(seen) > self.budget:
                     return [Finding("undecided", "")]
                 ahead.append((after, (*path, step), (*before[-40:], counts)))
-        cut = any(code == "unbounded" for code, _ in self.found)  # then not everything was looked at
+        cut = any(code in ("unbounded", "undecided") for code, _ in self.found)  # then not everything was looked at
         wide = [name for name in self.steps if self.is_wide(name)]
         for name in wide:
             self.add(Finding("undecided", name))
@@ -87,14 +104,24 @@ class _Search:
     def add(self, finding: Finding) -> None:
         self.found.setdefault((finding.code, finding.step), finding)
 
-    def counts(self, marking: Marking) -> Counter[str]:
-        return Counter(token.step for token in marking.tokens.values())
+    def counts(self, marking: Marking) -> Held:
+        tokens = [token for token in marking.tokens.values() if token.step not in self.order]
+        return Counter((token.step, token.state == "joining") for token in tokens)
 
-    def piles_up(self, counts: Counter[str], before: tuple[Counter[str], ...], path: tuple[str, ...]) -> bool:
-        for earlier in before:
-            if earlier != counts and all(counts[step] >= number for step, number in earlier.items()):
-                step = next(step for step in sorted(counts) if counts[step] > earlier[step])
-                self.add(Finding("unbounded", step, path))
+    def ends(self, step: str) -> bool:
+        """Whether a token at a step comes to its end without a join and without a cycle."""
+        near = {step, *self.net.reach(step)}
+        return not near & self.net.joins.keys() and not any(at in self.net.reach(at) for at in near)
+
+    def piles_up(self, counts: Held, before: tuple[Held, ...], path: tuple[str, ...]) -> bool:
+        for back, earlier in enumerate(reversed(before), 1):
+            if earlier != counts and all(counts[at] >= number for at, number in earlier.items()):
+                more = sorted({at[0] for at in counts if counts[at] > earlier[at]})
+                round_ = set(path[-back:])
+                again = [
+                    step for step in more if step not in self.net.joins and {step, *self.free.reach(step)} & round_
+                ]
+                self.add(Finding("unbounded", again[0], path) if again else Finding("undecided", more[0], path))
                 return True
         return False
 
@@ -111,9 +138,9 @@ class _Search:
             yield after, group.step
         if groups:
             return
-        for id, token in marking.tokens.items():
-            if token.state != "ready":
-                continue
+        ready = [(id, token) for id, token in marking.tokens.items() if token.state == "ready"]
+        ending = [each for each in ready if each[1].step in self.order]
+        for id, token in [max(ending, key=lambda each: self.order[each[1].step])] if ending else ready:
             self.ran.add(token.step)
             self.twice(marking, token.id, path)
             for targets in self.targets(token.step):

@@ -110,8 +110,11 @@ class Dialect(Protocol):
         ...
 
     @property
-    def catalog(self) -> Callable[[bytes], Catalog] | None:
-        """Reads what the ruler has published of what it takes from outside; None: no ruler is of this dialect."""
+    def catalog(self) -> Callable[[bytes | None], Catalog] | None:
+        """Reads what the ruler has published of what it takes from outside; None: no ruler is of this dialect.
+
+        Where a database has no ruler, it is called with None, and raises.
+        """
         ...
 
     @property

@@ -83,6 +83,7 @@ class Posted(msgspec.Struct, frozen=True):
 class Filter(msgspec.Struct, frozen=True):
     """Which heads; empty fields do not count. Newest first by start; `before` is the place to go on from.
 
+    `oldest`: the oldest first, and what comes after the place `before` in that order.
     `root` finds a whole family, its root included. `kept` leaves out what retention has removed.
     """
 
@@ -99,6 +100,7 @@ class Filter(msgspec.Struct, frozen=True):
     started: Span | None = None
     ended: Span | None = None
     kept: bool = False
+    oldest: bool = False
 
 
 class Page(msgspec.Struct, frozen=True):

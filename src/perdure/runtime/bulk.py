@@ -19,7 +19,7 @@ from perdure.kernel.status import TERMINAL, Status
 from .asking import asking
 from .client import Client
 from .handle import Handle
-from .repeated import was_recorded
+from .repeated import recorded
 from .startable import Named
 
 TOGETHER: Final = 25
@@ -58,7 +58,7 @@ async def _act(client: Client, part: BulkPart, id: int) -> RefusedInstance | Non
     except EngineClosed:
         raise
     except (CallerError, AuthorError) as error:
-        if head is not None and await was_recorded(client.queries, head.id, said):
+        if head is not None and await recorded(client.queries, head.id, said) is not None:
             return None  # by this part, before a crash
         return RefusedInstance(name, code_of(error), str(error)[:500])
     return None

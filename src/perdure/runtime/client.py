@@ -15,10 +15,9 @@ import msgspec
 from perdure.errors import AmbiguousReference, AskTimeout, CallerError, UnknownInstance, UnknownIntent, UnknownWorkflow
 from perdure.kernel.asked import Actor
 from perdure.kernel.batch import HeadRow
-from perdure.kernel.events import Address, Message, Parent, ReceiptArrived, Started
+from perdure.kernel.events import Address, Parent, ReceiptArrived, Started
 from perdure.kernel.outside import KIND
 from perdure.kernel.receipt import ReceiptSignature
-from perdure.kernel.rules import DEFINITIONS, RULER
 from perdure.kernel.status import TERMINAL, Status
 from perdure.kernel.workflows import OWN, Workflows
 from perdure.ports.dialect import Catalog
@@ -42,6 +41,7 @@ from .arguments import (
 )
 from .connection import Connection, Speaker
 from .definitions import Definitions
+from .domain_events import DomainEvents
 from .handle import Handle
 from .history import list_place, summary
 from .open_effects import intent_id, open_effects
@@ -66,13 +66,13 @@ class Client(Speaker):
         self,
         door: Connection,
         workflows: Workflows[Startable[Any]],
-        catalog: Callable[[bytes], Catalog] | None = None,
+        catalog: Callable[[bytes | None], Catalog] | None = None,
         restore: Callable[[Queries], Awaitable[Workflows[Any]]] | None = None,
     ) -> None:
         super().__init__(door)
         self._workflows = workflows
         self.read_catalog = catalog
-        self._catalog: tuple[bytes, Catalog] | None = None
+        self._domain_events = DomainEvents(catalog)
         self._restore = restore
         self.processes = Definitions(door, "process")
         """Definitions of processes: put, activate, list."""
@@ -258,6 +258,8 @@ class Client(Speaker):
         database.
         """
         if not isinstance(workflow, Keyed | Stateful | str):
+            if not hasattr(type(workflow), "machine"):
+                raise CallerError(f"{workflow!r} is not a cell; did you forget @perdure.cell?")
             raise CallerError(f"{workflow!r} has a history, and no state to read: its state is no value")
         if not isinstance(workflow, str):
             workflow = workflow.name if isinstance(workflow, Stateful) else workflow.workflow
@@ -384,32 +386,15 @@ class Client(Speaker):
         The same `id` twice is taken once; of another event it is refused, where that can be known (not in another
         process). `correlation` is passed on to all that the event leads to. `key` is checked: the key is in the event.
         """
-        catalog = await self._taken()
+        catalog = await self._domain_events.catalog(self._door)
         name, body = catalog.encode(event, None if key is None else checked_route_key(key))
-        await self._send(catalog, name, body, id, correlation)
+        await self._domain_events.send(self._door, catalog, name, body, id, correlation)
 
     async def send_json(self, name: str, data: Any, *, id: str | None = None, correlation: str = "") -> None:
         """Send a domain event that came as JSON, by its name."""
-        catalog = await self._taken()
-        await self._send(catalog, *catalog.encode_json(name, data), id, correlation)
-
-    async def _send(self, catalog: Catalog, name: str, body: bytes, id: str | None, correlation: str) -> None:
-        known = "" if id is None else checked_text(id, "the id of an event")
-        together = "" if correlation == "" else checked_text(correlation, "a correlation")
-        limited(body, f"event {name!r}")
-        await self._door.put(RULER, Message(name, body, known, catalog.hash, together))
-
-    async def _taken(self) -> Catalog:
-        """What the ruler of this database takes, by the rules that hold now."""
-        if self._catalog is not None and self._catalog[1].hash == self._door.in_force():
-            return self._catalog[1]
-        head = await self._door.queries.head(RULER)
-        data = None if head is None else await self._door.queries.published(head.id, DEFINITIONS)
-        if data is None or self.read_catalog is None:
-            raise CallerError("this database takes no domain events: open it with workflows that subscribe to them")
-        if self._catalog is None or self._catalog[0] != data:
-            self._catalog = data, self.read_catalog(data)
-        return self._catalog[1]
+        catalog = await self._domain_events.catalog(self._door)
+        name, body = catalog.encode_json(name, data)
+        await self._domain_events.send(self._door, catalog, name, body, id, correlation)
 
     async def open_effects(self, executor: str | None = None, *, after: str = "", limit: int = 100) -> list[OpenEffect]:
         """What waits for executors outside, or for one of them, in the order of the intents.
@@ -433,7 +418,7 @@ class Client(Speaker):
     ) -> None:
         """Answer an effect that waits for an executor outside: ok=value, error=text, or another status.
 
-        `executor` is who answers, `cost` plain data for whoever reads the receipt, `signature` of `perdure.sign`:
+        `executor` is who answers, `cost` plain data for readers of the receipt, `signature` of `perdure.sign`:
         needed where the engine has keys of this executor. Durable when this returns. A receipt that is not admitted
         changes nothing, is recorded in the history of the world, and raises `ReceiptRefused`. An engine in another
         process judges when it takes the receipt: who wants to hear that says how many seconds to `wait` for it, and
@@ -452,7 +437,7 @@ class Client(Speaker):
             raise UnknownIntent(id.hex())
         seconds = seconds_of(wait)
         since = 0 if seconds is None else await self._door.queries.height()
-        if await self._door.put(row.instance, ReceiptArrived(id, receipt)) == 0:  # answered since, by somebody else
+        if await self._door.put(row.instance, ReceiptArrived(id, receipt)) == 0:  # another answer came first
             raise UnknownIntent(id.hex())
         if seconds is not None:
             try:

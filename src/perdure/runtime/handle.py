@@ -260,8 +260,13 @@ class Handle(Speaker, Generic[R]):
 
         An instance that has ended keeps the tags that it has: `InstanceEnded`.
         """
+        await self.tags({name: value}, **said)
+
+    async def tags(self, given: Mapping[str, str | None], **said: Unpack[Said]) -> None:
+        """The same for several tags, as one entry."""
         await self._refuse("cancel")
-        await self._door.put(self._to(), Tagged({checked_tag(name, value): value}, asked(said)))
+        tags = {checked_tag(name, value): value for name, value in given.items()}
+        await self._door.put(self._to(), Tagged(tags, asked(said)))
 
     async def cancel(self, reason: str = "", undo: bool = False, **said: Unpack[Asking]) -> None:
         """Ask the instance to stop. Acknowledged when recorded; from then on it can only end cancelled.
@@ -510,12 +515,15 @@ class Handle(Speaker, Generic[R]):
         """Find the id; 0: it is on its way to an engine."""
         queries = self._door.queries
         head = await queries.head(self.address)
+        if head is None and self._instance is None:
+            if await queries.undelivered(self.address):
+                self._instance = 0
+                return
+            head = await queries.head(self.address)  # an engine may have taken it up between the two looks
+            if head is None:
+                raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
         if head is not None:
             self._instance = head.id
-        elif self._instance is None:
-            if not await queries.undelivered(self.address):
-                raise UnknownInstance(f"there is no instance {self.address}; `perdure ls` lists what exists")
-            self._instance = 0
 
 
 def _bounded(event: Rewound) -> Rewound:

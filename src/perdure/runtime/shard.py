@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Final
 
 from perdure.errors import Corrupt, EngineClosed, Fenced, LeaseLost, StoreFailed
@@ -213,7 +214,23 @@ class Shard:
         assert self._loader is not None
         for missing in set(self.kernel.left.values()) - self._asked_for:
             self._asked_for.add(missing)
-            self._loader(*missing, lambda found: None if found is None or self.closed else self.add(found))
+            self._loader(*missing, partial(self._found, missing))
+
+    def _found(self, missing: tuple[str, str], found: Workflow | None) -> None:
+        if self.closed:
+            return
+        if found is not None:
+            self.add(found)
+            return
+        kernel = self.kernel
+        for id in [each for each in kernel.sought if kernel.left[each] == missing]:
+            kernel.nowhere.add(id)
+            self._seek_again(id)
+            self._asked_for.discard(missing)  # it may be put there later
+
+    def _seek_again(self, id: bytes) -> None:
+        del self.kernel.left[id]
+        self._core.offer(self.kernel.sought.pop(id))
 
     def add(self, workflow: Workflow, active: str = "") -> None:
         """Run one more version from now on. Loaded instances stay. `active`: the version that new instances run on."""
@@ -221,9 +238,13 @@ class Shard:
             workflows.replace(workflow)
             if active:
                 workflows.activate(workflow.name, active)
-        left = [id for id, (name, _) in self.kernel.left.items() if name == workflow.name]
-        for id in left:
-            del self.kernel.left[id]
+        waiting = [id for id, (name, _) in self.kernel.left.items() if name == workflow.name]
+        left = [id for id in waiting if id not in self.kernel.sought]
+        for id in waiting:
+            if id in self.kernel.sought:
+                self._seek_again(id)
+            else:
+                del self.kernel.left[id]
         self._note_workflows(lambda error: self._read_again(left) if error is None else self._crash(error))
 
     def _read_again(self, left: list[bytes]) -> None:
@@ -317,6 +338,8 @@ class Shard:
         core.kernel.memory.dispose()
         core.kernel = self._new_kernel(position)
         core.kernel.closing = core.closing
+        core.kernel.seeks = self._loader is not None
+        self._asked_for.clear()
         core.building = Batch()
         core.committing = None
         core.durable_seq = position.seq

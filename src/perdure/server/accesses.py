@@ -15,14 +15,16 @@ from secrets import token_urlsafe
 from typing import Any, Final
 
 from perdure.access.machine import PUBLISHED
-from perdure.access.model import KEY, WORKFLOW, Access, ApiKey, Grant, Login, Person
+from perdure.access.model import KEY, WORKFLOW, Access, ApiKey, Grant, Login, Person, is_admin
 from perdure.codec import decode, from_plain, to_plain
 from perdure.errors import AskTimeout, PerdureError
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
 from perdure.runtime.client import Client
 
-from .auth.tokens import Session, Signer, digest_of, parse_key, same
+from .auth.claims import Known
+from .auth.oidc import Oidc
+from .auth.tokens import PREFIX, Session, Signer, digest_of, parse_key, same
 from .http import Request
 from .limits import ANSWER_SECONDS
 from .problems import HttpProblem
@@ -38,9 +40,18 @@ Recognise = Callable[[Any], Actor | Login | Awaitable[Actor | Login | None] | No
 
 
 class Accesses:
-    def __init__(self, client: Client, signer: Signer, cookie: str, recognise: Recognise | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        signer: Signer,
+        cookie: str,
+        recognise: Recognise | None,
+        oidc: Oidc | None = None,
+    ) -> None:
         self._client, self.signer, self._cookie, self._recognise = client, signer, cookie, recognise
+        self._oidc = oidc
         self._access, self._read_at = Access(), float("-inf")
+        self._reading: asyncio.Future[None] | None = None
         self._links: dict[str, tuple[str, datetime]] = {}
         self._used: dict[str, float] = {}
         self._begun = False
@@ -49,12 +60,25 @@ class Accesses:
     # ---- what is known -----------------------------------------------------------------------------------------
 
     async def state(self, *, fresh: bool = False) -> Access:
+        """What was read lately. Requests that come while it is read again wait for that, and none is told less."""
         if fresh or time.monotonic() - self._read_at > FRESH_SECONDS:
-            self._read_at = time.monotonic()
+            if fresh or self._reading is None:
+                self._reading = asyncio.ensure_future(self._read())
+                self._reading.add_done_callback(lambda read: read.cancelled() or read.exception())
+            await asyncio.shield(self._reading)
+        return self._access
+
+    async def _read(self) -> None:
+        mine, began = asyncio.current_task(), time.monotonic()
+        try:
             head = await self._client.queries.head(Address(WORKFLOW, KEY))
             data = None if head is None else await self._client.queries.published(head.id, PUBLISHED)
-            self._access = Access() if data is None else from_plain(decode(data), Access)
-        return self._access
+            if self._reading is mine:
+                self._access = Access() if data is None else from_plain(decode(data), Access)
+                self._read_at = began
+        finally:
+            if self._reading is mine:
+                self._reading = None
 
     async def ask(self, verb: str, body: Any, by: Actor) -> Any:
         """A change of access, recorded with its actor."""
@@ -63,7 +87,7 @@ class Accesses:
             self._begun = True
         handle = self._client.handle(WORKFLOW, KEY)
         answer = await handle.ask(verb, to_plain(body), timeout=ANSWER_SECONDS, by=by)
-        self._read_at = float("-inf")
+        self._read_at, self._reading = float("-inf"), None
         if "refused" in answer:
             status = {"not-found": 404, "last-admin": 409, "name-taken": 409, "forbidden": 403}.get(
                 answer["refused"], 422
@@ -95,11 +119,22 @@ class Accesses:
                 return await self._of_actor(known, "host"), False
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return await self._of_key(credential.strip()), False
+            return await self._of_bearer(credential.strip()), False
         cookie = request.cookies.get(self._cookie)
         if cookie is None:
             return None, False
         return await self._of_session(cookie), True
+
+    async def _of_bearer(self, text: str) -> Login | None:
+        if self._oidc is None or text.startswith(PREFIX):
+            return await self._of_key(text)
+        known = await self._oidc.bearer(text)
+        return None if known is None else await self.of_known(known, "oidc")
+
+    async def of_known(self, known: Known, via: str) -> Login | None:
+        """The login of an actor that a provider knows. One without any right is no login."""
+        login = await self._of_actor(Actor(known.actor, known.roles), via, known.grants)
+        return login if login.grants or login.actor.roles else None
 
     async def _of_key(self, text: str) -> Login | None:
         parsed = parse_key(text)
@@ -110,7 +145,7 @@ class Accesses:
             return None
         self._note_use(key)
         return Login(
-            Actor(key.actor, key.roles, _is_admin(key.grants)), key.grants, f"key:{key.id}", executor=key.executor
+            Actor(key.actor, key.roles, is_admin(key.grants)), key.grants, f"key:{key.id}", executor=key.executor
         )
 
     def _note_use(self, key: ApiKey) -> None:
@@ -135,13 +170,15 @@ class Accesses:
         session = await self.session_of(cookie)
         if session is None:
             return None
-        return await self._of_actor(Actor(session.actor, admin=session.admin), f"session:{session.id}")
+        actor = Actor(session.actor, session.roles, session.admin)
+        return await self._of_actor(actor, f"session:{session.id}", session.grants)
 
-    async def _of_actor(self, actor: Actor, via: str) -> Login:
+    async def _of_actor(self, actor: Actor, via: str, more: tuple[Grant, ...] = ()) -> Login:
+        """`more`: grants beside those that are recorded."""
         person = (await self.state()).people.get(actor.id, Person())
-        grants = ADMIN if actor.admin else person.grants
+        grants = ADMIN if actor.admin else tuple(dict.fromkeys((*more, *person.grants)))
         roles = tuple(dict.fromkeys((*actor.roles, *person.roles)))
-        return Login(Actor(actor.id, roles, actor.admin or _is_admin(grants)), grants, via)
+        return Login(Actor(actor.id, roles, actor.admin or is_admin(grants)), grants, via)
 
     # ---- login links -------------------------------------------------------------------------------------------
 
@@ -157,10 +194,11 @@ class Accesses:
         own = self._links.pop(digest, None)
         if own is not None:
             return (own[0], True) if datetime.now(UTC) < own[1] else None
-        if digest not in (await self.state(fresh=True)).links:
+        link = (await self.state(fresh=True)).links.get(digest)
+        if link is None:
             return None
         try:
-            return await self.ask("link use", {"digest": digest}, Actor("login")), True
+            return await self.ask("link use", {"digest": digest}, Actor("login")), link.admin
         except HttpProblem:
             return None
 
@@ -182,7 +220,3 @@ async def begin(client: Client, by: Actor) -> None:
                     return
     except TimeoutError:
         raise AskTimeout(f"no engine has taken up {address} after {ANSWER_SECONDS:g} s; does one run?") from None
-
-
-def _is_admin(grants: tuple[Grant, ...]) -> bool:
-    return any(grant.role == "admin" and "*" in grant.workflows for grant in grants)

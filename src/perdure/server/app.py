@@ -9,35 +9,41 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
 
 from perdure.access.model import Login, allowed
 from perdure.errors import PerdureError
-from perdure.kernel.asked import Actor, Asked
+from perdure.kernel.asked import Asked
 from perdure.runtime.asking import asking
 from perdure.runtime.client import Client
+from perdure.runtime.history import read_history
 
 from . import limits
 from .accesses import Accesses, Recognise
 from .api.instances import ListQuery
+from .auth.oidc import Oidc
 from .auth.origins import LOOPBACK, is_ours, may_write
-from .auth.tokens import SESSION_HOURS, Signer
+from .auth.tokens import Signer
 from .calling import Calling, forbidden
 from .feed import Feed
 from .http import Answer, Receive, Request, Scope, Send, json_answer, problem_answer, send_answer
+from .logins import Logins
 from .openapi import document
 from .problems import HttpProblem, problem_of
+from .readers import Histories
 from .reading import JSON, from_text, read_json, read_query, to_struct
-from .rendering import shown
-from .repeat import Repeats
+from .reading import unknown as unknown_name
+from .redacting import Redactor, read_pointer
+from .rendering import plain, shown, trimmed
+from .repeat import REPLAYED, Repeats, event_id, first_answer
 from .routes import API, Route, match
 from .settings import Settings, secret_of
-from .static import PUBLIC, Static
+from .static import Static
 from .stream import Stream, read_channels, resolved
 
 log: Final = logging.getLogger("perdure.server")
@@ -46,7 +52,7 @@ LONG: Final = frozenset({"result", "ask"})
 """Verbs that wait as long as their caller says."""
 
 STRANGER: Final = HttpProblem(401, "login-needed", "log in, or send an API key: Authorization: Bearer pdk_…")
-DENIED_SECONDS: Final = 60.0
+HEALTH_SECONDS: Final = 2.0
 
 
 class ServerApp:
@@ -58,14 +64,18 @@ class ServerApp:
             given = msgspec.structs.replace(given, hosts=LOOPBACK)
         self.settings = given
         self.client = client
-        self.accesses = Accesses(client, Signer(secret_of(given)), given.cookie_name, actor)
+        oidc = None if given.oidc is None else Oidc(given.oidc)
+        self.accesses = Accesses(client, Signer(secret_of(given)), given.cookie_name, actor, oidc)
         self.feed = Feed(client)
         self.static = Static()
+        self.logins = Logins(given, self.accesses, self.static, oidc)
         self.stopping = asyncio.Event()
         self.notice = ""
+        self.histories = Histories()
         self._repeats = Repeats()
-        self._buckets, self._logins = limits.requests(), limits.failed_logins()
-        self._streams: dict[str, int] = {}
+        self._redacted = [read_pointer(text) for text in given.redact]
+        self._buckets = limits.requests()
+        self._streams: Counter[str] = Counter()
         self._denied: dict[tuple[str, str], tuple[float, int]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,7 +85,7 @@ class ServerApp:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        request = Request(scope, receive)
+        request = Request(scope, receive, proxied=self.settings.proxied)
         try:
             answer = await self._answer(request)
         except Exception as error:
@@ -123,8 +133,8 @@ class ServerApp:
         if not is_ours(request.host, self.settings.hosts):
             raise HttpProblem(403, "foreign-host", "this server does not answer under that name")
         if request.path == "/login" or request.path.startswith("/login/"):
-            return await self._login(request)
-        login, by_cookie = await self.accesses.login_of(request)
+            return await self.logins.answer(request) or self._stranger(request)
+        login, by_cookie = await self._login_of(request)
         if login is None:
             return self._stranger(request)
         if by_cookie and not may_write(request.method, request.headers, request.host):
@@ -136,10 +146,19 @@ class ServerApp:
             return await self._api(request, login)
         return await self._face(request, login)
 
+    async def _login_of(self, request: Request) -> tuple[Login | None, bool]:
+        """Who asks. A database that does not answer cannot say it: the request is refused in time."""
+        try:
+            async with asyncio.timeout_at(request.deadline):
+                return await self.accesses.login_of(request)
+        except TimeoutError:
+            text = "the database does not answer; nothing was recorded"
+            raise HttpProblem(503, "database-failed", text, retry_after=1) from None
+
     def _stranger(self, request: Request) -> Answer:
         """One and the same answer for every path: a page for browsers, a problem for programs."""
         if self.settings.ui and "text/html" in request.headers.get("accept", ""):
-            return self.static.page(request, "login.html", 401)
+            return self.logins.page(request, 401)
         answer = problem_answer(STRANGER, request)
         return Answer(401, answer.body, answer.media, [("www-authenticate", "Bearer")])
 
@@ -149,7 +168,7 @@ class ServerApp:
         if path == "/openapi.json" and request.method in ("GET", "HEAD"):
             return json_answer(document())
         if path == "/logout" and request.method == "POST":
-            return await self._logout(request, login)
+            return await self.logins.out(request, login)
         if self.settings.ui and request.method in ("GET", "HEAD"):
             if path.startswith("/ui/"):
                 _, _, rest = path.removeprefix("/ui/").partition("/")
@@ -181,6 +200,8 @@ class ServerApp:
         if self.settings.read_only and not route.read:
             raise HttpProblem(403, "read-only", "this server is read-only")
         body = b"" if route.read else await request.body(limits.VALUE_BODY_MAX if route.values else limits.BODY_MAX)
+        if body:
+            request.begin_answer()  # the time that the body took is not the database's
         params = _params(request, route, named, body)
 
         async def work() -> Answer:
@@ -194,28 +215,49 @@ class ServerApp:
 
     async def _call(self, calling: Calling, route: Route, params: Any) -> Answer:
         try:
-            async with asyncio.timeout(None if route.name in LONG else limits.ANSWER_SECONDS):
+            async with asyncio.timeout_at(None if route.name in LONG else calling.request.deadline):
                 answered = await route.call(calling, params)
-        except TimeoutError:
+            if getattr(answered, "note", msgspec.UNSET) is not msgspec.UNSET:  # it was so before: by this request?
+                answered = await first_answer(calling, route.name, params) or answered
+        except TimeoutError as error:
+            if isinstance(error, PerdureError):
+                raise
             text = "no engine answered in time; whether it was recorded is told by the instance: look before you repeat"
             raise HttpProblem(503, "no-engine", text, retry_after=1) from None
         except HttpProblem as problem:
             if problem.status == 403:
                 self._denied_write(calling.login, route)
             raise
+        except PerdureError:
+            first = await first_answer(calling, route.name, params)
+            if first is None:
+                raise
+            return json_answer(shown(first), headers=[REPLAYED])
         if isinstance(answered, Answer):
             return answered
         status, answer = answered if isinstance(answered, tuple) else (200, answered)
         headers = [("etag", f'"{calling.tag}"')] if calling.tag else []
-        if route.direct:
+        query = read_query(calling.request.query) if route.read else {}
+        if route.direct and "fields" not in query:
             return Answer(status, msgspec.json.encode(answer), headers=headers)
-        whole = b"values=whole" in calling.request.query
-        values = not calling.workflow or calling.values(calling.workflow)
-        return json_answer(shown(answer, values=values, whole=whole), status, headers)
+        whole = None if query.get("values") == ["whole"] else _whole(calling.request) if route.read else ""
+        redactor = await self._redactor(calling) if self._redacted else None
+        document = shown(answer, values=calling.shows_values, whole=whole, redactor=redactor)
+        return json_answer(_trimmed(document, query.get("fields", [])), status, headers)
+
+    async def _redactor(self, calling: Calling) -> Redactor:
+        """It knows the hidden texts of the instances that the answer is about: an error may repeat them."""
+        redactor = Redactor(self._redacted)
+        for instance in calling.found:
+            _, lines = await read_history(self.client.queries, instance)
+            for line in lines:
+                redactor.value(plain(line.value))
+        return redactor
 
     def _calling(self, request: Request, login: Login, route: Route) -> Calling:
+        key = request.headers.get("idempotency-key", "")
         asked = Asked(
-            id=request.headers.get("idempotency-key", ""),
+            id=event_id(login.actor.id, key),
             by=login.actor,
             via=f"{login.via} request:{request.id}",
             reason=request.headers.get("x-reason", "")[:500],
@@ -223,7 +265,18 @@ class ServerApp:
             trace=request.headers.get("traceparent", "")[:100],
         )
         client = self.client if route.read else asking(self.client, asked)
-        return Calling(request, login, client, self.accesses, self.settings, route.read, route.who)
+        return Calling(
+            request,
+            login,
+            client,
+            self.accesses,
+            self.settings,
+            self.histories,
+            route.read,
+            route.who,
+            event=asked.id,
+            engine=self.client,
+        )
 
     def _denied_write(self, login: Login, route: Route) -> None:
         """One entry a minute for an actor and a verb, with how many there were."""
@@ -231,7 +284,7 @@ class ServerApp:
             return
         key, now = (login.actor.id, route.name), time.monotonic()
         since, count = self._denied.get(key, (float("-inf"), 0))
-        if now - since < DENIED_SECONDS:
+        if now - since < limits.DENIED_SECONDS:
             self._denied[key] = since, count + 1
             return
         self._denied[key] = now, 0
@@ -242,9 +295,30 @@ class ServerApp:
     # ---- streams -----------------------------------------------------------------------------------------------
 
     async def _stream(self, request: Request, login: Login) -> Answer:
-        if self._streams.get(login.actor.id, 0) >= limits.STREAMS_MAX:
+        close = self._open_stream(login.actor.id)
+        try:
+            stream, last = await self._followed(request, login)
+        except BaseException:
+            close()
+            raise
+        headers = [("x-accel-buffering", "no")]
+        return Answer(200, b"", "text/event-stream", headers, stream.events(last), close)
+
+    def _open_stream(self, actor: str) -> Callable[[], None]:
+        """Count a stream of an actor, until the answer is called."""
+        if self._streams[actor] >= limits.STREAMS_MAX:
             text = f"an actor has at most {limits.STREAMS_MAX} streams"
             raise HttpProblem(429, "too-many-streams", text, retry_after=5)
+        self._streams[actor] += 1
+
+        def close() -> None:
+            self._streams[actor] -= 1
+            if not self._streams[actor]:
+                del self._streams[actor]
+
+        return close
+
+    async def _followed(self, request: Request, login: Login) -> tuple[Stream, str | None]:
         query = read_query(request.query)
         route = match("GET", "/instances")[0]
         assert route is not None
@@ -256,14 +330,9 @@ class ServerApp:
             return (await self.accesses.login_of(request))[0]
 
         stream = Stream(self.feed, self.client, login, channels, again, self.stopping, lambda: self.notice)
-        last = request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
-        headers = [("x-accel-buffering", "no")]
-        return Answer(200, b"", "text/event-stream", headers, stream.events(last))
+        return stream, request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
 
     async def _streaming(self, answer: Answer, request: Request, send: Send) -> None:
-        login = (await self.accesses.login_of(request))[0]
-        name = "" if login is None else login.actor.id
-        self._streams[name] = self._streams.get(name, 0) + 1
         sending = asyncio.ensure_future(send_answer(answer, request, send))
         gone = asyncio.ensure_future(request.gone())
         try:
@@ -274,53 +343,22 @@ class ServerApp:
             await asyncio.gather(sending, gone, return_exceptions=True)
             if answer.stream is not None and hasattr(answer.stream, "aclose"):
                 await answer.stream.aclose()
-            self._streams[name] -= 1
-            if not self._streams[name]:
-                del self._streams[name]
+            if answer.closed is not None:
+                answer.closed()
 
-    # ---- login, health -----------------------------------------------------------------------------------------
-
-    async def _login(self, request: Request) -> Answer:
-        name = request.path.removeprefix("/login").strip("/")
-        if request.method in ("GET", "HEAD") and self.settings.ui:
-            found = self.static.file(request, name) if name in PUBLIC else None
-            if found is not None:
-                return Answer(200, found.body, found.media, [("cache-control", "no-cache"), *found.headers[1:]])
-            return self.static.page(request, "login.html") if not name else self._stranger(request)
-        if request.method != "POST" or name:
-            return self._stranger(request)
-        if not may_write("POST", request.headers, request.host):
-            raise HttpProblem(403, "foreign-origin", "a login comes from the pages of this server alone")
-        now = time.monotonic()
-        if self._logins.is_empty(request.address, now):
-            raise HttpProblem(429, "too-many-logins", "too many logins failed from this address", retry_after=12)
-        said = read_json(await request.body(limits.BODY_MAX))
-        token = said.get("token") if isinstance(said, dict) else None
-        used = await self.accesses.use_link(token) if isinstance(token, str) and 0 < len(token) < 200 else None
-        if used is None:
-            self._logins.take(request.address, now)
-            return self._stranger(request)
-        actor, admin = used
-        _, cookie = self.accesses.signer.session(actor, datetime.now(UTC), admin=admin)
-        self.accesses.note("login", Actor(actor), address=request.address)
-        return json_answer({"actor": actor}, headers=[("set-cookie", self._cookie(cookie, SESSION_HOURS * 3600))])
-
-    async def _logout(self, request: Request, login: Login) -> Answer:
-        session = await self.accesses.session_of(request.cookies.get(self.settings.cookie_name, ""))
-        if session is not None:
-            await self.accesses.ask("session end", {"id": session.id, "until": session.expires_at}, login.actor)
-        return json_answer({"ok": True}, headers=[("set-cookie", self._cookie("", 0))])
-
-    def _cookie(self, value: str, seconds: int) -> str:
-        secure = "; Secure" if self.settings.secure else ""
-        return f"{self.settings.cookie_name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    # ---- health ------------------------------------------------------------------------------------------------
 
     async def _health(self, request: Request) -> Answer:
         """Strangers learn 200 or 503, and nothing else."""
         why = "" if request.path == "/health/live" else await self._not_ready()
-        login = (await self.accesses.login_of(request))[0] if why else None
-        told = {"ready": not why, **({"why": why} if login is not None and allowed(login, "viewer").yes else {})}
-        return Answer(503 if why else 200, msgspec.json.encode(told) if login is not None else b"{}")
+        told: dict[str, Any] = {}
+        if {"authorization", "cookie"} & set(request.headers):
+            request.deadline = min(request.deadline, asyncio.get_running_loop().time() + HEALTH_SECONDS)
+            with suppress(HttpProblem):  # without a database there is no login
+                login, _ = await self._login_of(request)
+                if login is not None and allowed(login, "viewer").yes:
+                    told = {"ready": not why, "why": why}
+        return Answer(503 if why else 200, msgspec.json.encode(told))
 
     async def _not_ready(self) -> str:
         if self.stopping.is_set():
@@ -340,6 +378,7 @@ def _params(request: Request, route: Route, named: dict[str, str], body: bytes) 
     if route.read:
         query = read_query(request.query)
         query.pop("values", None)
+        query.pop("fields", None)
         if issubclass(route.params, ListQuery):
             filters = {name: query.pop(name) for name in list(query) if name not in fields}
             given: dict[str, Any] = {"filters": filters} if filters else {}
@@ -353,6 +392,23 @@ def _params(request: Request, route: Route, named: dict[str, str], body: bytes) 
         if given.setdefault(name, value) != value:
             raise HttpProblem(422, "bad-request", f"{name} is {value!r} in the path, and another one in the body")
     return to_struct(route.params, given)
+
+
+def _whole(request: Request) -> str:
+    """The URL of the same answer with whole values."""
+    query = f"{request.query.decode('ascii')}&" if request.query else ""
+    return f"{request.root}{request.path}?{query}values=whole"
+
+
+def _trimmed(document: Any, fields: list[str]) -> Any:
+    names = [name for text in fields for name in text.split(",") if name]
+    try:
+        return trimmed(document, names) if names else document
+    except (KeyError, TypeError) as error:
+        sample = document["items"][0] if isinstance(document, dict) and document.get("items") else document
+        known = sample if isinstance(sample, dict) else []
+        text = unknown_name("field", str(error.args[0]), known)
+        raise HttpProblem(422, "bad-request", text, where="/fields") from None
 
 
 def _type(fields: dict[str, Any], name: str) -> Any:

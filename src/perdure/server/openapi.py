@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from .api.instances import ListQuery
+from .refusals import status_of
 from .routes import API, ROUTES, Route
 
 PROBLEM: Final = {
@@ -29,10 +30,17 @@ PROBLEM: Final = {
         "errors": {"type": "array", "items": {"type": "object"}},
     },
 }
+REFUSED: Final = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 HEADERS: Final = {
     "Idempotency-Key": "The same key again is the same request: it is done once.",
     "If-Match": "The ETag of the instance: the request is refused if the instance has moved on.",
     "X-Reason": "Why, for the journal.",
+}
+
+
+OF_READS: Final = {
+    "fields": ("Only these fields of the answer, or of its items: names with commas.", {"type": "string"}),
+    "values": ("Large values are not cut.", {"type": "string", "enum": ["whole"]}),
 }
 
 
@@ -65,9 +73,13 @@ def _operation(route: Route) -> dict[str, Any]:
         answers = {"200": {"description": "a file", "content": {"application/jsonl": {}, "text/csv": {}}}}
     if route.name == "result":
         answers["202"] = {"description": "still open", "content": {"application/json": {"schema": schema}}}
+    for code in route.refusals:
+        status = str(status_of(code))
+        told = answers.setdefault(status, {"description": "", "content": REFUSED})
+        told["description"] = f"{told['description']}, {code}".lstrip(", ")
     answers["default"] = {
         "description": "a problem",
-        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        "content": REFUSED,
     }
     operation: dict[str, Any] = {
         "operationId": route.name.replace(" ", "_"),
@@ -95,6 +107,10 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             ):
                 schema = _plain(msgspec.json.schema(field.type))
                 found.append({"name": field.encode_name, "in": "query", "required": field.required, "schema": schema})
+        found += [
+            {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
+            for name, (text, schema) in OF_READS.items()
+        ]
     else:
         found += [
             {"name": name, "in": "header", "required": False, "description": text, "schema": {"type": "string"}}

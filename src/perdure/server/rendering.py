@@ -5,9 +5,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from .redacting import Redactor
 
 CUT: Final = 8 * 1024
 PREVIEW: Final = 256
@@ -15,6 +17,9 @@ VALUES: Final = frozenset({"value", "result", "input", "data", "answer", "body",
 """Fields of documents that hold recorded values."""
 
 MAPS_OF_VALUES: Final = frozenset({"published"})
+TEXTS_OF_VALUES: Final = frozenset({"progress"})
+"""What a running step tells of its work."""
+
 WITHHELD: Final = {"$withheld": True}
 SAFE_MAX: Final = 2**53
 
@@ -60,34 +65,61 @@ def _other(value: Any) -> Any:
     return str(value)
 
 
-def shown(value: Any, *, values: bool = True, whole: bool = False) -> Any:
-    """A document for a reader: without recorded values, if the reader may not see them; large values cut."""
-    return _shown(plain(value), values, whole)
+def shown(value: Any, *, values: bool = True, whole: str | None = "", redactor: Redactor | None = None) -> Any:
+    """A document for a reader: without recorded values, if the reader may not see them; large values cut.
+
+    `whole` is where the whole values are; None: nothing is cut.
+    """
+    redactor = redactor or Redactor()
+    return redactor.texts(_Showing(values, whole, redactor).document(plain(value)))
 
 
-def _shown(document: Any, values: bool, whole: bool) -> Any:
-    if isinstance(document, dict):
-        return {name: _field(name, each, values, whole) for name, each in document.items()}
-    if isinstance(document, list):
-        return [_shown(each, values, whole) for each in document]
-    return document
+def trimmed(document: Any, names: list[str]) -> Any:
+    """Only these fields of a document, or of the items of a list. Raises `KeyError` of an unknown one."""
+    if isinstance(document, dict) and isinstance(document.get("items"), list):
+        return {**document, "items": [trimmed(each, names) for each in document["items"]]}
+    return {name: document[name] for name in names}
 
 
-def _field(name: str, value: Any, values: bool, whole: bool) -> Any:
-    if name in VALUES and value is not None:
-        return (value if whole else cut(value)) if values else WITHHELD
-    if name in MAPS_OF_VALUES and isinstance(value, dict):
-        return {key: (each if whole else cut(each)) if values else WITHHELD for key, each in value.items()}
-    if not values and name == "error" and isinstance(value, dict):
-        return {"type": value.get("type"), "message": "", "data": None, "traceback": ""}
-    return _shown(value, values, whole)
+class _Showing(NamedTuple):
+    values: bool
+    whole: str | None
+    redactor: Redactor
+
+    def document(self, document: Any) -> Any:
+        if isinstance(document, dict):
+            return {name: self._field(name, each) for name, each in document.items()}
+        if isinstance(document, list):
+            return [self.document(each) for each in document]
+        return document
+
+    def _field(self, name: str, value: Any) -> Any:
+        if name in VALUES and value is not None:
+            return self._value(value)
+        if name in MAPS_OF_VALUES and isinstance(value, dict):
+            return {key: self._value(each) for key, each in self.redactor.value(value).items()}
+        if name == "picture":
+            return value  # `state` of its nodes is a word
+        if not self.values and isinstance(value, dict) and name == "error":
+            return {"type": value.get("type"), "message": "", "data": None, "traceback": ""}
+        if not self.values and name in TEXTS_OF_VALUES:
+            return None
+        if not self.values and name == "parts" and isinstance(value, list):
+            return [{**each, "reason": ""} for each in value if isinstance(each, dict)]
+        return self.document(value)
+
+    def _value(self, value: Any) -> Any:
+        if not self.values:
+            return WITHHELD
+        return cut(self.redactor.value(value), self.whole)
 
 
-def cut(value: Any) -> Any:
-    """A value that is too large for a list, as a preview and its size."""
-    if isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < CUT // 4):
+def cut(value: Any, whole: str | None = "") -> Any:
+    """A value that is too large for a list, as a preview, its size, and where it is `whole`."""
+    if whole is None or isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < CUT // 4):
         return value
     encoded = msgspec.json.encode(value)
     if len(encoded) <= CUT:
         return value
-    return {"$cut": encoded[:PREVIEW].decode(errors="ignore"), "bytes": len(encoded)}
+    found = {"$cut": encoded[:PREVIEW].decode(errors="ignore"), "bytes": len(encoded)}
+    return {**found, "href": whole} if whole else found

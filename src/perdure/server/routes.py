@@ -19,9 +19,11 @@ from perdure.verbs import act
 from perdure.verbs import bulk as bulks
 from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
 from perdure.views.instance_at import PastInstance
+from perdure.views.lists import Rates
 
-from .api import access, bookmarks, bulk, export, fleet, instances, looks, tasks
+from .api import access, acting, bookmarks, bulk, definitions, export, fleet, instances, looks, parts, tasks
 from .calling import Calling
+from .refusals import Repeat, refusals_of, repeat_of
 
 API: Final = "/api/v1"
 
@@ -49,6 +51,15 @@ class Route(msgspec.Struct, frozen=True):
         return self.method == "GET"
 
     @property
+    def repeat(self) -> Repeat:
+        return repeat_of(self.name, self.method)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """The codes of its own refusals."""
+        return refusals_of(self.name, self.method)
+
+    @property
     def in_path(self) -> tuple[str, ...]:
         return tuple(re.findall(r"{(\w+)}", self.path))
 
@@ -58,15 +69,18 @@ OF: Final = "/instances/{id}/-"
 TASK: Final = "/tasks/{task}"
 
 ROUTES: Final[tuple[Route, ...]] = (
-    Route("start", "POST", "/instances", "operator", "Start an instance.", act.StartParams, act.StartAnswer,
-          instances.start, {"workflow": "order", "key": "o-17", "input": {"order_id": "o-17"}}, values=True),
+    Route("start", "POST", "/instances", "operator", "Start an instance, or up to 500.", acting.StartBody,
+          acting.StartedAnswer, acting.start,
+          {"workflow": "order", "key": "o-17", "input": {"order_id": "o-17"}}, values=True),
     Route("ls", "GET", "/instances", "viewer", "List instances, newest first.", instances.ListQuery,
           instances.InstanceList, instances.ls, "q=status:stuck", direct=True),
     Route("count", "GET", "/instances/count", "viewer", "Count instances.", instances.ListQuery,
           instances.CountAnswer, instances.count_instances, "status=stuck"),
     Route("facets", "GET", "/instances/facets", "viewer", "Count instances by workflow, version and status.",
           instances.Nothing, instances.FacetsAnswer, instances.count_by),
-    Route("export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
+    Route("rates", "GET", "/instances/rates", "viewer", "Tell how many instances started, ended and failed over a day.",
+          instances.Nothing, Rates, instances.rates_of),
+    Route("list export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
           export.ExportQuery, bytes, export.export, "status=stuck&format=csv"),
     Route("diff", "GET", "/instances/diff", "viewer", "Compare the histories of two instances.", DiffParams,
           DiffAnswer, instances.compare, "a=order/o-17&b=order/o-18"),
@@ -89,25 +103,25 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.ResultAnswer, instances.result, "wait=30"),
     Route("read", "GET", f"{OF}/published/{{name}}", "viewer", "Read a value that an instance published.",
           instances.NameQuery, instances.PublishedAnswer, instances.published),
-    Route("send", "POST", f"{OF}/messages", "operator", "Send a message to an instance.", instances.MessageParams,
-          act.SendAnswer, instances.send, {"name": "decision", "body": {"approved": True}}, values=True),
-    Route("ask", "POST", f"{OF}/ask", "operator", "Send a message and wait for its answer.", instances.AskParams,
-          instances.AskAnswer, instances.ask, {"name": "price", "body": None}, values=True),
+    Route("send", "POST", f"{OF}/messages", "operator", "Send a message to an instance.", acting.MessageParams,
+          act.SendAnswer, acting.send, {"name": "decision", "body": {"approved": True}}, values=True),
+    Route("ask", "POST", f"{OF}/ask", "operator", "Send a message and wait for its answer.", acting.AskParams,
+          acting.AskAnswer, acting.ask, {"name": "price", "body": None}, values=True),
     Route("cancel", "POST", f"{OF}/cancel", "operator", "Ask an instance to stop.", act.CancelParams,
-          act.CancelAnswer, instances.acting(act.cancel), {"reason": "ordered twice"}),
+          act.CancelAnswer, acting.acting(act.cancel), {"reason": "ordered twice"}),
     Route("wake", "POST", f"{OF}/wake", "operator", "End the sleep of an instance.", act.WakeParams, act.WakeAnswer,
-          instances.acting(act.wake), {}),
+          acting.acting(act.wake), {}),
     Route("retry", "POST", f"{OF}/retry", "operator", "Let a stuck or failed instance try again.", act.RetryParams,
-          act.RetryAnswer, instances.acting(act.retry), {}),
+          act.RetryAnswer, acting.acting(act.retry), {}),
     Route("settle", "POST", f"{OF}/settle", "operator", "Answer for a step whose outcome is unknown.",
-          act.SettleParams, act.SettleAnswer, instances.acting(act.settle),
+          act.SettleParams, act.SettleAnswer, acting.acting(act.settle),
           {"location": "charge", "as": "ok", "value": "c-123"}, values=True),
     Route("rewind", "POST", f"{OF}/rewind", "operator", "Let an instance go back.", act.RewindParams,
-          act.RewindAnswer, instances.acting(act.rewind), {"location": "charge"}),
+          act.RewindAnswer, acting.acting(act.rewind), {"location": "charge"}),
     Route("fork", "POST", f"{OF}/fork", "operator", "Go on from an instance's past in another one.", act.ForkParams,
-          act.ForkAnswer, instances.acting(act.fork), {"location": "ship", "edit": {"price": 4200}}, values=True),
-    Route("tag", "PATCH", f"{OF}/tags", "operator", "Change tags of an instance.", instances.TagsParams,
-          instances.TagsAnswer, instances.tag, {"tags": {"customer": "c-7"}}),
+          act.ForkAnswer, acting.acting(act.fork), {"location": "ship", "edit": {"price": 4200}}, values=True),
+    Route("tag", "PATCH", f"{OF}/tags", "operator", "Change tags of an instance.", acting.TagsParams,
+          acting.TagsAnswer, acting.tag, {"tags": {"customer": "c-7"}}),
     Route("bulk start", "POST", "/bulk", "operator", "Do one thing to all instances of a selection.",
           bulks.BulkParams, bulks.BulkAnswer, bulk.start,
           {"verb": "retry", "selection": {"q": "workflow:order status:stuck"}, "dry_run": True}, values=True),
@@ -125,6 +139,21 @@ ROUTES: Final[tuple[Route, ...]] = (
           looks.VersionQuery, looks.SourceAnswer, looks.source),
     Route("workflow drawing", "GET", "/workflows/{name}/-/drawing", "viewer", "Draw a workflow.", looks.VersionQuery,
           looks.Drawing, looks.workflow_drawing),
+    Route("check", "POST", "/workflows/check", "author", "Check a definition; nothing is kept.",
+          definitions.DefinitionText, definitions.CheckedDefinition, definitions.check,
+          {"text": "apiVersion: perdure/v1"}, values=True),
+    Route("put", "POST", "/workflows", "author", "Keep a definition, and run it.", definitions.DefinitionParams,
+          definitions.KeptDefinition, definitions.put, {"text": "apiVersion: perdure/v1"}, values=True),
+    Route("activate", "POST", "/workflows/{name}/-/activate", "author", "Choose the version of new instances.",
+          definitions.ActivateParams, definitions.KeptDefinition, definitions.activate, {"version": "1.1.0"}),
+    Route("ctx", "GET", f"{OF}/ctx", "viewer", "Show ctx of a playbook's instance.", instances.Id, parts.CtxAnswer,
+          parts.ctx),
+    Route("tokens", "GET", f"{OF}/tokens", "viewer", "Show where a playbook's instance stands.", instances.Id,
+          parts.TokensAnswer, parts.tokens),
+    Route("patch", "PATCH", f"{OF}/ctx", "operator", "Change ctx of a playbook's instance.", parts.PatchParams,
+          parts.PatchAnswer, parts.patch, {"set": {"approved": True}}, values=True),
+    Route("report", "GET", f"{OF}/report", "viewer", "Report on the nodes of a graph's instance.", instances.Id,
+          parts.ReportAnswer, parts.report),
     Route("trace", "GET", "/trace/{event}", "admin", "Tell what an event from outside led to.", TraceParams,
           TraceAnswer, looks.traced),
     Route("queue ls", "GET", "/queues", "viewer", "List queues with their open jobs.", instances.Nothing,

@@ -11,6 +11,8 @@ import msgspec
 
 from perdure.errors import CallerError
 
+from .auth.oidc import OidcSettings
+
 SECRET: Final = "PERDURE_SERVER_SECRET"
 SECRET_MIN: Final = 16
 
@@ -19,6 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`hosts`: names that a Host header may have; None: any, where a host framework has checked it.
 
     `secure`: the browser speaks TLS to us, or to a proxy in front of us. `database`: what people call the database.
+    `proxied`: a proxy of ours is in front, and the last address of X-Forwarded-For is the one that it saw.
+    `redact`: pointers to fields of recorded values that are not shown.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -29,6 +33,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database: str = "this database"
     cookie: str = "perdure"
     connect: bool = False
+    oidc: OidcSettings | None = None
+    redact: tuple[str, ...] = ()
+    proxied: bool = False
 
     @property
     def cookie_name(self) -> str:

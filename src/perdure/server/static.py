@@ -44,12 +44,16 @@ class Static:
         body = self.files.get(name)
         return None if body is None else self._answer(request, name, body, [IMMUTABLE])
 
-    def page(self, request: Request, name: str, status: int = 200) -> Answer:
-        """An HTML page. Its files are named below the root of the app, wherever that is mounted."""
+    def page(self, request: Request, name: str, status: int = 200, **more: str) -> Answer:
+        """An HTML page. Its files are named below the root of the app, wherever that is mounted.
+
+        `more` fills the places of the page of these names.
+        """
         text = self.files[name].decode()
         base = f"{request.root}/ui/{self.hash}"
-        body = text.replace("{base}", base).replace("{root}", request.root).encode()
-        return Answer(status, body, MEDIA["html"], [("cache-control", "no-cache")])
+        for place, value in {"base": base, "root": request.root, **more}.items():
+            text = text.replace(f"{{{place}}}", value)
+        return Answer(status, text.encode(), MEDIA["html"], [("cache-control", "no-cache")])
 
     def _answer(self, request: Request, name: str, body: bytes, headers: list[tuple[str, str]]) -> Answer:
         media = MEDIA.get(name.rpartition(".")[2], "application/octet-stream")

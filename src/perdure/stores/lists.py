@@ -84,6 +84,7 @@ class ListQuestion(NamedTuple):
     segment: Segment
     conditions: Conditions
     limit: int = 0
+    oldest: bool = False
 
 
 Asking = Generator[ListQuestion, list[Any], Page]
@@ -103,10 +104,14 @@ def listing(filter: Filter, *, bounded: bool) -> Asking:
         for segment in segments:
             bounds = _bounds(segment, filter, place, end)
             rows = yield ListQuestion(
-                "heads", segment, [*segment.conditions, *rest, *kept, *bounds], filter.limit - len(found)
+                "heads",
+                segment,
+                [*segment.conditions, *rest, *kept, *bounds],
+                filter.limit - len(found),
+                filter.oldest,
             )
             chunk += [HeadRow(*row) for row in rows]
-        found += sorted(chunk, key=place_of, reverse=True)[: filter.limit - len(found)]
+        found += sorted(chunk, key=place_of, reverse=not filter.oldest)[: filter.limit - len(found)]
         if len(found) == filter.limit:
             return Page(found, place_of(found[-1]) if found else None)
         if end is None:
@@ -152,10 +157,9 @@ def _end_of_chunk(
     ends: list[ListPlace] = []
     for segment in segments:
         bounds = _bounds(segment, filter, place, None)
-        ends += [
-            tuple(row) for row in (yield ListQuestion("place", segment, [*segment.conditions, *bounds], CHUNK - 1))
-        ]
-    return max(ends, default=None)
+        asked = ListQuestion("place", segment, [*segment.conditions, *bounds], CHUNK - 1, filter.oldest)
+        ends += [tuple(row) for row in (yield asked)]
+    return min(ends, default=None) if filter.oldest else max(ends, default=None)
 
 
 # ---- the indexes ---------------------------------------------------------------------------------------------------
@@ -219,10 +223,11 @@ def _tag(name: str) -> str:
 def _bounds(segment: Segment, filter: Filter, before: ListPlace | None, end: ListPlace | None) -> Conditions:
     start, id = ("tags.started_at", "tags.instance") if segment.tagged else ("started_at", "id")
     bounds: Conditions = []
+    beyond, until = (">", "<=") if filter.oldest else ("<", ">=")
     if before is not None:
-        bounds.append((f"({start}, {id}) < ({{}}, {{}})", before))
+        bounds.append((f"({start}, {id}) {beyond} ({{}}, {{}})", before))
     if end is not None:
-        bounds.append((f"({start}, {id}) >= ({{}}, {{}})", end))
+        bounds.append((f"({start}, {id}) {until} ({{}}, {{}})", end))
     if filter.started is not None:
         bounds.append((f"{start} >= {{}} AND {start} < {{}}", filter.started))
     return bounds
@@ -259,7 +264,13 @@ def sql_of(
         values += given
     by = question.segment.by and f"INDEXED BY {question.segment.by}"
     limit = placeholder(len(values))
-    return template.format(conditions=" AND ".join(parts) or "true", by=by, limit=limit), [*values, question.limit]
+    order = "ASC" if question.oldest else "DESC"
+    sql = template.format(conditions=" AND ".join(parts) or "true", by=by, order=order, limit=limit)
+    return sql, [*values, question.limit]
+
+
+def _is_beyond(filter: Filter, place: ListPlace, before: ListPlace) -> bool:
+    return place > before if filter.oldest else place < before
 
 
 def matches(filter: Filter, head: HeadRow) -> bool:
@@ -272,7 +283,7 @@ def matches(filter: Filter, head: HeadRow) -> bool:
         and (not filter.version or head.version == filter.version)
         and (not filter.parent or head.parent == filter.parent)
         and (not filter.root or head.root == filter.root)
-        and (filter.before is None or place_of(head) < filter.before)
+        and (filter.before is None or _is_beyond(filter, place_of(head), filter.before))
         and (filter.started is None or filter.started[0] <= head.started_at < filter.started[1])
         and (filter.ended is None or (head.ended_at != 0 and filter.ended[0] <= head.ended_at < filter.ended[1]))
         and (not filter.kept or head.reason != FORGOTTEN)

@@ -347,8 +347,8 @@ class MemoryStore:
         return self._head(ref)
 
     async def heads(self, filter: Filter) -> list[HeadRow]:
-        newest_first = sorted(self.database.heads.values(), key=place_of, reverse=True)
-        return list(islice((head for head in newest_first if matches(filter, head)), filter.limit))
+        ordered = sorted(self.database.heads.values(), key=place_of, reverse=not filter.oldest)
+        return list(islice((head for head in ordered if matches(filter, head)), filter.limit))
 
     async def page(self, filter: Filter) -> Page:
         found = await self.heads(filter)

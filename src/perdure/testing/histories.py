@@ -19,8 +19,8 @@ from perdure.kernel.effects import Effect, due_of
 from perdure.kernel.events import Address, CancelAsked, Rewound
 from perdure.kernel.instance import Instance
 from perdure.kernel.machine import Workflow
-from perdure.kernel.moment import Moment, when
-from perdure.kernel.replay import deliveries, fold, rebuild
+from perdure.kernel.moment import when
+from perdure.kernel.replay import deliver_again, deliveries, fold, rebuild
 from perdure.runtime.arguments import unknown
 from perdure.views.export import read
 
@@ -98,9 +98,7 @@ def changed_mind(address: Address, rows: Sequence[JournalRow], workflow: Workflo
             if type(event) is Rewound:
                 machine.dispose()
                 machine = workflow.machine(str(address), None)
-            current = machine.deliver(
-                event, Moment(entry.clock, instance.seed, entry.number, entry.decision, None, entry.seq, entry.at)
-            )
+            machine, current = deliver_again(instance, entry, event, machine, workflow, recorded=entry.decision)
             if _comparable(current) != _comparable(entry.decision):
                 rebuild(_folded(address, rows), workflow).dispose()  # another operation is told best by its Divergence
                 said = next(_differences(entry.decision, current), "it decides otherwise")

@@ -24,8 +24,12 @@ import msgspec
 
 from perdure.app.ours import load_playbook
 from perdure.errors import CallerError, CrashTestFailed
+from perdure.kernel.decision import Decision
+from perdure.kernel.events import Event, Rewound, Started
+from perdure.kernel.moment import Moment
 from perdure.playbooks.author import PlaybookWorkflow
 from perdure.playbooks.load import read_yaml
+from perdure.playbooks.machine import PlaybookMachine
 from perdure.tools import ToolError
 
 from .crashes import crash_test
@@ -188,10 +192,34 @@ def _crash(playbook: PlaybookWorkflow, input: Any, stubs: Mapping[str, Any], mad
         last = given[-1:] if isinstance(given, list) else given  # how often it is asked depends on the crash
         script |= {name: outcome_of(pattern, last) for name in labels if fnmatchcase(name, label)}
     try:
-        report = crash_test(playbook, dict(input), script=script, random=5)
+        report = crash_test(_twinned(playbook), dict(input), script=script, random=5)
         made.crashes = report.singles + report.pairs + report.random
     except CrashTestFailed as failed:
         made.crashes, made.finding = 1, str(failed).partition("\n")[0]
+
+
+class _Twins(PlaybookWorkflow):
+    """Each event is also delivered to a machine that was made from a snapshot, and both must decide the same."""
+
+    def machine(self, address: str, snapshot: bytes | None) -> PlaybookMachine:
+        make = super().machine
+        made = make(address, snapshot)
+        deliver = made.deliver
+
+        def both(event: Event, moment: Moment) -> Decision:
+            twin = None if isinstance(event, Started | Rewound) else make(address, made.snapshot())
+            decision = deliver(event, moment)
+            if twin is not None and self.differs(decision, twin.deliver(event, moment)):
+                raise AssertionError("a machine that is made from a snapshot decides otherwise")
+            return decision
+
+        made.deliver = both  # type: ignore[method-assign]
+        return made
+
+
+def _twinned(playbook: PlaybookWorkflow) -> PlaybookWorkflow:
+    made: PlaybookWorkflow = type("Twins", (_Twins, type(playbook)), {})(playbook.definition)
+    return made
 
 
 # ---- *.test.yaml ---------------------------------------------------------------------------------------------------

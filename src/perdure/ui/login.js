@@ -1,4 +1,5 @@
-// The login page: the token of the link is in the fragment, so that it is in no log.
+// The login page: the token of the link is in the fragment, so that it is in no log. A provider of logins leads back to
+// this page: the script goes on, because a redirect from another site would leave the strict cookie behind.
 const root = document.body.dataset.root;
 const say = document.querySelector("#say");
 const [token, path] = location.hash.slice(1).split("?"); // what follows the token is the page to go to
@@ -17,4 +18,9 @@ async function login() {
   else say.textContent = "This link was used, or is too old. Make another one:";
 }
 
-if (token) login().catch(() => { say.textContent = "The server does not answer. Try again."; });
+const oidc = document.querySelector("#oidc");
+const here = location.pathname.slice(root.length);
+if (!here.startsWith("/login")) oidc.href += `?to=${encodeURIComponent(here + location.search)}`;
+
+if (document.body.dataset.go) location.replace(root + document.body.dataset.go);
+else if (token) login().catch(() => { say.textContent = "The server does not answer. Try again."; });

@@ -5,6 +5,8 @@ import { go, href, listen, place } from "./lib/router.js";
 import { Icon, Bones, Shape, Trouble } from "./lib/parts.js";
 import { next, theme } from "./lib/theme.js";
 import { use, visible } from "./lib/format.js";
+import { Keys, keys } from "./lib/keys.js";
+import { Palette } from "./lib/palette.js";
 
 const PAGES = [
   { name: "Dashboard", path: "/", file: "dashboard", key: "d" },
@@ -19,7 +21,7 @@ const PAGES = [
 const loaded = new Map();
 
 function route(path) {
-  if (path === "/compare") return { page: PAGES[1], file: "compare", rest: "" };
+  if (path === "/compare" || path === "/bulk") return { page: PAGES[1], file: path.slice(1), rest: "" };
   if (path.startsWith("/instances/")) return { page: PAGES[1], file: "instance", rest: decodeURIComponent(path.slice(11)) };
   const page = PAGES.find((each) => each.path !== "/" && (path === each.path || path.startsWith(`${each.path}/`))) ?? PAGES[0];
   return { page, file: page.file, rest: decodeURIComponent(path.slice(page.path.length + 1)) };
@@ -59,7 +61,8 @@ function App() {
     const timer = setInterval(look, 60000);
     return () => clearInterval(timer);
   }, []);
-  useEffect(() => keys(setHelp), []);
+  const [asks, setAsks] = useState(false);
+  useEffect(() => keys(PAGES, { help: () => setHelp(true), palette: () => setAsks(true) }), []);
   const { path, query } = place();
   const { page, file, rest } = route(path);
   const Page = useModule(file);
@@ -70,7 +73,7 @@ function App() {
   ${me && html`<span class="book" title="The database this page reads">${me.database}</span>`}
   <nav class="nav" aria-label="Pages">${PAGES.map((each) => html`<a href=${href(each.path)} aria-current=${each === page ? "page" : null}>${each.name}${each.file === "tasks" && late ? html`<span class="n late">${late} late</span>` : null}</a>`)}</nav>
   <div class="bar-end">
-    <form class="find-form" role="search" onSubmit=${find}><${Icon} name="search" /><input class="field" id="find" name="q" type="search" aria-label="Find instances" placeholder="Find instances" /><kbd>/</kbd></form>
+    <button class="find" type="button" aria-label="Find or do anything" onClick=${() => setAsks(true)}><${Icon} name="search" /><span>Find or do anything</span><kbd>Ctrl K</kbd></button>
     <button class="btn quiet only" type="button" onClick=${() => setShade(next())} aria-label=${`Theme: ${shade}. Change it`} title=${`Theme: ${shade}`}><${Icon} name="theme" /></button>
     ${me && html`<button class="btn quiet who" type="button" onClick=${logout} title=${`${me.id}, ${me.grants[0]?.role ?? "no role"}. Log out`}><${Icon} name="person" /><span>${me.id}</span></button>`}
   </div>
@@ -82,44 +85,9 @@ function App() {
 </main>
 <footer class="foot">${live === null ? html`<span class="calm">read once</span>` : html`<span class=${`live${live ? "" : " off"}`}>${live ? "live" : "not live"}</span>`}
   ${me?.read_only && html`<span>read-only</span>`}
-  <span class="end"><span>times in ${Intl.DateTimeFormat().resolvedOptions().timeZone}</span><span><kbd>?</kbd> keys</span></span></footer>
-${help && html`<${Keys} close=${() => setHelp(false)} />`}`;
-}
-
-function find(event) {
-  event.preventDefault();
-  go(href("/instances", { q: new FormData(event.target).get("q") }));
-}
-
-function Keys({ close }) {
-  const rows = [["/", "search"], ...PAGES.map((each) => [`g ${each.key}`, each.name.toLowerCase()]), ["j, k", "next row, row before"], ["Enter", "open the row"], ["Esc", "close, or leave a field"], ["?", "this list"]];
-  useEffect(() => { document.querySelector("#keys").showModal(); }, []);
-  return html`<dialog class="dialog" id="keys" aria-labelledby="h-keys" onClose=${close}><header><h2 id="h-keys">Keys</h2></header>
-    <div class="part"><dl class="facts">${rows.map(([key, text]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl></div>
-    <footer><button class="btn first" type="button" onClick=${close}>Close</button></footer></dialog>`;
-}
-
-function keys(setHelp) {
-  let before = "";
-  const pressed = (event) => {
-    const field = event.target.closest?.("input, textarea, select, dialog");
-    if (event.key === "Escape" && field?.matches("input, textarea")) field.blur();
-    if (field || event.ctrlKey || event.metaKey || event.altKey) return;
-    const page = before === "g" && PAGES.find((each) => each.key === event.key);
-    if (page) go(href(page.path));
-    else if (event.key === "/") { event.preventDefault(); (document.querySelector("[data-filter]") ?? document.querySelector("#find"))?.focus(); }
-    else if (event.key === "?") setHelp(true);
-    else if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
-    before = event.key;
-  };
-  addEventListener("keydown", pressed);
-  return () => removeEventListener("keydown", pressed);
-}
-
-function step(by) {
-  const links = [...document.querySelectorAll("[data-row]")];
-  const at = links.indexOf(document.activeElement);
-  links[Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
+  <span class="end"><span>times in ${Intl.DateTimeFormat().resolvedOptions().timeZone}</span><button class="plain" type="button" onClick=${() => setHelp(true)}><kbd>?</kbd> keys</button></span></footer>
+${help && html`<${Keys} pages=${PAGES} close=${() => setHelp(false)} />`}
+${asks && html`<${Palette} pages=${PAGES} close=${() => setAsks(false)} more=${[{ text: "Change the theme", icon: "theme", hint: shade, run: () => setShade(next()) }, { text: "Compare two instances", icon: "right", run: () => go(href("/compare")) }, { text: "Keys", icon: "info", hint: html`<kbd>?</kbd>`, run: () => setHelp(true) }, { text: "Log out", icon: "person", hint: me?.id, run: logout }]} />`}`;
 }
 
 render(html`<${App} />`, document.querySelector("#app"));

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -35,6 +35,8 @@ from perdure.ports.store import Queries
 
 from .look import ShownError, shown_error
 
+NANOSECONDS: Final = 1_000_000_000
+
 
 class Part(msgspec.Struct, frozen=True):
     """A stretch of time: held, running, waiting."""
@@ -45,7 +47,10 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct):
-    """One attempt at one location. `entries` are the numbers of the entries that belong to it."""
+    """One attempt at one location. `entries` are the numbers of the entries that belong to it.
+
+    `key` is the idempotency key of a step. `input` is known of children, and of steps that leave the process.
+    """
 
     location: str
     kind: str
@@ -63,6 +68,10 @@ class Operation(msgspec.Struct):
     parts: list[Part]
     value: Any = None
     error: ShownError | None = None
+    key: str = ""
+    input: Any = None
+    timeout: float | None = None
+    once: bool = False
 
 
 async def operations(queries: Queries, instance: int) -> list[Operation]:
@@ -122,7 +131,12 @@ class Operations:
             child=f"{effect.workflow}/{effect.key}" if isinstance(effect, Child) else None,
             entries=[number],
             parts=[Part("held" if intent.held else _live(effect), at, None)],
+            input=_input(effect),
         )
+        if isinstance(effect, Call) and self._instance is not None:
+            operation.key = self._instance.identity.idempotency_key(effect.location, effect.life)
+            operation.timeout = None if effect.timeout is None else effect.timeout / NANOSECONDS
+            operation.once = effect.deliveries_max == 1
         self.found.append(operation)
         self._open[intent.id] = operation
 
@@ -200,6 +214,11 @@ def _what(effect: Effect) -> str:
             return f"{workflow}/{key}"
         case _:
             return ""
+
+
+def _input(effect: Effect) -> Any:
+    data = effect.input if isinstance(effect, Child) else getattr(effect, "params", None)
+    return _value(data) if data else None
 
 
 def _value(data: bytes) -> Any:

@@ -10,11 +10,10 @@ from perdure.kernel.batch import JournalRow
 from perdure.kernel.decision import Decision
 from perdure.kernel.effects import Effect
 from perdure.kernel.entry import Entry
-from perdure.kernel.events import KERNEL_ONLY, Address, CancelAsked, Event, Migrated, Retried, Rewound, Started
+from perdure.kernel.events import Address, Event, Migrated, Rewound, Started
 from perdure.kernel.instance import Instance
-from perdure.kernel.machine import Governed, Machine, Workflow
-from perdure.kernel.moment import Moment
-from perdure.kernel.replay import Replay, fold
+from perdure.kernel.machine import Machine, Workflow
+from perdure.kernel.replay import Replay, deliver_again, fold, heard
 from perdure.ports.seen import Line
 from perdure.runtime.history import Reader, in_words
 
@@ -43,14 +42,11 @@ class Delivery:
 
     def deliver(self) -> Decision:
         assert self.event is not None
-        if type(self.event) is Migrated:
-            assert isinstance(self.workflow, Governed), "only what rules govern goes over"
-            self.machine = migrated = self.workflow.migrated(str(self._before.address), self.machine, self.event.rules)
-            return Decision(state=migrated.digest, begin=migrated.snapshot() or b"")
         recorded = None if self.raised else self.entry.decision  # what raised did so live, when nothing was recorded
-        seed = self.event.seed if type(self.event) is Started else self._before.seed
-        moment = Moment(self.entry.clock, seed, self.entry.number, recorded, None, self.entry.seq, self.entry.at)
-        return self.machine.deliver(self.event, moment)
+        self.machine, current = deliver_again(
+            self._before, self.entry, self.event, self.machine, self.workflow, recorded=recorded
+        )
+        return current
 
     @property
     def raised(self) -> bool:
@@ -128,13 +124,13 @@ class History:
     def at(self, number: int) -> Delivery:
         before = self._before(number)
         entry = (self.state.tail or [])[number - self.first]
-        heard = _heard(before, entry.event)
-        replay = self.replay(number if type(heard) is not Rewound else self.first)  # a rewind brings its own past
+        event = heard(entry.event, before.kept)
+        replay = self.replay(number if type(event) is not Rewound else self.first)  # a rewind brings its own past
         _, machine = next(replay)
         for _ in replay:
             pass
-        version = heard.version if isinstance(heard, Migrated | Started) else before.definition
-        return Delivery(self._code(version), machine, entry, heard, before)
+        version = event.version if isinstance(event, Migrated | Started) else before.definition
+        return Delivery(self._code(version), machine, entry, event, before)
 
     def _before(self, number: int) -> Instance:
         return fold(self.address, None, self.rows[: number - self.first])
@@ -144,14 +140,6 @@ def state_of(machine: Machine) -> str:
     """The state of a machine, in short; empty: there is none, or it is not a value."""
     state = getattr(machine, "state", b"")
     return short(decode(state)) if isinstance(state, bytes) and state else ""
-
-
-def _heard(before: Instance, event: Event) -> Event | None:
-    """What the code gets of an event. A retry delivers what was kept, and some events are the kernel's alone."""
-    if type(event) is CancelAsked and before.kept is not None:
-        return None
-    heard = before.kept if type(event) is Retried and before.kept is not None else event
-    return None if type(heard) in KERNEL_ONLY else heard
 
 
 def raised(decision: Decision) -> bool:

@@ -24,6 +24,7 @@ import msgspec
 from perdure.cells.bound_manifest import BoundManifest, in_force
 from perdure.cells.manifest import Manifest, read
 from perdure.cells.patch import Change, data_of, patch_between, patched
+from perdure.cells.policy import NO_CELLS
 from perdure.cells.proposals import Mode
 from perdure.cells.world import PROPOSALS, WorldWorkflow
 from perdure.codec import decode, encode, to_plain
@@ -176,7 +177,7 @@ class Governance:
     async def _published(self, name: str, default: bytes | None = None) -> bytes:
         head = await self._client.queries.head(RULER)
         if head is None:
-            raise CallerError("this database has no cells: open it with perdure.open(url, workflows=[a cell])")
+            raise CallerError(NO_CELLS)
         found = await self._client.queries.published(head.id, name)
         if found is None and default is None:
             raise CallerError(f"the world has not published its {name} yet")

@@ -22,7 +22,7 @@ MINUTES = 10
 @click.option("--actor", metavar="NAME", help="Who logs in.  [default: you]")
 @click.option("--url", default=f"http://{LISTEN}", show_default=True, help="The address of the server.")
 def link(console: Console, actor: str | None, url: str) -> None:
-    """The link works once, for ten minutes, and logs in an admin: whoever can write the database is admin."""
+    """The link works once, for ten minutes, and logs in an admin: who can write the database is admin."""
     from perdure.server.accesses import begin
     from perdure.server.auth.tokens import digest_of
 

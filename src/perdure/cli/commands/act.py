@@ -152,7 +152,7 @@ def planned(text: Callable[[Any], str]) -> Callable[[Any], str]:
 @act("cancel", planned(lambda answer: f"asked {answer.id} to cancel"))
 @click.argument("id")
 @DRY_RUN
-@click.option("--reason", default="", help="Recorded, and told to whoever waits for the result.")
+@click.option("--reason", default="", help="Recorded, and told to all that wait for the result.")
 @click.option("--undo", is_flag=True, help="Undo what its completed steps did, the last one first.")
 def cancel(id: str, reason: str, undo: bool, dry_run: bool) -> CancelParams:
     """It ends cancelled when its clean-up is done. Cancelling twice is harmless."""
@@ -189,7 +189,7 @@ def _rewound(answer: Any) -> str:
 @click.option("--force", is_flag=True, help="Also while a step runs that is dropped: it is cancelled.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be dropped and done again.")
 def rewind(id: str, location: str, force: bool, dry_run: bool) -> RewindParams:
-    """The operation at LOCATION, and all that came after it, did not happen; it is done anew. What came before is
+    """The operation at LOCATION, and all that came after it, did not happen; it is done again. What came before is
     kept. `perdure history ID` shows the locations.
     """
     return RewindParams(id, location, force, dry_run)

@@ -127,7 +127,7 @@ def copy(console: Console, source: str, target: str) -> None:
     """SOURCE and TARGET are paths of SQLite files, or postgresql://... with ?schema=NAME. TARGET is made: a file must
     not be there, a schema may be, if it is empty. No engine may run on either. The source stays as it is.
 
-    The journal is copied as it is, and all tables are folded from it anew and compared. A PostgreSQL database that is
+    The journal is copied as it is, and all tables are made from it again and compared. A PostgreSQL database that is
     made gets as many shards as the source has: one, if that is a file.
     """
     from perdure.app.copy import move

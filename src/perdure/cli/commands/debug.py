@@ -103,7 +103,7 @@ class DebugSession:
         self._debugger = Debugger(Code(history.workflow), self._out)
 
     def first(self) -> int:
-        """Where to begin if nobody says so: where the code raised or does something else, else the last entry."""
+        """Where to begin without --at: where the code raised or does something else, else the last entry."""
         with _silently():
             try:
                 for number, machine in self._history.replay(self._history.last + 1):

@@ -75,7 +75,7 @@ def run(  # noqa: PLR0917
     timeout: float | None,
 ) -> None:
     """MODULE is importable from the current directory, or a path ending in .py. All its flows are registered. FILE is a
-    playbook, ending in .yaml, whose workload the input goes over; or a process in YAML or JSON.
+    playbook, ending in .yaml, whose workload the input changes; or a process in YAML or JSON.
 
     With --db, a run that was interrupted or killed goes on when the same command is given again with the
     same key. What flows and steps print goes to stderr.
@@ -145,7 +145,7 @@ class Run:
                     self._console.note(f"{handle.address} is known: {self._reader.state.version} entries so far")
                 ending = await self._follow(engine, handle, about.id, interrupted)
                 if ending.why != "ended" and not _kept(self._console):
-                    hurry.set()  # nothing is kept of it: nobody needs what still runs
+                    hurry.set()  # nothing is kept of it: what still runs is not needed
                 return ending
 
     async def _follow(self, engine: Client, handle: Handle[Any], id: int, interrupted: asyncio.Event) -> Ending:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +16,9 @@ import click
 from perdure.app import connect, run_async
 from perdure.app import open as open_engine
 from perdure.runtime.client import Client
+from perdure.server.auth.oidc import OidcSettings
+from perdure.server.configuration import OPTIONS, Configured, configured, without_password
+from perdure.server.settings import Settings
 
 from ..console import Console, define
 from ..exits import Stopped
@@ -26,34 +31,42 @@ if TYPE_CHECKING:
 LISTEN = "127.0.0.1:7373"
 
 
-@define("serve")
+def _options(function: Callable[..., None]) -> Callable[..., None]:
+    """The flags of the settings, see `perdure.server.configuration`."""
+    for option in reversed(OPTIONS):
+        if option.flag and option.name != "db":
+            more: dict[str, Any] = {"metavar": option.metavar or None, "help": option.help}
+            if option.form == "switch":
+                more["is_flag"] = True
+            elif option.form == "texts":
+                more["multiple"] = True
+            elif option.default:
+                more["help"] += f"  [default: {option.default}]"
+            function = click.option(option.flag, option.name, **more)(function)
+    return function
+
+
+def settled(console: Console) -> dict[str, Configured]:
+    """Each setting of a server, as flags, environment and files give it."""
+    context = click.get_current_context()
+    forms = {option.name: option for option in OPTIONS}
+    flags = {
+        name: forms[name].default is False if forms[name].form == "switch" else value
+        for name, value in context.params.items()
+        if name in forms and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
+    return configured(flags, os.environ, Path.cwd())
+
+
+@define("serve", db="settings")
 @click.argument("modules", metavar="MODULE", nargs=-1)
-@click.option("--listen", default=LISTEN, show_default=True, metavar="HOST:PORT", help="Port 0 takes a free one.")
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name under which browsers come; repeatable.")
-@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="The certificate, a PEM file.")
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key, a PEM file.")
-@click.option("--behind-proxy", is_flag=True, help="A proxy in front speaks TLS.")
-@click.option("--queue", "queues", multiple=True, metavar="NAME=N", help="Serve a queue, N steps at once; repeatable.")
-@click.option("--connect", "connecting", is_flag=True, help="No engine: the server reads and asks another process.")
-@click.option("--read-only", is_flag=True, help="Refuse every verb that changes something.")
-@click.option("--no-ui", is_flag=True, help="The API alone.")
-def serve(  # noqa: PLR0917
-    console: Console,
-    modules: tuple[str, ...],
-    listen: str,
-    hosts: tuple[str, ...],
-    tls_cert: str | None,
-    tls_key: str | None,
-    behind_proxy: bool,
-    queues: tuple[str, ...],
-    connecting: bool,
-    read_only: bool,
-    no_ui: bool,
-) -> None:
+@_options
+def serve(console: Console, modules: tuple[str, ...], **flags: Any) -> None:
     """The engine runs the workflows of the modules. Without a module the server runs no workflow and needs no code.
 
-    It prints a link that logs you in once. Whoever can write the database is admin. Ctrl-C or SIGTERM: streams end,
-    open requests get 5 seconds, running steps drain; the second one: at once.
+    It prints a link that logs you in once. An actor that can write the database is admin. Ctrl-C or SIGTERM: streams
+    end, open requests get 5 seconds, running steps drain; the second one: at once. `perdure config` tells where each
+    setting comes from.
     """
     try:
         import uvicorn  # noqa: F401
@@ -61,32 +74,61 @@ def serve(  # noqa: PLR0917
         raise Stopped("a server needs uvicorn: pip install 'perdure[server]'") from None
     from perdure.server.auth.origins import LOOPBACK, name_of
     from perdure.server.serve import bind
-    from perdure.server.settings import Settings
 
-    host, port = address_of(listen)
-    local = name_of(host) in LOOPBACK
-    if (tls_cert is None) != (tls_key is None):
+    found = {name: each.value for name, each in settled(console).items()}
+    if not found["db"]:
+        raise Stopped("a server needs a database: --db URL, PERDURE_DB, or `db` of the settings")
+    host, port = address_of(found["listen"])
+    cert, key, proxied = found["tls_cert"], found["tls_key"], found["behind_proxy"]
+    if bool(cert) != bool(key):
         raise Stopped("--tls-cert and --tls-key go together")
-    if not local and tls_cert is None and not behind_proxy:
+    if name_of(host) not in LOOPBACK and not cert and not proxied:
         text = f"{host} is reached from elsewhere: give --tls-cert and --tls-key, or --behind-proxy with a TLS proxy"
         raise Stopped(f"{text}; 127.0.0.1 needs neither")
-    code = [served_by(module) for module in modules]
+    for file in filter(None, (cert, key)):
+        if not Path(file).is_file():
+            raise Stopped(f"there is no file {file}: --tls-cert and --tls-key name PEM files")
+    code, queues = [served_by(module) for module in modules], _queues(found["queues"])
     listening = bind(host, port)
     port = listening.getsockname()[1]
-    settings = Settings(
-        hosts=tuple(dict.fromkeys([*LOOPBACK, name_of(host), *(name_of(each) for each in hosts)])),
-        secure=tls_cert is not None or behind_proxy,
-        read_only=read_only,
-        ui=not no_ui,
-        database=without_password(console.db),
-        cookie=f"perdure-{port}",
-        connect=connecting or not modules,
-    )
-    scheme, shown = "https" if tls_cert else "http", hosts[0] if hosts else f"{_shown(host)}:{port}"
-    tls = None if tls_cert is None or tls_key is None else (tls_cert, tls_key)
-    serving = Serving(console, listening, settings, f"{scheme}://{shown}", tls)
+    settings = _settings(found, host, port, connect=found["connect"] or not modules)
+    shown = found["hosts"][0] if found["hosts"] else f"{_shown(host)}:{port}"
+    url = f"{'https' if cert else 'http'}://{shown}"
+    serving = Serving(console.at(found["db"]), listening, settings, url, (cert, key) if cert else None)
     workflows, handlers = [each for found, _ in code for each in found], [each for _, found in code for each in found]
-    run_async(lambda: serving.run(workflows, handlers, _queues(queues)))
+    run_async(lambda: serving.run(workflows, handlers, queues))
+
+
+def _settings(found: dict[str, Any], host: str, port: int, *, connect: bool) -> Settings:
+    from perdure.server.auth.origins import LOOPBACK, name_of
+
+    return Settings(
+        hosts=tuple(dict.fromkeys([*LOOPBACK, name_of(host), *(name_of(each) for each in found["hosts"])])),
+        secret=found["secret"] or None,
+        secure=bool(found["tls_cert"]) or found["behind_proxy"],
+        read_only=found["read_only"],
+        ui=found["ui"],
+        redact=found["redact"],
+        proxied=found["behind_proxy"],
+        database=without_password(found["db"]),
+        cookie=f"perdure-{port}",
+        connect=connect,
+        oidc=_oidc(found),
+    )
+
+
+def _oidc(found: dict[str, Any]) -> OidcSettings | None:
+    if not found["oidc"]:
+        return None
+    return OidcSettings(
+        issuer=found["oidc"],
+        client=found["oidc_client"],
+        secret=found["oidc_secret"],
+        audience=found["oidc_audience"],
+        actor=found["oidc_actor"],
+        task_roles=found["oidc_task_roles"],
+        grants=found["oidc_grants"],
+    )
 
 
 class Serving:
@@ -116,16 +158,16 @@ class Serving:
         with signals() as (stop, hurry):
             if self._settings.connect:
                 async with connect(self._console.db) as client:
-                    await self._answer(client, stop)
+                    await self._answer(client, stop, hurry)
                 return
             opened = open_engine(self._console.db, workflows=workflows, handlers=handlers, queues=queues or None)
             async with opened as engine:
                 engine.hurry = hurry
                 if began is not None:
                     await began(engine)
-                await self._answer(engine, stop)
+                await self._answer(engine, stop, hurry)
 
-    async def _answer(self, client: Client, stop: asyncio.Event) -> None:
+    async def _answer(self, client: Client, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         from perdure.server import app
         from perdure.server.serve import serve as answer
 
@@ -143,14 +185,7 @@ class Serving:
                 click.echo(f"log in once: {link}")
             sys.stdout.flush()
 
-        await answer(made, self._listening, stop=stop, ready=ready, tls=self._tls)
-
-
-def without_password(url: str) -> str:
-    """A URL as people may see it."""
-    scheme, found, rest = url.partition("://")
-    login, at, place = rest.rpartition("@")
-    return f"{scheme}://{login.partition(':')[0]}@{place}" if found and at else url
+        await answer(made, self._listening, stop=stop, hurry=hurry, ready=ready, tls=self._tls)
 
 
 def _user() -> str:

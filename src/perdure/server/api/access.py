@@ -16,7 +16,7 @@ from perdure.kernel.events import Address, Message, asked_of
 from perdure.kernel.location import Patterns
 from perdure.kernel.moment import when
 
-from ..accesses import LINK_MINUTES
+from ..accesses import ADMIN, LINK_MINUTES
 from ..auth.tokens import digest_of, new_key
 from ..calling import Calling
 from ..problems import HttpProblem
@@ -173,10 +173,13 @@ class MadeLink(msgspec.Struct, frozen=True):
 
 
 async def link(calling: Calling, given: LinkParams) -> Any:
-    token, actor = token_urlsafe(32), given.actor or calling.login.actor.id
+    """For the maker: a login with all rights, if the maker has them. For others: what they were granted."""
+    maker = calling.login
+    token, actor = token_urlsafe(32), given.actor or maker.actor.id
+    admin = actor == maker.actor.id and covers(maker.grants, ADMIN)
     expires = datetime.now(UTC) + timedelta(minutes=LINK_MINUTES)
-    body = {"digest": digest_of(token), "actor": actor, "expires_at": expires}
-    await calling.accesses.ask("link add", body, calling.login.actor)
+    body = {"digest": digest_of(token), "actor": actor, "expires_at": expires, "admin": admin}
+    await calling.accesses.ask("link add", body, maker.actor)
     return 201, MadeLink(f"{calling.request.root}/login#{token}", expires)
 
 

@@ -17,7 +17,7 @@ from perdure.runtime.history import summary
 from perdure.verbs import bulk
 
 from ..calling import Calling, unknown
-from .instances import recorded
+from .acting import recorded
 
 
 async def start(calling: Calling, given: bulk.BulkParams) -> Any:
@@ -27,9 +27,9 @@ async def start(calling: Calling, given: bulk.BulkParams) -> Any:
     def may(workflow: str) -> bool:
         return not workflow.startswith("perdure.") and allowed(calling.login, "operator", workflow, read=False).yes
 
-    key, own = calling.request.headers.get("idempotency-key"), None
-    if key is not None and not given.dry_run:
-        own = hashlib.blake2b(f"{actor}\x00{key}".encode(), digest_size=12).hexdigest()
+    own = None
+    if calling.event and not given.dry_run:
+        own = hashlib.blake2b(calling.event.encode(), digest_size=12).hexdigest()
     reason = given.reason or calling.request.headers.get("x-reason", "")[:500]
     answer = await bulk.begin(calling.client, replace(given, by=actor, reason=reason), may, own)
     if given.dry_run:

@@ -70,7 +70,7 @@ async def _csv(rows: AsyncIterator[list[ListedHead]], columns: list[str]) -> Asy
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow([harmless(name) for name in names])
     async for part in rows:
-        writer.writerows([[harmless(_cell(_value(each, name))) for name in names] for each in part])
+        writer.writerows([[harmless(_text(_value(each, name))) for name in names] for each in part])
         yield file.getvalue().encode()
         file.seek(0)
         file.truncate()
@@ -80,7 +80,7 @@ def _value(row: ListedHead, column: str) -> Any:
     return row.tags.get(column.removeprefix("tag."), "") if column.startswith("tag.") else getattr(row, column)
 
 
-def _cell(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, dict):

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from perdure.access.model import Who, allowed
 from perdure.kernel.policy import decode_policy
 from perdure.ports.store import Owner
 from perdure.verbs.act import StartParams
-from perdure.verbs.read import ListAnswer, TraceParams
+from perdure.verbs.read import ExportParams, ListAnswer, TraceParams, WhyAnswer
 from perdure.verbs.table import VERBS
-from perdure.views.find import find_started
 
 from ..calling import Calling, unknown
 from ..problems import HttpProblem
 from ..reading import to_struct
 from ..reading import unknown as unknown_name
+from .acting import check_start
 from .bulk import OF_VERBS
-from .instances import Nothing
+from .instances import Nothing, private
 
 
 class WorkflowVersion(msgspec.Struct, frozen=True):
@@ -160,6 +161,10 @@ async def verbs(calling: Calling, given: Nothing) -> VerbList:
     return VerbList(found)
 
 
+NAMED: Final = ("id", "a", "b", "parent")
+"""Parameters of verbs that name an instance."""
+
+
 class AskedVerb(msgspec.Struct, frozen=True):
     """`params` are those of the verb in `perdure.verbs`. The answer is the document of `--json`."""
 
@@ -177,15 +182,25 @@ async def ask_verb(calling: Calling, given: AskedVerb) -> Any:
     if given.verb in OF_VERBS:
         answered = await OF_VERBS[given.verb](calling, params)
         return answered[1] if isinstance(answered, tuple) else answered
-    for name in ("id", "a", "b"):
-        if hasattr(params, name):
-            _, head = await find_started(calling.client, getattr(params, name))
-            await calling.find(f"{head.workflow}/{head.key}")
+    named = {name: await calling.find_named(getattr(params, name)) for name in NAMED if getattr(params, name, None)}
+    params = replace(params, **named)
     if isinstance(params, StartParams):
-        calling.check(params.workflow, f"workflow {params.workflow[:80]!r}")
-    elif isinstance(params, TraceParams) and not allowed(calling.login, "admin").yes:
-        raise HttpProblem(403, "forbidden", "a trace goes through all workflows: it needs the role admin")
+        check_start(calling, params)
+    elif isinstance(params, TraceParams):
+        if not allowed(calling.login, "admin").yes:
+            raise HttpProblem(403, "forbidden", "a trace goes through all workflows: it needs the role admin")
+        calling.subjects.add("*")
+    elif isinstance(params, ExportParams):
+        if not calling.shows_values or calling.settings.redact:
+            text = "a history as a file has every recorded value: your grant, or this server, does not show all of them"
+            raise HttpProblem(403, "forbidden", text, expected="values")
+        calling.accesses.note("export", calling.login.actor, id=params.id)
     answer = await row.function(calling.client, params)
-    if isinstance(answer, ListAnswer):
-        answer = replace(answer, instances=[each for each in answer.instances if calling.sees(each.workflow)])
-    return answer
+    match answer:
+        case ListAnswer():
+            seen = [each for each in answer.instances if calling.sees(each.workflow)]
+            return replace(answer, instances=seen, note=answer.note if calling.sees_all else UNSET)
+        case WhyAnswer():
+            return private(calling, answer)
+        case _:
+            return answer

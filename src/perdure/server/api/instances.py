@@ -1,28 +1,24 @@
-"""Instances over HTTP: lists, one instance and all that is known of it, and what is done to it."""
+"""Instances over HTTP: lists, one instance, and all that is known of it."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from perdure.codec import decode
 from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, ResultTimeout
 from perdure.kernel.batch import HeadRow
-from perdure.kernel.events import Address
 from perdure.kernel.location import is_sleep
 from perdure.kernel.policy import Policy
 from perdure.kernel.status import TERMINAL, Status
 from perdure.ports.seen import Line, Reason
-from perdure.ports.store import Filter
-from perdure.runtime.history import read_history, summary, value_of
-from perdure.verbs import act
+from perdure.ports.store import Filter, ListPlace, place_of
+from perdure.runtime.history import summary, value_of
 from perdure.verbs.read import DiffParams, WhyAnswer, diff
-from perdure.views.lists import PAGE_MAX, Facet, count, facets, page
+from perdure.views.lists import PAGE_MAX, Facet, Rates, count, facets, page, rates
 from perdure.views.look import (
     ListedInstance,
     ShownEntry,
@@ -39,9 +35,9 @@ from perdure.views.where import Where, from_pairs, joined, parse, to_text
 from ..calling import Calling, id_of, unknown
 from ..feed import pack
 from ..problems import HttpProblem
+from ..readers import asked_by
 
 WAIT_MAX: Final = 60.0
-RECORDED_SECONDS: Final = 2.0
 CHILDREN_MAX: Final = 200
 
 
@@ -66,11 +62,12 @@ class InstanceList(msgspec.Struct, frozen=True):
 
 
 class ListQuery(msgspec.Struct, frozen=True):
-    """`q` is a filter as text; `filters` are the same as query parameters."""
+    """`q` is a filter as text; `filters` are the same as query parameters. `cursor` is that of a page before."""
 
     q: str = ""
     limit: int = 50
     cursor: str = ""
+    order: Literal["-started", "started"] = "-started"
     filters: dict[str, list[str]] = {}
 
 
@@ -102,21 +99,34 @@ async def ls(calling: Calling, given: ListQuery) -> InstanceList:
     if not 1 <= given.limit <= PAGE_MAX:
         raise HttpProblem(422, "bad-request", f"limit is 1 to {PAGE_MAX}, found {given.limit}", where="/limit")
     where = where_of(given)
-    use = hashlib.blake2b(to_text(where).encode(), digest_size=8).digest()
-    before = None
-    if given.cursor:
-        body = calling.accesses.signer.read("cursor", given.cursor)
-        if body is None or body[:8] != use:
-            text = "this cursor is of another list, or of another server; begin again without it"
-            raise HttpProblem(422, "bad-cursor", text, where="/cursor")
-        started, id = msgspec.msgpack.decode(body[8:])
-        before = (started, id)
+    use = hashlib.blake2b(f"{given.order} {to_text(where)}".encode(), digest_size=8).digest()
+    back, place = _place(calling, use, given.cursor)
     at = pack(await calling.client.queries.heights())
-    found = await page(calling.client.queries, where, shows(calling, where), given.limit, before)
-    next = (
-        None if found.next is None else calling.accesses.signer.sign("cursor", use + msgspec.msgpack.encode(found.next))
-    )
-    return InstanceList([listed(head) for head in found.heads], next, None, found.looked, found.partial, at)
+    oldest = (given.order == "started") != back
+    found = await page(calling.client.queries, where, shows(calling, where), given.limit, place, oldest=oldest)
+    heads = found.heads[::-1] if back else found.heads
+
+    def cursor(backwards: bool, at: ListPlace | None) -> str | None:
+        body = use + msgspec.msgpack.encode((backwards, at))
+        return None if at is None else calling.accesses.signer.sign("cursor", body)
+
+    edge = None if place is None else (place[0], place[1] + (1 if oldest else -1))  # the row at the place is not lost
+    first, last = (place_of(heads[0]), place_of(heads[-1])) if heads else (edge, edge)
+    previous = cursor(True, found.next if back else first if given.cursor else None)
+    next = cursor(False, last if back else found.next)
+    return InstanceList([listed(head) for head in heads], next, previous, found.looked, found.partial, at)
+
+
+def _place(calling: Calling, use: bytes, cursor: str) -> tuple[bool, ListPlace | None]:
+    """Where a cursor goes on, and whether backwards."""
+    if not cursor:
+        return False, None
+    body = calling.accesses.signer.read("cursor", cursor)
+    if body is None or body[:8] != use:
+        text = "this cursor is of another list, or of another server; begin again without it"
+        raise HttpProblem(422, "bad-cursor", text, where="/cursor")
+    back, (started, id) = msgspec.msgpack.decode(body[8:])
+    return back, (started, id)
 
 
 def shows(calling: Calling, where: Where) -> Any:
@@ -145,6 +155,10 @@ class FacetsAnswer(msgspec.Struct, frozen=True):
 
 async def count_by(calling: Calling, given: Nothing) -> FacetsAnswer:
     return FacetsAnswer(await facets(calling.client.queries, shows(calling, ())))
+
+
+async def rates_of(calling: Calling, given: Nothing) -> Rates:
+    return await rates(calling.client.queries, shows(calling, ()), datetime.now(UTC))
 
 
 class Id(msgspec.Struct, frozen=True):
@@ -207,6 +221,7 @@ def _may(calling: Calling, head: HeadRow, found: ShownInstance, policy: Policy) 
     unknown_outcome = found.error is not None and found.error.type == "OutcomeUnknown"
     now = {
         "send": ended or policy.refuses("send"),
+        "ask": ended or policy.refuses("send"),
         "cancel": ended or policy.refuses("cancel"),
         "wake": ended or policy.refuses("wake") or ("" if sleeps and not stuck else "it does not sleep"),
         "retry": "" if stuck else (policy.refuses("retry") if failed else "it is neither stuck nor failed"),
@@ -222,10 +237,14 @@ async def why(calling: Calling, given: Id) -> WhyAnswer:
     head = await calling.find(given.id)
     seen, words = await see(calling.client.queries, head, datetime.now(UTC), calling.settings.database)
     calling.tag = str(seen.state.version)
-    told = reasons(seen, words)
-    if not calling.values(head.workflow):
-        told = [_without_values(each) for each in told]
-    return WhyAnswer(id_of(head), seen.state.status.value, told)
+    return private(calling, WhyAnswer(id_of(head), seen.state.status.value, reasons(seen, words)))
+
+
+def private(calling: Calling, answer: WhyAnswer) -> WhyAnswer:
+    """Sentences with recorded values are for logins that see all of them."""
+    if calling.shows_values and not calling.settings.redact:
+        return answer
+    return msgspec.structs.replace(answer, reasons=[_without_values(each) for each in answer.reasons])
 
 
 def _without_values(reason: Reason) -> Reason:
@@ -242,7 +261,7 @@ class WaitingAnswer(msgspec.Struct, frozen=True):
 
 async def waiting(calling: Calling, given: Id) -> WaitingAnswer:
     head = await calling.find(given.id)
-    reader, _ = await read_history(calling.client.queries, head.id)
+    reader = (await calling.histories.of(calling.client.queries, head)).reader
     calling.tag = str(reader.state.version)
     return WaitingAnswer(id_of(head), [shown_wait(each) for each in reader.waiting()])
 
@@ -283,36 +302,22 @@ async def history(calling: Calling, given: HistoryQuery) -> HistoryPage:
     if not 1 <= given.limit <= 5000:
         raise HttpProblem(422, "bad-request", f"limit is 1 to 5000, found {given.limit}", where="/limit")
     head = await calling.find(given.id)
-    _, lines = await read_history(calling.client.queries, head.id)
-    total = lines[-1].number if lines else 0
+    whole = await calling.histories.of(calling.client.queries, head)
+    total = whole.lines[-1].number if whole.lines else 0
     if given.find:
-        lines = [line for line in lines if given.find.lower() in _said(line)]
-    if given.before:
-        found = [line for line in lines if line.number < given.before][-given.limit :]
+        lines = [line for line in whole.lines if given.find.lower() in _said(line)]
+        lines = [line for line in lines if (line.number < given.before if given.before else line.number > given.after)]
+        found = lines[-given.limit :] if given.before else lines[: given.limit]
     else:
-        found = [line for line in lines if line.number > given.after][: given.limit]
+        found = whole.page(given.after, given.before, given.limit)
     calling.tag = str(total)
     entries = [shown_entry(line) for line in found]
-    return HistoryPage(id_of(head), entries, total, await _asked(calling, head.id, {line.seq: line for line in found}))
+    return HistoryPage(id_of(head), entries, total, asked_by(whole, found))
 
 
 def _said(line: Line) -> str:
     error = line.error.type if line.error is not None else ""
     return " ".join((line.event, line.location, line.status, error, line.outcome, *line.opened)).lower()
-
-
-async def _asked(calling: Calling, instance: int, lines: dict[int, Any]) -> dict[str, Any]:
-    from perdure.kernel.entry import decode as decode_entry
-    from perdure.kernel.events import asked_of
-    from perdure.kernel.location import Patterns
-
-    patterns, found = Patterns(), {}
-    for row in await calling.client.queries.history(instance):
-        entry = decode_entry(row.seq, row.instance, row.at, row.body, patterns)
-        asked = asked_of(entry.event)
-        if asked is not None and row.seq in lines and asked.by is not None:
-            found[str(lines[row.seq].number)] = {"by": asked.by.id, "via": asked.via, "reason": asked.reason}
-    return found
 
 
 class OperationsAnswer(msgspec.Struct, frozen=True):
@@ -380,95 +385,3 @@ async def published(calling: Calling, given: NameQuery) -> PublishedAnswer:
 async def compare(calling: Calling, given: DiffParams) -> Any:
     one, other = await calling.find(given.a), await calling.find(given.b)
     return await diff(calling.client, DiffParams(id_of(one), id_of(other)))
-
-
-# ---- what changes something ----------------------------------------------------------------------------------------
-
-
-async def start(calling: Calling, given: act.StartParams) -> Any:
-    calling.check(given.workflow, f"workflow {given.workflow[:80]!r}")
-    if given.key is None and (key := calling.request.headers.get("idempotency-key")):
-        own = hashlib.blake2b(f"{calling.login.actor.id}\x00{key}".encode(), digest_size=12).hexdigest()
-        given = msgspec.structs.replace(given, key=own)
-    answer = await act.start(calling.client, given)
-    return 201 if await recorded(calling, Address(answer.workflow, answer.key)) else 202, answer
-
-
-async def recorded(calling: Calling, address: Address) -> bool:
-    """Whether an engine has taken up what was started; `Prefer: wait=N` says how long that is waited for."""
-    queries = calling.client.queries
-    if await queries.head(address) is not None:
-        return True
-    prefer = calling.request.headers.get("prefer", "").partition("wait=")[2]
-    try:
-        async with asyncio.timeout(min(float(prefer), WAIT_MAX) if prefer.isdigit() else RECORDED_SECONDS):
-            async with aclosing(calling.client.changes()) as changes:
-                async for _ in changes:
-                    if await queries.head(address) is not None:
-                        return True
-    except TimeoutError:
-        pass
-    return False
-
-
-class MessageParams(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    body: Any = None
-
-
-async def send(calling: Calling, given: MessageParams) -> Any:
-    head = await calling.find(given.id)
-    message = calling.request.headers.get("idempotency-key")
-    return await act.send(calling.client, act.SendParams(id_of(head), given.name, given.body, message))
-
-
-class AskParams(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    body: Any = None
-    wait: float = 10.0
-
-
-class AskAnswer(msgspec.Struct, frozen=True):
-    id: str
-    answer: Any
-
-
-async def ask(calling: Calling, given: AskParams) -> AskAnswer:
-    head = await calling.find(given.id)
-    handle = calling.client.handle(head.workflow, head.key)
-    message = calling.request.headers.get("idempotency-key")
-    said: Any = {"id": message} if message else {}
-    found = await handle.ask(given.name, given.body, timeout=min(given.wait, WAIT_MAX), **said)
-    return AskAnswer(id_of(head), found)
-
-
-def acting(verb: Any) -> Any:
-    """A handler of a verb that acts on one instance: the instance is found as the login sees it."""
-
-    async def handler(calling: Calling, given: Any) -> Any:
-        head = await calling.find(given.id)
-        return await verb(calling.client, msgspec.structs.replace(given, id=id_of(head)))
-
-    return handler
-
-
-class TagsParams(msgspec.Struct, frozen=True):
-    """`tags` by name; null removes one."""
-
-    id: str
-    tags: dict[str, str | None]
-
-
-class TagsAnswer(msgspec.Struct, frozen=True):
-    id: str
-    tags: dict[str, str]
-
-
-async def tag(calling: Calling, given: TagsParams) -> TagsAnswer:
-    head = await calling.find(given.id)
-    for name, value in given.tags.items():
-        await act.tag(calling.client, act.TagParams(id_of(head), name, value))
-    now = await calling.client.queries.head(head.id)
-    return TagsAnswer(id_of(head), summary(now or head).tags)

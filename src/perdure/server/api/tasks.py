@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from perdure.access.model import Login, sees_values
 from perdure.ports.store import TaskOrder
 from perdure.runtime.tasks import UNSET, TaskDetail
+from perdure.tasks.rights import may_see
 from perdure.tasks.row import TaskInfo
 
 from ..calling import Calling
 from ..problems import HttpProblem
+from ..rendering import WITHHELD
 
 
 class TaskQuery(msgspec.Struct, frozen=True):
@@ -54,7 +58,7 @@ async def ls(calling: Calling, given: TaskQuery) -> TaskList:
     found = await calling.client.tasks.list(
         calling.login.actor, order=given.order, after=given.after or None, limit=given.limit + 1, **_wanted(given)
     )
-    shown = found[: given.limit]
+    shown = [seen_by(calling.login, each) for each in found[: given.limit]]
     return TaskList(shown, shown[-1].id if len(found) > given.limit else None)
 
 
@@ -71,7 +75,22 @@ class TaskId(msgspec.Struct, frozen=True):
 
 
 async def show(calling: Calling, given: TaskId) -> TaskDetail:
-    return await calling.client.tasks.get(given.task, calling.login.actor)
+    found = await calling.client.tasks.get(given.task, calling.login.actor)
+    seen = seen_by(calling.login, found)
+    if seen is found:
+        return found
+    history = tuple(replace(each, text="", changes={}) for each in found.history)
+    return replace(seen, description="", data=WITHHELD, history=history)
+
+
+T = TypeVar("T", bound=TaskInfo)
+
+
+def seen_by(login: Login, task: T) -> T:
+    """A task as a login sees it. An admin whose grant withholds values sees no title that names them."""
+    if sees_values(login, task.workflow) or may_see(task.standing, replace(login.actor, admin=False)):
+        return task
+    return replace(task, title=task.name, outcome="")
 
 
 async def claim(calling: Calling, given: TaskId) -> TaskInfo:
@@ -164,4 +183,4 @@ async def cancel(calling: Calling, given: TaskCancelParams) -> TaskInfo:
 
 
 def _id(calling: Calling) -> str | None:
-    return calling.request.headers.get("idempotency-key")
+    return calling.event or None

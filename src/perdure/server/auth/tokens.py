@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from perdure.access.model import Grant
+
 PREFIX: Final = "pdk_"
 SESSION_HOURS: Final = 12
 _KEY: Final = re.compile(r"pdk_([0-9a-z]{12})_([A-Za-z0-9_-]{43})\Z")
@@ -44,12 +46,17 @@ def same(known: str | None, given: str) -> bool:
 
 
 class Session(msgspec.Struct, frozen=True, array_like=True):
-    """What a cookie says. `admin`: the login link came from the database's owner, who may do all."""
+    """What a cookie says. `admin`: the login link came from the database's owner, who may do all.
+
+    `grants` and `roles` are those that an OIDC provider gives.
+    """
 
     id: str
     actor: str
     expires_at: datetime
     admin: bool = False
+    grants: tuple[Grant, ...] = ()
+    roles: tuple[str, ...] = ()
 
 
 class Signer:
@@ -73,8 +80,16 @@ class Signer:
     def _mark(self, use: str, body: bytes) -> bytes:
         return hmac.digest(self._secret, use.encode() + b"\x00" + body, "sha256")
 
-    def session(self, actor: str, now: datetime, *, admin: bool = False) -> tuple[Session, str]:
-        session = Session(secrets.token_hex(8), actor, now + timedelta(hours=SESSION_HOURS), admin)
+    def session(
+        self,
+        actor: str,
+        now: datetime,
+        *,
+        admin: bool = False,
+        grants: tuple[Grant, ...] = (),
+        roles: tuple[str, ...] = (),
+    ) -> tuple[Session, str]:
+        session = Session(secrets.token_hex(8), actor, now + timedelta(hours=SESSION_HOURS), admin, grants, roles)
         return session, self.sign("session", msgspec.msgpack.encode(session))
 
     def read_session(self, text: str, now: datetime) -> Session | None:

@@ -245,22 +245,22 @@ CROSS JOIN LATERAL (
 -- The conditions are put together from the filter: see stores/lists.py.
 SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
     root, ended_at, reason
-FROM perdure.instances AS instances WHERE {conditions} ORDER BY started_at DESC, id DESC LIMIT {limit}
+FROM perdure.instances AS instances WHERE {conditions} ORDER BY started_at {order}, id {order} LIMIT {limit}
 
 -- name: list_tagged
 -- The same by a tag.
 SELECT id, workflow, key, generation, version, status, instances.started_at, changed_at, parent, input_hash,
     instances.tags, outcome, root, ended_at, reason
 FROM perdure.tags AS tags JOIN perdure.instances AS instances ON id = tags.instance WHERE {conditions}
-ORDER BY tags.started_at DESC, tags.instance DESC LIMIT {limit}
+ORDER BY tags.started_at {order}, tags.instance {order} LIMIT {limit}
 
 -- name: list_place
 -- The place of one head further down.
-SELECT started_at, id FROM perdure.instances WHERE {conditions} ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET {limit}
+SELECT started_at, id FROM perdure.instances WHERE {conditions} ORDER BY started_at {order}, id {order} LIMIT 1 OFFSET {limit}
 
 -- name: list_tagged_place
 SELECT started_at, instance FROM perdure.tags AS tags WHERE {conditions}
-ORDER BY started_at DESC, instance DESC LIMIT 1 OFFSET {limit}
+ORDER BY started_at {order}, instance {order} LIMIT 1 OFFSET {limit}
 
 -- name: workflow_names
 -- The names of all workflows that have instances: one look into the index for each.

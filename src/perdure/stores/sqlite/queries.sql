@@ -270,21 +270,21 @@ FROM instances ORDER BY id
 -- The conditions are put together from the filter, and so is the index: see stores/lists.py.
 SELECT id, workflow, key, generation, version, status, started_at, changed_at, parent, input_hash, tags, outcome,
     root, ended_at, reason
-FROM instances {by} WHERE {conditions} ORDER BY started_at DESC, id DESC LIMIT {limit}
+FROM instances {by} WHERE {conditions} ORDER BY started_at {order}, id {order} LIMIT {limit}
 
 -- name: list_tagged
 -- The same by a tag. CROSS: the tags are read first.
 SELECT id, workflow, key, generation, version, status, instances.started_at, changed_at, parent, input_hash,
     instances.tags, outcome, root, ended_at, reason
 FROM tags CROSS JOIN instances ON id = tags.instance WHERE {conditions}
-ORDER BY tags.started_at DESC, tags.instance DESC LIMIT {limit}
+ORDER BY tags.started_at {order}, tags.instance {order} LIMIT {limit}
 
 -- name: list_place
 -- The place of one head further down.
-SELECT started_at, id FROM instances {by} WHERE {conditions} ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET {limit}
+SELECT started_at, id FROM instances {by} WHERE {conditions} ORDER BY started_at {order}, id {order} LIMIT 1 OFFSET {limit}
 
 -- name: list_tagged_place
-SELECT started_at, instance FROM tags WHERE {conditions} ORDER BY started_at DESC, instance DESC LIMIT 1 OFFSET {limit}
+SELECT started_at, instance FROM tags WHERE {conditions} ORDER BY started_at {order}, instance {order} LIMIT 1 OFFSET {limit}
 
 -- name: workflow_names
 -- The names of all workflows that have instances: one look into the index for each.

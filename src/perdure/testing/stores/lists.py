@@ -112,9 +112,10 @@ class Lists(OneStore):
             {"before": (20, 41)},
         ]
 
-        for one, other, limit in product(fields, fields, (3, 100)):
-            wanted = Filter(**{**one, **other, "limit": limit})
-            assert ask(store.heads(wanted)) == [row for row in newest_first if matches(wanted, row)][:limit], wanted
+        for one, other, limit, oldest in product(fields, fields, (3, 100), (False, True)):
+            wanted = Filter(**{**one, **other, "limit": limit, "oldest": oldest})
+            ordered = newest_first[::-1] if oldest else newest_first
+            assert ask(store.heads(wanted)) == [row for row in ordered if matches(wanted, row)][:limit], wanted
 
     def test_a_list_that_no_index_narrows_is_read_in_parts(self, harness: Harness, store: Waiting) -> None:
         count = 2 * CHUNK + 500
@@ -126,6 +127,7 @@ class Lists(OneStore):
         assert [row.id for row in ask(store.heads(wanted))] == sorted(rare, reverse=True)
         assert [row.id for row in pages(store, wanted)] == sorted(rare, reverse=True)
         assert [row.id for row in pages(store, Filter(version="rare", limit=1))] == sorted(rare, reverse=True)
+        assert [row.id for row in pages(store, Filter(version="rare", limit=1, oldest=True))] == sorted(rare)
 
     def test_a_page_says_where_the_next_one_begins(self, harness: Harness, store: Waiting) -> None:
         rows = [head(n) for n in range(1, 4)]

@@ -1,54 +1,85 @@
-// A dialog for one verb: what it does, its fields, a reason, the command and the request that do the same.
-import { html, useState, useEffect, useRef } from "./html.js";
-import { visible } from "./format.js";
-import { Cmd, Trouble } from "./parts.js";
+// A dialog for one verb: what the dry run says, its fields, a reason, and the command and the request that do the same.
+import { html, useState, useEffect, useLayoutEffect, useRef } from "./html.js";
+import { figure, visible } from "./format.js";
+import { send } from "./api.js";
+import { Cmd, Icon, Request, Shape, Trouble } from "./parts.js";
 
-export function Dialog({ title, says, preview, fields = [], run, cmd, label, risk = false, close }) {
-  const start = Object.fromEntries(fields.map((each) => [each.name, each.value ?? ""]));
-  const [given, setGiven] = useState(start);
-  const [error, setError] = useState(null);
-  const [busy, setBusy] = useState(false);
-  const [dry, setDry] = useState("");
+// `request(given)` is `[method, path, body, headers]`; it is shown, and sent when `run` is not given.
+// `preview(given)` gives `{ would, plan }` of the dry run. `count` must be typed, if it is given.
+// `moved(problem)` tells, after a version conflict, what came in between, and takes it as seen.
+export function Dialog({ title, says, preview, fields = [], request, run, cmd, label, risk = false, count = null, moved, close }) {
+  const [given, setGiven] = useState(() => Object.fromEntries(fields.map((each) => [each.name, each.value ?? ""])));
+  const [state, setState] = useState({ error: null, wrong: {}, busy: false, since: null });
+  const [dry, setDry] = useState(null);
+  const box = useRef(null);
+  const asked = JSON.stringify(fields.filter((each) => each.dry).map((each) => given[each.name]));
   useEffect(() => {
     if (!preview) return undefined;
     let gone = false;
-    preview(given).then((text) => gone || setDry(text), (problem) => gone || setDry(problem.message));
+    preview(given).then((found) => gone || setDry(found), (problem) => gone || setDry({ refused: problem.message }));
     return () => { gone = true; };
-  }, [given.location]);
-  const box = useRef(null);
-  useEffect(() => {
+  }, [asked]);
+  useLayoutEffect(() => {
     const before = document.activeElement;
     box.current.showModal();
     return () => before?.focus?.();
   }, []);
   const submit = async (event) => {
     event.preventDefault();
-    setBusy(true);
-    setError(null);
+    const wrong = problems(fields, given);
+    if (count !== null && given.count_typed?.replaceAll(/[,. ]/g, "") !== String(count)) wrong.count_typed = `Type ${count}.`;
+    setState({ error: null, wrong, busy: Object.keys(wrong).length === 0, since: null });
+    if (Object.keys(wrong).length) return;
     try {
-      await run(given);
+      await (run ? run(given, dry?.plan) : send(...request(given, dry?.plan)));
       close(true);
     } catch (problem) {
-      setError(problem);
-      setBusy(false);
+      const at = Object.fromEntries((problem.problem?.errors ?? []).map((each) => [each.pointer?.split("/").at(-1), each.detail]).filter(([name]) => fields.some((field) => field.name === name)));
+      const since = ["version-conflict", "selection-changed"].includes(problem.problem?.code) && moved ? await moved(problem) : null;
+      setState({ error: problem, wrong: at, busy: false, since });
+      if (since && preview) preview(given).then(setDry, () => {});
     }
   };
+  const edit = (name, value) => setGiven({ ...given, [name]: value });
   return html`<dialog class="dialog" ref=${box} aria-labelledby="h-dialog" onCancel=${() => close(false)} onClose=${() => close(false)}>
-    <form onSubmit=${submit}>
+    <form onSubmit=${submit} novalidate>
     <header><h2 id="h-dialog">${title}</h2></header>
-    ${says && html`<div class="part"><h3 class="label">what will happen</h3><p>${says}</p>${dry && html`<p class="strong" id="dry">${visible(dry)}</p>`}</div>`}
-    ${fields.length > 0 && html`<div class="part form">${fields.map((field) => html`<div class="line" key=${field.name}>
-      <label for=${`d-${field.name}`}>${field.label}${field.optional && html` <span class="opt">optional</span>`}</label>
-      ${field.options
-        ? html`<select class="field" id=${`d-${field.name}`} value=${given[field.name]} onChange=${(e) => setGiven({ ...given, [field.name]: e.target.value })}>
-            ${field.options.map((each) => html`<option value=${each}>${each}</option>`)}</select>`
-        : field.long
-          ? html`<textarea class="field mono" rows="4" id=${`d-${field.name}`} value=${given[field.name]} onInput=${(e) => setGiven({ ...given, [field.name]: e.target.value })} spellcheck="false"></textarea>`
-          : html`<input class="field" id=${`d-${field.name}`} value=${given[field.name]} onInput=${(e) => setGiven({ ...given, [field.name]: e.target.value })} required=${!field.optional} autocomplete="off" />`}
-      ${field.help && html`<span class="help">${field.help}</span>`}</div>`)}</div>`}
-    ${error && html`<div class="part"><${Trouble} error=${error} /></div>`}
-    <div class="part"><h3 class="label">the same as a command</h3><${Cmd} text=${cmd(given)} /></div>
+    ${(says || dry) && html`<div class="part"><h3 class="label">what will happen</h3>${says && html`<p>${says}</p>`}${dry && html`<${Would} of=${dry} />`}</div>`}
+    ${fields.length > 0 && html`<div class="part form">${fields.map((field) => html`<${Line} key=${field.name} field=${field} value=${given[field.name]} problem=${state.wrong[field.name]} edit=${edit} />`)}</div>`}
+    ${count !== null && html`<div class="part form"><${Line} field=${{ name: "count_typed", label: `This cannot be undone. Type ${figure(count)}, the number of instances`, numeric: true }} value=${given.count_typed ?? ""} problem=${state.wrong.count_typed} edit=${edit} /></div>`}
+    ${state.since && html`<div class="part" role="alert"><div class="note bad"><${Icon} name="info" /><div><p><b class="strong">It moved while this was open.</b> <span class="muted">${state.error.problem?.code}</span></p><ol class="since">${state.since.map((text) => html`<li>${visible(text)}</li>`)}</ol><p>If it is still what you want, ask for it again.</p></div></div></div>`}
+    ${state.error && !state.since && html`<div class="part"><${Trouble} error=${state.error} /></div>`}
+    <div class="part"><h3 class="label">the same as a command${request ? ", and as a request" : ""}</h3>${cmd && html`<${Cmd} text=${cmd(given)} />`}${request && html`<${Request} of=${asRequest(request, given, dry?.plan)} />`}</div>
     <footer><button class="btn quiet" type="button" onClick=${() => close(false)}>Leave it</button>
-      <button class=${`btn ${risk ? "risk-fill" : "first"}`} type="submit" disabled=${busy}>${label}</button></footer>
+      <button class=${`btn ${risk ? "risk-fill" : "first"}`} type="submit" disabled=${state.busy}>${label}</button></footer>
     </form></dialog>`;
+}
+
+function Would({ of }) {
+  if (of.refused) return html`<p class="st-failed" id="dry">${visible(of.refused)}</p>`;
+  return html`<ul class="would" id="dry">${(of.would ?? []).map((text) => html`<li>${visible(text)}</li>`)}</ul>`;
+}
+
+function asRequest(request, given, plan) {
+  try { return request(given, plan); } catch { return null; }
+}
+
+// What a form refuses by itself: what is needed, and text that is to be JSON.
+function problems(fields, given) {
+  const found = {};
+  for (const field of fields) {
+    const text = String(given[field.name] ?? "").trim();
+    if (!text && !field.optional && !field.options) found[field.name] = "This is needed.";
+    else if (text && field.json) try { JSON.parse(text); } catch (error) { found[field.name] = `This is not JSON: ${error.message}`; }
+  }
+  return found;
+}
+
+function Line({ field, value, problem, edit }) {
+  const id = `d-${field.name}`;
+  const common = { id, class: `field${field.json ? " mono" : ""}${field.numeric ? " num" : ""}`, value, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `p-${id}` : null, autocomplete: "off", spellcheck: "false", onInput: (event) => edit(field.name, event.target.value) };
+  return html`<div class=${`line${field.half ? " half" : ""}`}><label for=${id}>${field.label}${field.optional && html` <span class="opt">optional</span>`}</label>
+    ${field.options ? html`<select ...${common} onInput=${null} onChange=${(event) => edit(field.name, event.target.value)}>${field.options.map((each) => html`<option value=${each}>${each}</option>`)}</select>`
+      : field.json ? html`<textarea rows="4" ...${common}></textarea>` : html`<input ...${common} />`}
+    ${field.help && html`<span class="help">${field.help}</span>`}${problem && html`<span class="problem" id=${`p-${id}`}><${Shape} name="failed" /><span>${visible(problem)}</span></span>`}</div>`;
 }

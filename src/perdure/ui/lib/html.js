@@ -4,4 +4,4 @@ import htm from "../vendor/htm.js";
 
 export const html = htm.bind(h);
 export { h, render, Fragment };
-export { useState, useEffect, useRef, useMemo, useCallback } from "../vendor/hooks.js";
+export { useState, useEffect, useRef, useLayoutEffect, useMemo, useCallback } from "../vendor/hooks.js";

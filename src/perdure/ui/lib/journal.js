@@ -30,6 +30,8 @@ export function Journal({ history, show, operations, query, limit }) {
   const find = query.get("find") ?? "";
   const [text, setText] = useState(find);
   const [found, setFound] = useState(null);
+  const [jump, setJump] = useState(null);
+  const follow = query.get("follow") === "1";
   useEffect(() => {
     if (!find) return setFound(null);
     get(instancePath(show.id, "history"), { find, limit: PAGE }).then(setFound);
@@ -40,31 +42,35 @@ export function Journal({ history, show, operations, query, limit }) {
   const asked = { ...history.asked, ...found?.asked, ...pages.asked };
   return html`<div class="journal-bar"><span class="seg">${Object.entries(MODES).map(([name, label]) => html`<button type="button" aria-pressed=${mode === name} onClick=${() => set({ journal: name === "words" ? "" : name })}>${label}</button>`)}</span>
     <form onSubmit=${(event) => { event.preventDefault(); set({ find: text }); }}><input class="field" type="search" aria-label="Filter the journal" placeholder="kind, place or error" value=${text} onInput=${(e) => { setText(e.target.value); if (!e.target.value) set({ find: "" }); }} /></form>
-    ${found && html`<span class="muted">${found.history.length} match</span>`}</div>
-  ${mode === "compact" ? html`<${Compact} operations=${operations} />` : html`<${Entries} total=${total} pages=${pages} asked=${asked} raw=${mode === "raw"} />`}
+    ${found && html`<span class="muted">${found.history.length} match</span>`}
+    ${mode !== "compact" && html`<div class="end"><label class="st"><input type="checkbox" checked=${follow} onChange=${(event) => set({ follow: event.target.checked ? "1" : "" })} />follow</label>
+      <form class="jump" onSubmit=${(event) => { event.preventDefault(); setJump({ to: Number(new FormData(event.target).get("entry")) || 1 }); }}><input class="field num" name="entry" inputmode="numeric" aria-label="Jump to entry" placeholder="entry" /><button class="btn small" type="submit">Jump</button></form></div>`}</div>
+  ${mode === "compact" ? html`<${Compact} operations=${operations} />` : html`<${Entries} total=${total} pages=${pages} asked=${asked} raw=${mode === "raw"} jump=${jump} follow=${follow} />`}
   <div class="more"><${Cmd} text=${command("history", show.id)} /></div>`;
 }
 
-function Entries({ total, pages, asked, raw }) {
-  const { box, first, last, above, below } = useWindow(total, ROW);
+function Entries({ total, pages, asked, raw, jump, follow }) {
+  const { box, first, last, above, below, to } = useWindow(total, ROW);
+  useEffect(() => { if (jump) to(Math.min(total, jump.to) - 1); }, [jump]);
+  useEffect(() => { if (follow) to(total); }, [follow, total]);
   useEffect(() => { pages.want(first, last); });
   const rows = [];
   let before = first > 0 ? pages.at(first - 1) : null;
   for (let n = first; n < last; n++) {
     const each = pages.at(n);
-    rows.push(each ? html`<${Entry} key=${each.number} each=${each} before=${before} asked=${asked[each.number]} raw=${raw} />` : html`<tr key=${`w${n}`}><td class="marg">${n + 1}</td><td colspan="5"><span class="bone w2"></span></td></tr>`);
+    rows.push(each ? html`<${Entry} key=${each.number} each=${each} before=${before} asked=${asked[each.number]} raw=${raw} hit=${jump?.to === each.number} />` : html`<tr key=${`w${n}`}><td class="marg">${n + 1}</td><td colspan="5"><span class="bone w2"></span></td></tr>`);
     before = each;
   }
-  return html`<div class="sheet tall" ref=${box} tabindex="0" role="region" aria-label="Entries"><table class="ledger journal" aria-rowcount=${total}><thead><tr><th class="marg">entry</th><th class="c-when">when</th><th class="c-gap num">after</th><th class="came">event: what came</th><th class="led">decision: what it led to</th><th class="c-who">from</th></tr></thead><tbody>
+  return html`<div class="sheet tall" ref=${box} tabindex="0" role="region" aria-label="Entries"><table class=${`ledger journal${raw ? " is-raw" : ""}`} aria-rowcount=${total}><thead><tr><th class="marg">entry</th><th class="c-when">when</th><th class="c-gap num">after</th><th class="came">event: what came</th><th class="led">decision: what it led to</th><th class="c-who">from</th></tr></thead><tbody>
     ${above > 0 && html`<tr aria-hidden="true"><td colspan="6" style=${{ height: `${above}px` }}></td></tr>`}${rows}${below > 0 && html`<tr aria-hidden="true"><td colspan="6" style=${{ height: `${below}px` }}></td></tr>`}</tbody></table></div>`;
 }
 
-function Entry({ each, before, asked, raw }) {
+function Entry({ each, before, asked, raw, hit }) {
   const gap = before ? span(Date.parse(each.at) - Date.parse(before.at)) : "";
   const other = before && day(before.at) !== day(each.at);
   if (raw) return html`<tr><td class="marg">${each.number}</td><td class="c-when">${clock(each.at, true)}</td><td colspan="4" class="mono raw">${visible(json(each))}</td></tr>`;
   const value = each.value === undefined || each.value === null || each.value?.$withheld ? "" : json(each.value);
-  return html`<tr class=${each.error ? "bad" : null}><td class="marg"><button class="plain" type="button" title="Go to this entry" onClick=${() => set({ entry: each.number })}>${each.number}</button></td><td class="c-when">${other && html`<b class="strong">${day(each.at)}</b> `}${clock(each.at, true)}</td><td class="c-gap num muted">${gap}</td>
+  return html`<tr class=${each.error ? "bad" : null} aria-selected=${hit ? "true" : null}><td class="marg"><button class="plain" type="button" title="Go to this entry" onClick=${() => set({ entry: each.number })}>${each.number}</button></td><td class="c-when">${other && html`<b class="strong">${day(each.at)}</b> `}${clock(each.at, true)}</td><td class="c-gap num muted">${gap}</td>
     <td class="came">${each.event} ${each.location && html`<code>${visible(each.location)}</code>`} ${each.status} ${value && html`<span class="ev">${visible(value.length > 160 ? `${value.slice(0, 160)}…` : value)}</span>`}</td>
     <td class="led">${led(each)}</td><td class="c-who mono" title=${asked?.via}>${asked && visible(asked.by)}${asked?.reason && html`<span class="muted"> ${visible(asked.reason)}</span>`}</td></tr>`;
 }

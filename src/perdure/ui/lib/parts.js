@@ -1,5 +1,5 @@
 // Small parts that every page uses.
-import { html, useState, useEffect } from "./html.js";
+import { html, useState, useEffect, useRef } from "./html.js";
 import { href } from "./router.js";
 import { visible, json } from "./format.js";
 import { Problem } from "./api.js";
@@ -10,9 +10,9 @@ export const Shape = ({ name }) => html`<svg class="sh" aria-hidden="true"><use 
 const MARKS = {
   ok: ["completed", "completed"], error: ["failed", "failed"], timeout: ["failed", "expired"],
   unknown: ["stuck", "unknown"], cancelled: ["cancelled", "cancelled"], dropped: ["cancelled", "dropped"],
-  held: ["running", "queued"], queued: ["running", "queued"], running: ["running", "running"],
+  "backing off": ["waiting", "expired"], held: ["running", "queued"], queued: ["running", "queued"], running: ["running", "running"],
   waiting: ["waiting", "waiting"], open: ["waiting", "open"], assigned: ["running", "assigned"],
-  expired: ["failed", "expired"], overdue: ["stuck", "expired"], recorded: ["waiting", "open"],
+  expired: ["failed", "expired"], overdue: ["stuck", "expired"], refused: ["failed", "failed"], recorded: ["waiting", "open"],
 };
 
 export function Status({ of, stamp = false }) {
@@ -21,8 +21,8 @@ export function Status({ of, stamp = false }) {
 }
 
 // The workflow and the head of a key may shrink, its last part never.
-export function Id({ id, plain = false, link = true, row = false }) {
-  const cut = id.indexOf("/");
+export function Id({ id, of = "", plain = false, link = true, row = false }) {
+  const cut = of && id.startsWith(`${of}/`) ? of.length : id.indexOf("/");
   const workflow = cut < 0 ? "" : id.slice(0, cut + 1);
   const key = visible(id.slice(cut + 1));
   const at = key.length > 12 ? key.length - 6 : 0;
@@ -31,15 +31,24 @@ export function Id({ id, plain = false, link = true, row = false }) {
   return html`<a class="id" href=${href(`/instances/${id.split("/").map(encodeURIComponent).join("/")}`)} title=${id} data-row=${row ? "" : null}>${inner}</a>`;
 }
 
-export function Cmd({ text }) {
+export function Copy({ text, label }) {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
     await navigator.clipboard?.writeText(text);
     setCopied(true);
     setTimeout(() => setCopied(false), 1500);
   };
-  return html`<div class="cmd"><code>${visible(text)}</code><button class="copy" type="button" onClick=${copy}
-    aria-label=${copied ? "Copied" : "Copy the command"}>${copied ? html`<span class="muted">copied</span>` : html`<${Icon} name="copy" />`}</button></div>`;
+  return html`<button class="copy" type="button" onClick=${copy} title=${label} aria-label=${copied ? "Copied" : label}>${copied ? html`<span class="muted">copied</span>` : html`<${Icon} name="copy" />`}</button>`;
+}
+
+export const Cmd = ({ text }) => html`<div class="cmd"><code>${visible(text)}</code><${Copy} text=${text} label="Copy the command" /></div>`;
+
+// A request of the API, as a program would send it.
+export function Request({ of }) {
+  if (!of) return null;
+  const [method, path, body] = of;
+  const text = `${method} /api/v1${path}${body && Object.keys(body).length ? ` ${json(body)}` : ""}`;
+  return html`<div class="cmd http"><code>${visible(text)}</code><${Copy} text=${text} label="Copy the request" /></div>`;
 }
 
 export function Json({ value }) {
@@ -53,6 +62,18 @@ export function Trouble({ error, again }) {
     <h2>${visible(problem.detail ?? problem.title ?? "")}</h2>
     ${again && html`<div class="row-btns"><button class="btn first" type="button" onClick=${again}>Try again</button></div>`}
     ${problem.request && html`<p class="muted mono">request ${problem.request}</p>`}</div></section>`;
+}
+
+// A menu of links or boxes below a button. Esc, or a press elsewhere, closes it.
+export function Menu({ label, children }) {
+  const box = useRef(null);
+  useEffect(() => {
+    const away = (event) => { if (box.current?.open && !box.current.contains(event.target)) box.current.open = false; };
+    addEventListener("pointerdown", away);
+    return () => removeEventListener("pointerdown", away);
+  }, []);
+  const key = (event) => { if (event.key === "Escape" && box.current.open) { box.current.open = false; box.current.firstElementChild.focus(); event.stopPropagation(); } };
+  return html`<details class="menu" ref=${box} onKeyDown=${key}><summary class="btn">${label}<${Icon} name="down" /></summary><div class="list-menu">${children}</div></details>`;
 }
 
 export function Bones({ rows = 8 }) {

@@ -1,12 +1,47 @@
-// One stream of server-sent events a page. The browser resumes it by itself, from the id of the last event.
+// Server-sent events. One stream serves all tabs of a browser, by a shared worker; without one, each page has its own.
 import { root } from "./api.js";
 
 const NAMES = ["entry", "head", "task", "count", "gap", "live", "notice"];
 
 const notice = (text) => dispatchEvent(new CustomEvent("perdure-notice", { detail: text }));
 
+let worker; // null: there is none
+const readers = new Map();
+
+function shared() {
+  if (worker !== undefined) return worker;
+  try { // the one script that the policy of the page lets a module name
+    const url = new URL("./worker.js", import.meta.url).href;
+    const trusted = globalThis.trustedTypes?.createPolicy("perdure-worker", { createScriptURL: () => url }).createScriptURL("") ?? url;
+    worker = new SharedWorker(trusted, { type: "module", name: "perdure" }).port;
+    worker.onmessage = ({ data }) => readers.get(data.reader)?.(data.name, data.data);
+    addEventListener("pagehide", () => { for (const reader of readers.keys()) worker.postMessage({ stop: true, reader }); });
+    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  } catch {
+    worker = null;
+  }
+  return worker;
+}
+
 // `last`: the position of what the page has read; what came since is told.
 export function watch(channels, heard, told = () => {}, last = "") {
+  const port = shared();
+  if (!port) return alone(channels, heard, told, last);
+  const reader = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+  readers.set(reader, (name, data) => {
+    if (name === "live") { told(true); notice(""); }
+    else if (name === "off") told(false);
+    else if (name === "notice") notice(data.text);
+    else heard(name, data);
+  });
+  port.postMessage({ reader, channels, root, fresh: true });
+  return () => {
+    readers.delete(reader);
+    port.postMessage({ stop: true, reader });
+  };
+}
+
+function alone(channels, heard, told, last) {
   let source = null;
   let later = null;
   let ended = false;

@@ -1,28 +1,34 @@
 // One instance: why it waits, what was done, and the record of it.
-import { html, useEffect, useMemo, useState } from "../lib/html.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { get, instancePath, send } from "../lib/api.js";
-import { ago, command, count, moment, span, visible } from "../lib/format.js";
+import { ago, command, moment, span, visible } from "../lib/format.js";
 import { go, href, set } from "../lib/router.js";
 import { Bones, Cmd, Icon, Id, Json, Shape, Status, Trouble, useLoaded, useTick } from "../lib/parts.js";
 import { Dialog } from "../lib/dialog.js";
 import { calm, watch } from "../lib/stream.js";
+import { Data } from "../lib/data.js";
+import { Errors } from "../lib/errors.js";
 import { Drawing } from "../lib/drawing.js";
+import { Operations } from "../lib/operations.js";
 import { Journal } from "../lib/journal.js";
+import { offer } from "../lib/palette.js";
 import { Travel } from "../lib/travel.js";
-import { useWindow } from "../lib/window.js";
 
 const SHAPES = { stuck: ["stuck", "stuck"], failed: ["failed", "failed"], completed: ["completed", "completed"], cancelled: ["cancelled", "cancelled"],
   step: ["running", "running"], queued: ["running", "queued"], held: ["running", "queued"], "no-engine": ["stuck", "stuck"], "unknown-workflow": ["stuck", "unknown"] };
-const KINDS = { step: "step", timer: "sleep", wait: "message", child: "child", task: "task" };
 
 export default function Instance({ rest: id, query, setLive }) {
   const { value, error, again } = useLoaded(async () => {
     const [show, why, operations, history] = await Promise.all(
       ["", "why", "operations", "history?limit=1000"].map((what) => get(...split(instancePath(id, what)))));
-    return { show, why, operations: operations.operations, history };
+    const children = operations.operations.some((each) => each.kind === "child" && !each.closed) ? (await get(instancePath(id, "children"))).items : [];
+    return { show, why, operations: operations.operations.map((each) => queued(each, show)), history, kin: Object.fromEntries(children.map((each) => [each.id, each.status])) };
   }, [id]);
   const [verb, setVerb] = useState(null);
-  useEffect(() => watch([`instance:${id}`], calm(again, 300), setLive), [id]);
+  const [answer, setAnswer] = useState(null);
+  const open = Object.entries(value?.kin ?? {}).filter(([, status]) => ["running", "waiting", "stuck"].includes(status)).map(([child]) => `instance:${child}`).slice(0, 8);
+  const there = Boolean(value);
+  useEffect(() => (there ? watch([`instance:${id}`, ...open], calm(again, 300), setLive) : undefined), [id, open.join(), there]);
   useTick(5000);
   const entry = Number(query.get("entry") ?? 0) || 0;
   const total = value?.show.entries ?? 0;
@@ -33,16 +39,26 @@ export default function Instance({ rest: id, query, setLive }) {
   const past = travels && then.value?.entry === entry ? then.value : null;
   const show = past ? { ...value.show, status: past.status, published: past.published, result: past.result, error: past.error, ended_at: null } : value.show;
   const operations = past ? past.operations : value.operations;
-  const act = (name, given) => setVerb({ name, given: given ?? {}, entries: show.entries }); // of when the dialog opened: what came since is noticed;
+  const act = (name, given) => setVerb({ name, given: { answered: setAnswer, ...given }, entries: show.entries }); // of when the dialog opened: what came since is noticed
   return html`<div class="stack">
   <${Head} show=${show} act=${act} history=${history} />
   ${!travels && html`<${Why} show=${show} why=${why} act=${act} />`}
+  ${answer && html`<section class="sheet card" role="status"><header><h3>its answer</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => setAnswer(null)}><${Icon} name="close" /></button></span></header><div class="part"><${Json} value=${answer.answer} /></div></section>`}
   <${Travel} show=${value.show} history=${history} entry=${entry} past=${past} act=${act} />
   ${then.error && travels && html`<${Trouble} error=${then.error} />`}
-  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} />
+  <${Work} id=${id} list=${operations} show=${show} query=${query} act=${act} entry=${travels ? entry : 0} until=${past ? Date.parse(past.at) : null} kin=${past ? {} : value.kin} />
   ${show.parts?.length > 0 && html`<${Nodes} rows=${show.parts} />`}
-  <${Records} show=${show} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
+  <${Records} show=${show} why=${why} act=${act} history=${history} operations=${operations} query=${query} limit=${travels ? entry : 0} />
 </div>${verb && html`<${Act} ...${verb} id=${show.id} places=${[...new Set(operations.map((each) => each.location))].filter((each) => !each.includes("backoff#")).slice(-200)} close=${(done) => { setVerb(null); if (done) again(); }} />`}`;
+}
+
+const OURS = new Set(["inline", "thread", "process", "effects"]);
+
+// A step that no worker of its queue has taken yet is queued.
+function queued(each, show) {
+  if (each.closed || each.kind !== "step" || each.status !== "running" || OURS.has(each.what)) return each;
+  if (show.waiting.some((open) => open.location === each.location && open.worker)) return each;
+  return { ...each, status: "queued", parts: each.parts.map((part) => (part.end ? part : { ...part, kind: "queued" })) };
 }
 
 const split = (path) => {
@@ -50,12 +66,13 @@ const split = (path) => {
   return [name, query ? Object.fromEntries(new URLSearchParams(query)) : undefined];
 };
 
-const BUTTONS = [["send", "Send…", "send"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
+const BUTTONS = [["send", "Send…", "send"], ["ask", "Ask…", "ask"], ["tag", "Tag…", "tag"], ["wake", "Wake", "wake"], ["retry", "Retry…", "retry"], ["rewind", "Rewind…", "rewind"], ["fork", "Fork…", "fork"]];
 
 function Head({ show, act, history }) {
   const possible = (verb) => show.may[verb] === "";
+  useEffect(() => offer([...BUTTONS, ["settle", "Settle…", "settle"], ["cancel", "Cancel…", "cancel"]].filter(([verb]) => possible(verb)).map(([verb, label, icon]) => ({ text: `${label.replace("…", "")} ${show.id}`, icon, run: () => act(verb) }))), [show]);
   const asked = history.asked["1"];
-  const cut = show.id.indexOf("/") + 1;
+  const cut = show.workflow.length + 1;
   return html`<header class="inst-head">
   <nav class="path" aria-label="Where"><a href=${href("/instances")}>Instances</a>${show.parent && html`<span>›</span><${Id} id=${show.parent} />`}<span>›</span><a href=${href("/instances", { q: `workflow:${show.workflow}` })}>${show.workflow}</a></nav>
   <div class="head"><div class="title"><h1><span class="wf">${visible(show.id.slice(0, cut))}</span>${visible(show.id.slice(cut))}</h1><${Status} of=${show.status} stamp=${true} /></div>
@@ -74,61 +91,36 @@ function Head({ show, act, history }) {
 const TITLES = { running: "It runs.", waiting: "It waits.", stuck: "It is stuck, and needs a person.", completed: "It has completed.", failed: "It has failed.", cancelled: "It was cancelled." };
 const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Settle…", rewind: "Rewind…" };
 
+// The button of an advice, if its verb is possible now.
+function button(show, act, advice, reason) {
+  if (advice.command[0] === "tasks") {
+    const task = advice.command.find((word) => /^\d+$/.test(word));
+    return html`<a class="btn" href=${href(task ? `/tasks/${task}` : "/tasks", { view: "all" })}><${Icon} name="task" />${task ? "Open the task" : "Open tasks"}</a>`;
+  }
+  if (advice.command[0] === "playbooks" && advice.command[1] === "patch" && show.may.send === "") return html`<button class="btn first" type="button" onClick=${() => act("patch", { words: advice.command.slice(3) })}><${Icon} name="settle" />Patch…</button>`;
+  const [verb, , ...words] = advice.command;
+  if (!LABELS[verb] || show.may[verb] !== "") return null;
+  const location = reason.waiting?.location ?? words[0];
+  const given = verb === "send" ? { name: words[0] === "NAME" ? "" : words[0] } : verb === "settle" ? { location, as: words[1] } : { location };
+  return html`<button class=${`btn${verb === "settle" || (verb === "retry" && show.may.settle !== "") ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${LABELS[verb]}</button>`;
+}
+
+// One button a verb.
+const buttons = (show, act, reason) => [...new Map(reason.todo.map((advice) => [advice.command[0], advice]).reverse()).values()].reverse().map((advice) => button(show, act, advice, reason));
+const Ways = ({ show, why, act }) => why.reasons.flatMap((reason) => buttons(show, act, reason));
+
 function Why({ show, why, act }) {
-  const button = (advice, reason) => {
-    if (advice.command[0] === "tasks") return html`<a class="btn" href=${href("/tasks")}><${Icon} name="task" />Open tasks</a>`;
-    if (advice.command[0] === "playbooks" && advice.command[1] === "patch" && show.may.send === "") return html`<button class="btn first" type="button" onClick=${() => act("patch", { words: advice.command.slice(3) })}><${Icon} name="settle" />Patch…</button>`;
-    const [verb, , ...words] = advice.command;
-    if (!LABELS[verb] || show.may[verb] !== "") return null;
-    const location = reason.waiting?.location ?? words[0];
-    const given = verb === "send" ? { name: words[0] === "NAME" ? "" : words[0] } : verb === "settle" ? { location, as: words[1] } : { location };
-    return html`<button class=${`btn${verb === "settle" || verb === "retry" ? " first" : ""}`} type="button" onClick=${() => act(verb, given)}><${Icon} name=${verb} />${LABELS[verb]}</button>`;
-  };
   return html`<section class=${`why-panel is-${show.status}`} aria-labelledby="h-why"><header><h2 id="h-why">${TITLES[show.status] ?? `It is ${show.status}.`}</h2>
     ${show.status === "stuck" && html`<span class="end"><a href=${href("/instances", { q: `status:stuck error_type:${show.error?.type}` })}>All with the same error</a></span>`}</header>
   <ol class="why-list">${why.reasons.map((reason) => {
     const [ink, shape] = SHAPES[reason.kind] ?? ["waiting", "waiting"];
-    const seen = new Set();
     return html`<li><span class=${`no st st-${ink}`}><${Shape} name=${shape} /></span><div class="say"><p>${visible(reason.text)}</p>
-      ${reason.todo.map((advice) => html`${advice.text && html`<p class="second">${visible(advice.text)}</p>`}${advice.command.length > 0 && html`<${Cmd} text=${command(...advice.command)} />`}`)}</div>
-      <div class="do">${reason.todo.map((advice) => { const verb = advice.command[0]; if (seen.has(verb)) return null; seen.add(verb); return button(advice, reason); })}</div></li>`;
+      ${reason.todo.map((advice) => html`${advice.text && html`<p class="second">${visible(advice.text[0].toUpperCase() + advice.text.slice(1))}</p>`}${advice.command.length > 0 && html`<${Cmd} text=${command(...advice.command)} />`}`)}</div>
+      <div class="do">${buttons(show, act, reason)}</div></li>`;
   })}</ol></section>`;
 }
 
-// ---- operations: a tree by location, each row with its bar of time
-
-function rows(list) {
-  const places = new Map();
-  for (const each of list) {
-    if (!places.has(each.location)) places.set(each.location, []);
-    places.get(each.location).push(each);
-  }
-  const inside = (scope) => [...places.keys()].filter((each) => each.startsWith(`${scope}/`));
-  const found = [];
-  const scopes = new Set();
-  for (const [location, attempts] of places) {
-    const parts = location.split("/");
-    let depth = 0;
-    let shown = 0; // how many parts of the location the rows above say
-    for (let n = 1; n < parts.length; n++) {
-      const scope = parts.slice(0, n).join("/");
-      const within = places.has(scope) ? [] : inside(scope);
-      if (!places.has(scope) && within.length < 2) continue; // a scope with one place inside is one row with it
-      if (!scopes.has(scope) && !places.has(scope)) {
-        scopes.add(scope);
-        found.push({ location: scope, name: parts.slice(shown, n).join("/"), depth, scope: true, attempts: within.flatMap((each) => places.get(each)) });
-      }
-      depth += 1;
-      shown = n;
-    }
-    found.push({ location, name: parts.slice(shown).join("/"), depth, attempts });
-  }
-  return found;
-}
-
-const begin = (row) => Math.min(...row.attempts.map((each) => Date.parse(each.opened_at)));
-const end = (row, now) => Math.max(...row.attempts.map((each) => (each.closed_at ? Date.parse(each.closed_at) : now)));
-const BARS = { ok: "p-ok", error: "p-bad", timeout: "p-bad", unknown: "p-unknown", running: "p-run", held: "p-held", waiting: "p-wait", dropped: "p-held", cancelled: "p-held" };
+// ---- operations, as a tree or as a drawing
 
 const DRAWN = new Set(["graph", "playbook", "process"]);
 
@@ -149,124 +141,84 @@ function Nodes({ rows }) {
     ${rows.map((row) => html`<tr key=${row.node}><td class="mono">${visible(row.node)}</td><td class="nowrap"><${Status} of=${ENDED[row.outcome] ?? "waiting"} /></td><td class="second">${visible(row.reason ?? "")}</td><td class="num">${row.runs}</td><td class="num muted">${row.since ? moment(row.since) : ""}</td></tr>`)}</tbody></table></div></section>`;
 }
 
-function Operations({ list, show, query, act, until, seg }) {
-  const all = useMemo(() => rows(list), [list]);
-  const { box, first, last, above, below } = useWindow(all.length, 28);
-  const now = until ?? Date.now();
-  const from = Date.parse(show.started_at);
-  const to = Math.max(from + 1, show.ended_at ? Date.parse(show.ended_at) : now);
-  const x = (time) => `${Math.min(100, Math.max(0, ((time - from) / (to - from)) * 98)).toFixed(2)}%`;
-  const width = (a, b) => `${Math.max(0.4, Math.min(98, ((b - a) / (to - from)) * 98)).toFixed(2)}%`;
-  const selected = query.get("at") ?? "";
-  const chosen = all.find((each) => each.location === selected && !each.scope);
-  const open = list.filter((each) => !each.closed).length;
-  return html`<div class=${chosen ? "work" : "stack"}>
-  <section class="sheet ops" aria-label="Operations and timeline"><div class="ops-bar"><h2>Operations</h2><span class="muted">${list.length} in ${count(all.length, "row")}${open ? `, ${open} open` : ""}</span><div class="end">${seg}</div></div>
-  ${all.length === 0 ? html`<p class="ops-none muted">It has asked for nothing yet: no step, timer, message or child.</p>` : html`
-  <div role="treegrid" class="tall" ref=${box} tabindex="0" aria-label="Operations" aria-rowcount=${all.length}><div class="ops-row ops-top" role="row"><div class="op" role="columnheader"><span>location</span><span>status</span><span class="dur">took</span></div>
-    <svg class="tl" aria-hidden="true"><text class="q" x="0.8%" y="14">${moment(show.started_at)}</text><text class=${show.ended_at ? "q" : "now"} x="98%" y="14" text-anchor="end">${show.ended_at ? span(to - from) : "now"}</text></svg></div>
-  ${above > 0 && html`<div aria-hidden="true" style=${{ height: `${above}px` }}></div>`}
-  ${all.slice(first, last).map((row) => {
-    const last = row.attempts.at(-1);
-    const bad = row.scope ? row.attempts.filter((each) => each.status === "error").length : 0;
-    const choose = () => !row.scope && set({ at: row.location === selected ? "" : row.location });
-    return html`<div class=${`ops-row d${Math.min(row.depth, 6)}`} role="row" aria-level=${row.depth + 1} aria-selected=${row.location === selected} tabindex="0" data-row key=${row.location} onClick=${choose}
-        onKeyDown=${(event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } }}>
-      <div class="op" role="gridcell"><span class="name"><span class="tw"></span><${Icon} name=${row.scope ? "scope" : KINDS[last.kind] ?? "step"} /><span class="loc" title=${row.location}>${visible(row.name)}${last.child && !row.scope && html` <span class="kind">→ ${visible(last.child)}</span>`}</span>${!row.scope && row.attempts.length > 1 && html`<span class="x">×${row.attempts.length}</span>`}${bad > 0 && html`<span class="x">${bad} failed</span>`}</span>
-      ${row.scope ? html`<span></span>` : html`<${Status} of=${last.status} />`}<span class="dur">${span(end(row, now) - begin(row))}</span></div>
-      <svg class="tl" aria-hidden="true">${row.scope
-        ? html`<line class="p-scope" x1=${x(begin(row))} x2=${x(end(row, now))} y1="14" y2="14" />`
-        : row.attempts.flatMap((each, n) => {
-            const parts = each.parts.map((part, place) => {
-              const a = Date.parse(part.begin);
-              const b = part.end ? Date.parse(part.end) : now;
-              const kind = place === each.parts.length - 1 && each.kind === "step" && part.kind === "running" ? BARS[each.status] ?? "p-run" : BARS[part.kind] ?? "p-run";
-              const thin = kind === "p-wait" || kind === "p-held";
-              return html`<rect class=${kind} x=${x(a)} width=${width(a, b)} y=${thin ? 9.5 : 8} height=${thin ? 9 : 12} rx="1" />`;
-            });
-            const before = row.attempts[n - 1];
-            if (before?.closed_at) parts.unshift(html`<line class="p-back" x1=${x(Date.parse(before.closed_at))} x2=${x(Date.parse(each.opened_at))} y1="14" y2="14" />`);
-            return parts;
-          })}</svg></div>`;
-  })}${below > 0 && html`<div aria-hidden="true" style=${{ height: `${below}px` }}></div>`}</div>`}
-  <ul class="key-list" aria-label="Key to the timeline">${[["p-held", "held"], ["p-ok", "done"], ["p-run", "running"], ["p-wait", "waiting"], ["p-bad", "failed attempt"], ["p-unknown", "outcome unknown"]].map(([kind, text]) => html`<li><svg aria-hidden="true"><rect class=${kind} x="0.5" y="1.5" width="23" height="9" rx="1" /></svg>${text}</li>`)}</ul></section>
-  ${chosen && html`<${Chosen} row=${chosen} show=${show} act=${act} />`}</div>`;
-}
-
-function Chosen({ row, show, act }) {
-  const last = row.attempts.at(-1);
-  const can = (verb) => show.may[verb] === "";
-  return html`<aside class="sheet card" aria-label="Selected operation"><header><h3>${visible(row.location)}</h3><span class="end"><button class="copy" type="button" aria-label="Close" onClick=${() => set({ at: "" })}><${Icon} name="close" /></button></span></header>
-  <div class="part"><${Status} of=${last.status} /><dl class="facts"><dt>kind</dt><dd>${last.kind}${last.what && html`, <code>${visible(last.what)}</code>`}</dd>
-    ${last.due && html`<dt>due</dt><dd>${moment(last.due)}</dd>`}<dt>entries</dt><dd class="mono">${row.attempts.flatMap((each) => each.entries).join(", ")}</dd>
-    ${last.child && html`<dt>child</dt><dd>${last.kind === "task" ? html`<a href=${href("/tasks")}>task</a>` : html`<${Id} id=${last.child} />`}</dd>`}</dl></div>
-  ${row.attempts.length > 1 && html`<div class="part"><h4>attempts</h4><table class="tries"><thead><tr><th>no</th><th>receipt</th><th class="num">took</th></tr></thead><tbody>${row.attempts.map((each) => html`<tr><td>${each.attempt}</td><td><${Status} of=${each.status} /></td><td class="num">${each.closed_at ? span(Date.parse(each.closed_at) - Date.parse(each.opened_at)) : ""}</td></tr>`)}</tbody></table></div>`}
-  ${last.error && html`<div class="part"><h4>error</h4><p><b class="strong">${last.error.type}</b> ${visible(last.error.message)}</p>${last.error.traceback && html`<details><summary>traceback</summary><pre class="json">${visible(last.error.traceback)}</pre></details>`}</div>`}
-  ${last.status === "ok" && html`<div class="part"><h4>output</h4><${Json} value=${last.value} /></div>`}
-  <div class="part row-btns">${can("settle") && html`<button class="btn first" type="button" onClick=${() => act("settle", { location: row.location })}><${Icon} name="settle" />Settle…</button>`}
-    ${can("rewind") && html`<button class="btn" type="button" onClick=${() => act("rewind", { location: row.location })}><${Icon} name="rewind" />Rewind…</button>`}
-    ${can("fork") && html`<button class="btn" type="button" onClick=${() => act("fork", { location: row.location })}><${Icon} name="fork" />Fork…</button>`}</div></aside>`;
-}
-
 // ---- the record: journal, data, errors
 
-function Records({ show, history, operations, query, limit }) {
+function Records({ show, why, act, history, operations, query, limit }) {
   const errors = operations.filter((each) => each.error);
   const tab = query.get("tab") ?? "journal";
-  const data = 1 + (show.state !== undefined) + (Object.keys(show.tags).length > 0) + Object.keys(show.published).length + (show.status === "completed" ? 1 : 0);
-  const tabs = [["journal", "Journal", history.entries], ["data", "Data", data], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
+  const values = valuesOf(show);
+  const tabs = [["journal", "Journal", history.entries], ["data", "Data", values.length], ["errors", "Errors", errors.length + (show.error ? 1 : 0)]];
   return html`<section class="sect" aria-label="Records"><div class="tabs" role="tablist" aria-label="Records">${tabs.map(([name, text, n]) => html`<a href=${href(location.pathname.slice(document.body.dataset.root.length), { ...Object.fromEntries(query), tab: name })} role="tab" aria-selected=${tab === name}>${text} <span class="n">${n}</span></a>`)}</div>
-  ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} show=${show} />` : html`<${Errors} show=${show} errors=${errors} />`}</section>`;
+  ${tab === "journal" ? html`<${Journal} history=${history} show=${show} operations=${operations} query=${query} limit=${limit} />` : tab === "data" ? html`<${Data} values=${values} query=${query} whole=${(name) => whole(show.id, limit, name)} />` : html`<${Errors} show=${show} errors=${errors} ways=${limit ? null : html`<${Ways} show=${show} why=${why} act=${act} />`} />`}</section>`;
 }
 
-function Data({ show }) {
-  return html`<div class="data-grid"><section class="sheet card"><header><h3>input</h3></header><div class="part"><${Json} value=${show.input} /></div></section>
-    ${show.status === "completed" && html`<section class="sheet card"><header><h3>result</h3></header><div class="part"><${Json} value=${show.result} /></div></section>`}
-    ${show.state !== undefined && html`<section class="sheet card"><header><h3>state</h3></header><div class="part"><${Json} value=${show.state} /></div></section>`}
-    ${Object.keys(show.tags).length > 0 && html`<section class="sheet card"><header><h3>tags</h3></header><div class="part"><${Json} value=${show.tags} /></div></section>`}
-    ${Object.entries(show.published).map(([name, value]) => html`<section class="sheet card"><header><h3>${visible(name)}</h3><span class="end muted">published</span></header><div class="part"><${Json} value=${value} /></div></section>`)}</div>`;
+// The values that the page shows, by name.
+function valuesOf(show) {
+  const found = [{ name: "input", note: "recorded at the start", value: show.input }];
+  if (show.status === "completed") found.push({ name: "result", note: "what it returned", value: show.result });
+  if (show.state !== undefined) found.push({ name: "state", note: "now", value: show.state });
+  if (Object.keys(show.tags).length) found.push({ name: "tags", note: "found by filters", value: show.tags });
+  for (const [name, value] of Object.entries(show.published)) found.push({ name, note: "published", value });
+  return found;
 }
 
-function Errors({ show, errors }) {
-  if (!show.error && !errors.length) return html`<div class="sheet"><div class="empty"><h2>No error so far</h2><p class="second">Failed attempts and what made the instance stuck stand here.</p></div></div>`;
-  return html`<div class="stack">${show.error && html`<${Failure} title=${`the instance${show.stuck_at ? ` at ${show.stuck_at}` : ""}`} error=${show.error} />`}
-    ${errors.map((each) => html`<${Failure} title=${`${each.location}, attempt ${each.attempt}`} error=${each.error} />`)}</div>`;
+async function whole(id, entry, name) {
+  const found = await get(instancePath(id, entry ? `at/${entry}` : ""), { values: "whole" });
+  return name in (found.published ?? {}) ? found.published[name] : found[name];
 }
-
-const Failure = ({ title, error }) => html`<section class="sheet card"><header><h3>${visible(title)}</h3></header><div class="part"><p><b class="strong">${error.type}</b> ${visible(error.message)}</p></div>
-  ${error.traceback && html`<div class="part"><details open><summary>traceback</summary><pre class="json">${visible(error.traceback)}</pre></details></div>`}</section>`;
 
 // ---- what can be done, each with its command
 
 function Act({ name, given, id, entries, places, close }) {
-  const path = (what) => instancePath(id, what);
-  const headers = { "if-match": `"${entries}"` };
-  const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal." };
-  const place = { name: "location", label: "Location", value: given.location ?? places.at(-1), options: places.length ? places : undefined };
-  const why = (given_) => ({ ...headers, ...(given_.reason ? { "x-reason": given_.reason } : {}) });
-  const patch = (words = []) => JSON.stringify(Object.fromEntries(words.map((word) => { const [key, ...rest] = word.split("="); try { return [key, JSON.parse(rest.join("="))]; } catch { return [key, rest.join("=")]; } })));
-  const parsed = (text) => (text.trim() ? JSON.parse(text) : null);
+  const last = useRef(entries);
+  const on = (verb) => instancePath(id, verb);
+  const reason = { name: "reason", label: "Reason", optional: true, help: "Recorded in the journal, with your name." };
+  const place = { name: "location", label: "Location", value: given.location ?? places.at(-1), options: places.length ? places : undefined, dry: true };
+  const why = (g) => ({ "if-match": `"${last.current}"`, ...(g.reason ? { "x-reason": g.reason } : {}) });
+  const parsed = (text) => (text?.trim() ? JSON.parse(text) : null);
+  const post = (verb, body) => (g, plan) => ["POST", on(verb), { ...body(g), ...(plan ? { plan } : {}) }, why(g)];
+  const dry = (verb, body) => (g) => send("POST", on(verb), { ...body(g), dry_run: true });
+  const moved = async () => {
+    const found = await get(on("history"), { after: last.current, limit: 20 });
+    last.current = found.entries;
+    return found.history.map((each) => `entry ${each.number}: ${[each.event, each.location, each.status].filter(Boolean).join(" ")}${each.opened.length ? `, then ${each.opened.join(", ")}` : ""}${each.outcome ? `, ${each.outcome}` : ""}`);
+  };
+  const words = (g) => (g.reason ? ["--reason", g.reason] : []);
+  const BODY = {
+    retry: () => ({}),
+    settle: (g) => ({ location: g.location, as: g.as, value: g.as === "ok" ? parsed(g.value) : g.value || null }),
+    rewind: (g) => ({ location: g.location }),
+    fork: (g) => ({ location: g.location, key: g.key || null, edit: parsed(g.edit) ?? {} }),
+    cancel: (g) => ({ reason: g.reason ?? "" }),
+  };
   const spec = {
-    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", long: true, optional: true, value: given.name === "ctx" ? '{"set": {}}' : "{}" }],
-      cmd: (g) => command("send", id, g.name || "NAME", g.body || "null"), run: (g) => send("POST", path("messages"), { name: g.name, body: parsed(g.body) }) },
-    patch: { title: `Patch ctx of ${id}`, says: "The values of ctx change, and gates that read them are looked at again.", label: "Patch", fields: [{ name: "set", label: "Values, as JSON by key", long: true, value: patch(given.words) }, reason],
+    send: { title: `Send a message to ${id}`, label: "Send", fields: [{ name: "name", label: "Name", value: given.name }, { name: "body", label: "Body, as JSON", json: true, optional: true, value: given.name === "ctx" ? '{"set": {}}' : "{}" }],
+      cmd: (g) => command("send", id, g.name || "NAME", g.body || "null"), request: (g) => ["POST", on("messages"), { name: g.name, body: parsed(g.body) }] },
+    ask: { title: `Ask ${id}`, label: "Ask", says: "A message whose answer is waited for, at most ten seconds.", fields: [{ name: "name", label: "Name" }, { name: "body", label: "Body, as JSON", json: true, optional: true, value: "null" }],
+      request: (g) => ["POST", on("ask"), { name: g.name, body: parsed(g.body) }], run: async (g) => given.answered(await send("POST", on("ask"), { name: g.name, body: parsed(g.body) })) },
+    patch: { title: `Patch ctx of ${id}`, says: "The values of ctx change, and gates that read them are looked at again.", label: "Patch", fields: [{ name: "set", label: "Values, as JSON by key", json: true, value: patched(given.words) }, reason],
       cmd: (g) => { let set = {}; try { set = JSON.parse(g.set); } catch { /* told when it is sent */ } return command("playbooks", "patch", id, ...Object.entries(set).map(([key, value]) => `${key}=${JSON.stringify(value)}`)); },
-      run: (g) => send("POST", path("ask"), { name: "ctx", body: { set: parsed(g.set) } }, why(g)) },
+      request: (g) => ["POST", on("ask"), { name: "ctx", body: { set: parsed(g.set) } }, why(g)] },
     tag: { title: `Tag ${id}`, label: "Tag", fields: [{ name: "name", label: "Name" }, { name: "value", label: "Value", optional: true, help: "Empty removes the tag." }],
-      cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), run: (g) => send("PATCH", path("tags"), { tags: { [g.name]: g.value || null } }) },
+      cmd: (g) => command("tag", id, g.name || "NAME", ...(g.value ? [g.value] : [])), request: (g) => ["PATCH", on("tags"), { tags: { [g.name]: g.value || null } }] },
     wake: { title: `Wake ${id}`, says: `Its ${given.location ? `sleep at ${given.location}` : "sleeps"} ends now.`, label: "Wake", fields: [reason], cmd: () => command("wake", id, ...(given.location ? [given.location] : [])),
-      run: (g) => send("POST", path("wake"), { location: given.location ?? "" }, why(g)) },
-    retry: { title: `Retry ${id}`, says: "It goes on where it stopped; what failed is done again, what is done stays done.", label: "Retry", fields: [reason], cmd: () => command("retry", id), run: (g) => send("POST", path("retry"), {}, why(g)) },
-    settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok" }, { name: "value", label: "Result as JSON, or the error's text", long: true, optional: true }, reason],
-      cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), run: (g) => send("POST", path("settle"), { location: g.location, as: g.as, value: g.as === "ok" ? parsed(g.value) : g.value || null }, why(g)) },
+      request: post("wake", () => ({ location: given.location ?? "" })) },
+    retry: { title: `Retry ${id}`, says: "It goes on where it stopped; what failed is done again, what is done stays done.", label: "Retry", fields: [reason], cmd: () => command("retry", id), preview: dry("retry", BODY.retry), request: post("retry", BODY.retry) },
+    settle: { title: `Settle a step of ${id}`, says: "You say what happened. The flow goes on as if the step had answered so.", label: "Settle", fields: [place, { name: "as", label: "It ended", options: ["ok", "error"], value: given.as ?? "ok", dry: true }, { name: "value", label: "Result as JSON, or the error's text", long: true, optional: true }, reason],
+      cmd: (g) => command("settle", id, g.location, g.as, ...(g.value ? [g.value] : [])), request: post("settle", BODY.settle) },
     rewind: { title: `Rewind ${id}`, says: "The operation at this location and all that came after it are dropped and done again. What came before stays.", label: "Rewind", risk: true, fields: [place, reason],
-      preview: async (g) => { if (!g.location) return ""; const { drops } = await send("POST", path("rewind"), { location: g.location, dry_run: true }); return `Drops and does again: ${drops.join(", ")}.`; },
-      cmd: (g) => command("rewind", id, g.location || "LOCATION"), run: (g) => send("POST", path("rewind"), { location: g.location }, why(g)) },
-    fork: { title: `Fork ${id}`, says: "Another instance starts with the same past up to this location, and goes on from there. This one stays as it is.", label: "Fork", fields: [place, { name: "key", label: "Key of the new one", optional: true }, { name: "edit", label: "Other values for earlier steps, as JSON by location", long: true, optional: true, value: "{}" }],
-      cmd: (g) => command("fork", id, g.location || "LOCATION", ...(g.key ? ["--key", g.key] : [])),
-      run: async (g) => { const made = await send("POST", path("fork"), { location: g.location, key: g.key || null, edit: parsed(g.edit) ?? {} }); go(href(`/instances/${made.id}`)); } },
-    cancel: { title: `Cancel ${id}`, says: "It is asked to stop: it may clean up, and can only end cancelled. This cannot be taken back.", label: "Cancel it", risk: true, fields: [reason],
-      cmd: (g) => command("cancel", id, ...(g.reason ? ["--reason", g.reason] : [])), run: (g) => send("POST", path("cancel"), { reason: g.reason ?? "" }, why(g)) },
+      preview: (g) => (g.location ? dry("rewind", BODY.rewind)(g) : Promise.resolve(null)), cmd: (g) => command("rewind", id, g.location || "LOCATION"), request: post("rewind", BODY.rewind) },
+    fork: { title: `Fork ${id}`, says: "Another instance starts with the same past up to this location, and goes on from there. This one stays as it is.", label: "Fork", fields: [place, { name: "key", label: "Key of the new one", optional: true }, { name: "edit", label: "Other values for earlier steps, as JSON by location", json: true, optional: true, value: "{}" }],
+      cmd: (g) => command("fork", id, g.location || "LOCATION", ...(g.key ? ["--key", g.key] : [])), request: post("fork", BODY.fork),
+      run: async (g) => { const made = await send("POST", on("fork"), BODY.fork(g)); go(href(`/instances/${made.id}`)); } },
+    cancel: { title: `Cancel ${id}`, says: "It is asked to stop: it may clean up, and can only end cancelled. This cannot be taken back.", label: "Cancel it", risk: true, fields: [{ ...reason, optional: true }],
+      preview: dry("cancel", BODY.cancel), cmd: (g) => command("cancel", id, ...words(g)), request: post("cancel", BODY.cancel) },
   }[name];
-  return html`<${Dialog} ...${spec} close=${close} />`;
+  return html`<${Dialog} ...${spec} moved=${moved} close=${close} />`;
+}
+
+// `budget=true` of an advised command, as JSON.
+function patched(words = []) {
+  const value = (text) => { try { return JSON.parse(text); } catch { return text; } };
+  return JSON.stringify(Object.fromEntries(words.map((word) => { const [key, ...rest] = word.split("="); return [key, value(rest.join("="))]; })));
 }

@@ -1,0 +1,165 @@
+"""What is done to instances over HTTP: start, send, ask, tags, and the verbs that act on one instance."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from perdure.errors import PerdureError
+from perdure.kernel.events import Address
+from perdure.runtime.history import summary
+from perdure.verbs import act
+
+from ..calling import Calling, id_of
+from ..problems import HttpProblem, problem_of
+from .instances import WAIT_MAX
+
+STARTS_MAX: Final = 500
+RECORDED_SECONDS: Final = 2.0
+
+
+class StartBody(act.StartParams, frozen=True):
+    """One instance; or `instances`, up to 500, each as one: then the answer has `items`."""
+
+    workflow: str = ""
+    instances: list[act.StartParams] | None = None
+
+
+class StartedItem(msgspec.Struct, frozen=True):
+    """An instance that was started, or the `problem` with it."""
+
+    started: act.StartAnswer | UnsetType = UNSET
+    problem: dict[str, str] | UnsetType = UNSET
+
+
+class StartedAnswer(msgspec.Struct, frozen=True):
+    """`items` of several instances, in their order; else the one that was started."""
+
+    id: str | UnsetType = UNSET
+    workflow: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    items: list[StartedItem] | UnsetType = UNSET
+
+
+async def start(calling: Calling, given: StartBody) -> Any:
+    if given.instances is None:
+        one = act.StartParams(**{name: getattr(given, name) for name in act.StartParams.__struct_fields__})
+        answer = await _start(calling, one, "")
+        done = await recorded(calling, Address(answer.workflow, answer.key))
+        return 201 if done else 202, StartedAnswer(answer.id, answer.workflow, answer.key)
+    if given.workflow or not 1 <= len(given.instances) <= STARTS_MAX:
+        text = f"a start has a workflow, or 1 to {STARTS_MAX} instances; found {len(given.instances)}"
+        raise HttpProblem(422, "bad-request", text, where="/instances")
+    each_one = enumerate(given.instances)
+    return StartedAnswer(items=await asyncio.gather(*(_started(calling, each, f"\x00{n}") for n, each in each_one)))
+
+
+def check_start(calling: Calling, given: act.StartParams) -> None:
+    """A login starts in its own name: else four eyes would be two."""
+    calling.check(given.workflow, f"workflow {given.workflow[:80]!r}")
+    if given.by not in (None, calling.login.actor.id):
+        text = f"{calling.login.actor} starts instances in their own name, found by={given.by!r:.80}"
+        raise HttpProblem(403, "forbidden", text, expected=calling.login.actor.id)
+
+
+async def _start(calling: Calling, given: act.StartParams, number: str) -> act.StartAnswer:
+    """With an Idempotency-Key the instance has a key that is derived from it, if it has none."""
+    check_start(calling, given)
+    if given.key is None and calling.event:
+        own = hashlib.blake2b(f"{calling.event}{number}".encode(), digest_size=12).hexdigest()
+        given = msgspec.structs.replace(given, key=own)
+    return await act.start(calling.client, given)
+
+
+async def _started(calling: Calling, given: act.StartParams, number: str) -> StartedItem:
+    try:
+        answer = await _start(calling, given, number)
+    except (PerdureError, HttpProblem) as error:
+        problem = problem_of(error)
+        assert problem is not None, "errors of ours are problems"
+        return StartedItem(problem={"code": problem.code, "detail": problem.detail})
+    return StartedItem(answer)
+
+
+async def recorded(calling: Calling, address: Address) -> bool:
+    """Whether an engine has taken up what was started; `Prefer: wait=N` says how long that is waited for."""
+    queries = calling.client.queries
+    if await queries.head(address) is not None:
+        return True
+    prefer = calling.request.headers.get("prefer", "").partition("wait=")[2]
+    try:
+        async with asyncio.timeout(min(float(prefer), WAIT_MAX) if prefer.isdigit() else RECORDED_SECONDS):
+            async with aclosing(calling.client.changes()) as changes:
+                async for _ in changes:
+                    if await queries.head(address) is not None:
+                        return True
+    except TimeoutError:
+        pass
+    return False
+
+
+class MessageParams(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    body: Any = None
+
+
+async def send(calling: Calling, given: MessageParams) -> Any:
+    head = await calling.find(given.id)
+    message = calling.event or None
+    return await act.send(calling.client, act.SendParams(id_of(head), given.name, given.body, message))
+
+
+class AskParams(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    body: Any = None
+    wait: float = 10.0
+
+
+class AskAnswer(msgspec.Struct, frozen=True):
+    id: str
+    answer: Any
+
+
+async def ask(calling: Calling, given: AskParams) -> AskAnswer:
+    head = await calling.find(given.id)
+    handle = calling.client.handle(head.workflow, head.key)
+    said: Any = {"id": calling.event} if calling.event else {}
+    found = await handle.ask(given.name, given.body, timeout=min(given.wait, WAIT_MAX), **said)
+    return AskAnswer(id_of(head), found)
+
+
+def acting(verb: Any) -> Any:
+    """A handler of a verb that acts on one instance: the instance is found as the login sees it."""
+
+    async def handler(calling: Calling, given: Any) -> Any:
+        head = await calling.find(given.id)
+        return await verb(calling.client, msgspec.structs.replace(given, id=id_of(head)))
+
+    return handler
+
+
+class TagsParams(msgspec.Struct, frozen=True):
+    """`tags` by name; null removes one."""
+
+    id: str
+    tags: dict[str, str | None]
+
+
+class TagsAnswer(msgspec.Struct, frozen=True):
+    id: str
+    tags: dict[str, str]
+
+
+async def tag(calling: Calling, given: TagsParams) -> TagsAnswer:
+    head = await calling.find(given.id)
+    if given.tags:
+        await calling.client.handle(head.workflow, head.key).tags(given.tags)
+    now = await calling.client.queries.head(head.id)
+    return TagsAnswer(id_of(head), summary(now or head).tags)

@@ -1,0 +1,151 @@
+"""Recorded values are shown to logins that may see them, in every face, and redacted fields to no login."""
+
+import json
+from contextlib import suppress
+
+import pytest
+
+import perdure
+from perdure.access.model import Grant
+from perdure.errors import CallerError
+from perdure.server.redacting import REDACTED, Redactor, read_pointer
+from perdure.server.routes import ROUTES
+from tests.server import dialects
+from tests.server.site import ADMIN, Decision, run
+from tests.server.test_stream import events, until
+
+API = "/api/v1"
+SECRET = "SECRET-1"
+
+
+async def fail(what):
+    raise perdure.Fatal(f"no {what}", {"what": what})
+
+
+@perdure.flow
+async def leaky(ctx, what: str = "", card: dict[str, str] | None = None):
+    """A value in everything that a flow can record."""
+    ctx.publish("said", {"what": what})
+    with suppress(perdure.StepFailed):
+        await ctx.step("charge", fail, what)
+    await ctx.task("approve", title=f"Approve {what}", roles=["manager"], data={"what": what}, answer=Decision)
+    raise ValueError(f"failed for {what}")
+
+
+@perdure.flow
+async def failing(ctx, what: str = "", card: dict[str, str] | None = None):
+    raise ValueError(f"no {what} of {card}")
+
+
+WORKFLOWS = [*dialects.ALL, leaky, failing]
+
+
+async def begun(site):
+    site.server._buckets._rate = site.server._buckets._burst = 1e9
+    given = {"what": SECRET, "card": {"number": "4111-SECRET"}}
+    await (await site.engine.start_plain("leaky", given, key="l-1")).until("waiting")
+    handle = await site.engine.start_plain("failing", given, key="f-1")
+    with pytest.raises(perdure.InstanceFailed):
+        await handle.result()
+    await site.engine.start_plain("article", {"input": SECRET}, key="a-1")
+    return ["leaky/l-1", "failing/f-1", "article/a-1"]
+
+
+async def everything(client, ids):
+    """The answers of all reads."""
+    tasks = (await client.get(f"{API}/tasks")).json()["items"]
+    mine = [each["id"] for each in tasks if each["workflow"] == "leaky"]
+    names = {"{entry}": "1", "{name}": "said", "{task}": mine[0] if mine else "1", "{event}": "e"}
+    found = {}
+    for id in ids:
+        for route in ROUTES:
+            if not route.read or route.name == "ask verb":
+                continue
+            path = route.path.replace("{id}", id)
+            for name, value in names.items():
+                path = path.replace(name, value)
+            query = {"a": ids[0], "b": ids[0]} if route.name == "diff" else {"values": "whole"}
+            found[route.name, id] = await client.get(API + path, params=query)
+        for verb in ("show", "history", "why", "export"):
+            asked = {"params": json.dumps({"id": id})}
+            found[f"verb {verb}", id] = await client.get(f"{API}/verbs/{verb}", params=asked)
+    return found
+
+
+@pytest.mark.parametrize("role", ["viewer", "admin"])
+def test_withheld_values_are_nowhere(role):
+    async def story(site):
+        ids = await begun(site)
+        client = await site.key(Grant(role, values=False), actor="vic")
+        stream = events(client, "tasks:mine,list:,instance:leaky/l-1", last="")
+        told = [each for each in (await until(stream, "live"))]
+        return await everything(client, ids), told, await everything(await site.key(ADMIN), ids)
+
+    withheld, told, seen = run(story, workflows=WORKFLOWS)
+
+    assert [name for name, answer in withheld.items() if "SECRET" in answer.text] == []
+    assert "SECRET" not in str(told)
+    assert {name for (name, _), answer in seen.items() if "SECRET" in answer.text} >= {
+        *("show", "why", "history", "operations", "at", "read", "tasks ls", "tasks show", "result", "verb export")
+    }
+    assert {answer.status_code for (name, _), answer in withheld.items() if name == "verb export"} == {403}
+
+
+def test_who_has_to_do_a_task_sees_what_it_is_about():
+    async def story(site):
+        await begun(site)
+        client = await site.key(Grant("viewer", values=False), actor="mia", roles=["manager"])
+        task = (await client.get(f"{API}/tasks", params={"candidate": "true"})).json()["items"]
+        task = next(each for each in task if each["workflow"] == "leaky")
+        return (await client.get(f"{API}/tasks/{task['id']}")).json()
+
+    found = run(story, workflows=WORKFLOWS)
+
+    assert (found["title"], found["data"]) == (f"Approve {SECRET}", {"what": SECRET})
+
+
+def test_redacted_fields_are_shown_to_no_login():
+    async def story(site):
+        ids = await begun(site)
+        return await everything(await site.key(ADMIN), ids)
+
+    found = run(story, workflows=WORKFLOWS, redact=("/**/what", "/**/card/number", "/article"))
+
+    card = {name for name, answer in found.items() if "4111" in answer.text}
+    shown = found["show", "failing/f-1"].json()
+    assert card == set()
+    assert shown["input"]["card"] == {"number": REDACTED}
+    assert SECRET not in json.dumps(shown)  # nor in the text of its error
+    assert SECRET not in found["tasks show", "leaky/l-1"].text
+    assert SECRET not in found["why", "failing/f-1"].text
+    assert found["verb export", "failing/f-1"].status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("pointer", "hidden"),
+    [
+        ("/a/b", {"a": {"b": REDACTED, "c": ["long text", {"b": 2}]}, "b": 3}),
+        ("/*/b", {"a": {"b": REDACTED, "c": ["long text", {"b": 2}]}, "b": 3}),
+        ("/**/b", {"a": {"b": REDACTED, "c": ["long text", {"b": REDACTED}]}, "b": REDACTED}),
+        ("/a/c/0", {"a": {"b": 1, "c": [REDACTED, {"b": 2}]}, "b": 3}),
+        ("/a", {"a": REDACTED, "b": 3}),
+        ("/nothing", {"a": {"b": 1, "c": ["long text", {"b": 2}]}, "b": 3}),
+    ],
+)
+def test_a_pointer_names_fields_at_one_place_or_at_any_depth(pointer, hidden):
+    value = {"a": {"b": 1, "c": ["long text", {"b": 2}]}, "b": 3}
+
+    assert Redactor([read_pointer(pointer)]).value(value) == hidden
+
+
+def test_a_text_that_was_hidden_is_hidden_in_sentences_too():
+    redactor = Redactor([read_pointer("/card")])
+    redactor.value({"card": {"number": "4111-1111"}})
+
+    assert redactor.texts({"message": "no card 4111-1111"}) == {"message": "no card …"}
+
+
+@pytest.mark.parametrize("text", ["", "card", "/card/"])
+def test_what_is_no_pointer_is_refused(text):
+    with pytest.raises(CallerError):
+        read_pointer(text)
