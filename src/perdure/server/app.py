@@ -193,7 +193,9 @@ class ServerApp:
 
     async def _verb(self, request: Request, login: Login, route: Route, named: dict[str, str]) -> Answer:
         calling = self._calling(request, login, route)
-        verdict = allowed(login, route.who, read=route.read)
+        verdict = allowed(login, route.who, read=route.read, executor=login.executor)
+        if verdict.hidden and route.who == "executor":
+            raise HttpProblem(404, "not-found", f"there is nothing at {request.path[:80]}")
         if not verdict.yes:
             self._denied_write(login, route)
             raise forbidden(calling, verdict.needs or route.who, "this")
