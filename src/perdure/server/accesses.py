@@ -24,6 +24,7 @@ from perdure.runtime.client import Client
 
 from .auth.claims import Known
 from .auth.oidc import Oidc
+from .auth.origins import is_ambient
 from .auth.tokens import PREFIX, Session, Signer, digest_of, parse_key, same
 from .http import Request
 from .limits import ANSWER_SECONDS
@@ -95,14 +96,17 @@ class Accesses:
     # ---- who asks ----------------------------------------------------------------------------------------------
 
     async def login_of(self, request: Request) -> tuple[Login | None, bool]:
-        """The login of a request, and whether a cookie says so. Every wrong credential gives the same None."""
+        """The login of a request, and whether a browser may have sent its credential by itself.
+
+        Every wrong credential gives the same None.
+        """
         if self._recognise is not None:
             found = self._recognise(request.scope)
             known = await found if isawaitable(found) else found
             if isinstance(known, Login):
-                return known, False
+                return known, is_ambient(request.headers)
             if known is not None:
-                return await self._of_actor(known, "host"), False
+                return await self._of_actor(known, "host"), is_ambient(request.headers)
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return await self._of_bearer(credential.strip()), False
