@@ -20,6 +20,7 @@ from perdure.codec import decode, from_plain, to_plain
 from perdure.errors import AskTimeout, PerdureError
 from perdure.kernel.asked import Actor
 from perdure.kernel.events import Address
+from perdure.ports.store import Queries
 from perdure.runtime.client import Client
 
 from .auth.claims import Known
@@ -62,9 +63,7 @@ class Accesses:
     async def state(self, *, fresh: bool = False) -> Access:
         if fresh or time.monotonic() - self._read_at > FRESH_SECONDS:
             self._read_at = time.monotonic()
-            head = await self._client.queries.head(Address(WORKFLOW, KEY))
-            data = None if head is None else await self._client.queries.published(head.id, PUBLISHED)
-            self._access = Access() if data is None else from_plain(decode(data), Access)
+            self._access = await read_access(self._client.queries)
         return self._access
 
     async def ask(self, verb: str, body: Any, by: Actor) -> Any:
@@ -195,6 +194,13 @@ class Accesses:
     async def close(self) -> None:
         for task in list(self._noting):
             task.cancel()
+
+
+async def read_access(queries: Queries) -> Access:
+    """What `perdure.access/main` says."""
+    head = await queries.head(Address(WORKFLOW, KEY))
+    data = None if head is None else await queries.published(head.id, PUBLISHED)
+    return Access() if data is None else from_plain(decode(data), Access)
 
 
 async def begin(client: Client, by: Actor) -> None:
