@@ -134,10 +134,10 @@ class ServerApp:
             raise HttpProblem(403, "foreign-host", "this server does not answer under that name")
         if request.path == "/login" or request.path.startswith("/login/"):
             return await self.logins.answer(request) or self._stranger(request)
-        login, by_cookie = await self._login_of(request)
+        login, ambient = await self._login_of(request)
         if login is None:
             return self._stranger(request)
-        if by_cookie and not may_write(request.method, request.headers, request.host):
+        if ambient and not may_write(request.method, request.headers, request.host):
             raise HttpProblem(403, "foreign-origin", "a write with a cookie comes from the pages of this server alone")
         wait = self._buckets.take(login.actor.id, time.monotonic())
         if wait:
