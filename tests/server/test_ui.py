@@ -11,7 +11,7 @@ from perdure.kernel.events import Address
 from perdure.verbs.read import WhyParams, why
 from perdure.views.instance_at import instance_at
 from tests.server.browser import Heard, staged
-from tests.server.dialects import ALL, STARTS
+from tests.server.dialects import ALL, RESTOCK_TWO, STARTS, Counted
 
 API = "/api/v1"
 EVIL = "<img src=x onerror=alert(1)><script>window.hurt=1</script>\u202e{{7*7}}"
@@ -45,6 +45,8 @@ async def filled(site):
     await (await site.engine.start("broken", key="b-1")).until("failed")
     for workflow, key, value in STARTS:
         await (await site.engine.start_plain(workflow, value, key=key)).until("waiting")
+    for n in (3, 4):
+        await site.engine.send(Counted("a-1", n), id=f"count-{n}")
     task = (await site.engine.tasks.list(Actor("root", admin=True)))[0].id
     return {
         "/": ".totals",
@@ -64,7 +66,8 @@ async def filled(site):
         "/bulk": "main h1",
         "/queues": "main h1",
         "/fleet": "main h1",
-        "/world": "main h1",
+        "/world?event=count-4": ".trace .row",
+        "/instances/com.acme/shelf/a-1?tab=data": ".data-tree .n",
         "/tasks": ".todo",
         f"/tasks/{task}": ".task-form",
         "/workflows": ".ledger",
@@ -568,5 +571,31 @@ def test_a_comment_stands_in_the_history_of_a_task(stage):
         await page.fill("#d-text", "asked the supplier")
         await page.click("dialog button[type=submit]")
         await page.wait_for_selector(".past >> text=asked the supplier")
+
+    stage.tell(story)
+
+
+def test_a_cell_shows_its_state_now_and_at_an_entry(stage):
+    async def story(site, page):
+        found = []
+        for query in ("tab=data", "tab=data&entry=1"):
+            await page.goto(f"{site.url}/instances/com.acme/shelf/a-1?{query}")
+            await page.wait_for_selector(".travel.is-past" if "entry" in query else ".travel")
+            found.append(await page.inner_text(".data-tree .n"))
+        return found
+
+    assert stage.tell(story) == ["7", "3"]
+
+
+def test_a_definition_is_checked_while_it_is_typed_and_put(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/workflows")
+        await page.click("text=Put a definition…")
+        await page.fill("#d-text", RESTOCK_TWO.replace("next: end", "next: nowhere"))
+        await page.wait_for_selector("#dry >> text=nowhere")
+        await page.fill("#d-text", RESTOCK_TWO)
+        await page.wait_for_selector("#dry >> text=Keep the playbook restock-two")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector("td >> text=restock-two")
 
     stage.tell(story)
