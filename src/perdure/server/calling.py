@@ -19,6 +19,7 @@ from .problems import HttpProblem
 if TYPE_CHECKING:
     from .accesses import Accesses
     from .http import Request
+    from .readers import Histories
     from .settings import Settings
 
 _NUMBER = re.compile(r"@([0-9]{1,19})\Z")
@@ -32,6 +33,7 @@ class Calling(msgspec.Struct):
     client: Client
     accesses: Accesses
     settings: Settings
+    histories: Histories
     read: bool
     who: Who
     subjects: set[str] = msgspec.field(default_factory=set)  # workflows whose values the answer may hold

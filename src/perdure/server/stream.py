@@ -37,6 +37,7 @@ class Channel(NamedTuple):
     kind: str
     argument: str
     instance: int = 0
+    workflow: str = ""
     where: Where = ()
 
 
@@ -108,7 +109,7 @@ class Stream:
             if now >= check:
                 check = now + RECHECK_SECONDS
                 again = await self._again()
-                if again is None:
+                if again is None or any(self._lost(again, channel) for channel in self._channels):
                     break
                 self._login = again
             if notice != self._notice():
@@ -126,6 +127,9 @@ class Stream:
             async for each in self._told(moved, position):
                 yield each
         yield event("bye", {"retry": random.randint(500, 5000)})
+
+    def _lost(self, now: Login, channel: Channel) -> bool:
+        return may_watch(self._login, channel) and not may_watch(now, channel)
 
     async def _told(self, moved: list[Moved], position: Position) -> AsyncIterator[bytes]:
         """The events of what moved. A head is told once, with the last of its entries."""
@@ -169,6 +173,11 @@ class Stream:
         return [("task", {"id": info.id, "status": info.status, "title": info.title, "assignee": info.assignee})]
 
 
+def may_watch(login: Login, channel: Channel) -> bool:
+    """Whether a login sees what a channel is about; of a list, any workflow."""
+    return channel.kind == "tasks" or sees(login, channel.workflow)
+
+
 def document(head: HeadRow) -> dict[str, Any]:
     """A head as the events of streams have it."""
     return {
@@ -191,7 +200,8 @@ async def resolved(client: Client, login: Login, wanted: list[tuple[str, str]], 
     found = []
     for kind, argument in wanted:
         if kind == "instance":
-            found.append(Channel(kind, argument, instance=(await find(argument)).id))
+            head = await find(argument)
+            found.append(Channel(kind, argument, head.id, head.workflow))
         elif kind == "list":
             found.append(Channel(kind, argument, where=parse(argument)))
         else:
