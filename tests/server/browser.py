@@ -40,10 +40,10 @@ class Stage:
     def __init__(self, runner, site, browser):
         self.runner, self.site, self.browser = runner, site, browser
 
-    def tell(self, story, **more):
+    def tell(self, story, seconds=60, **more):
         async def main():
             async with self.page(**more) as page:
-                return await asyncio.wait_for(story(self.site, page), 60)
+                return await asyncio.wait_for(story(self.site, page), seconds)
 
         return self.runner.run(main())
 
