@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET
 
-from perdure.codec import decode
-from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, ResultTimeout
+from perdure.codec import decode, to_plain
+from perdure.errors import InstanceCancelled, InstanceFailed, InstanceStuck, PerdureError, ResultTimeout
 from perdure.kernel.batch import HeadRow
 from perdure.kernel.location import is_sleep
 from perdure.kernel.policy import Policy
@@ -184,6 +185,8 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
     policy, _ = await words_for(calling.client.queries, head.workflow, False)
     about = summary(head)
     calling.tag = str(found.entries)
+    if found.state is UNSET:
+        found = msgspec.structs.replace(found, state=await cell_state(calling, head))
     return InstanceDetail(
         **{field: getattr(found, field) for field in ShownInstance.__struct_fields__},
         instance=str(head.id),
@@ -194,6 +197,17 @@ async def show(calling: Calling, given: Id) -> InstanceDetail:
         noun=policy.noun,
         may=_may(calling, head, found, policy),
     )
+
+
+async def cell_state(calling: Calling, head: HeadRow, at: int | None = None) -> Any:
+    """The state of a cell now, or at an entry of the journal. UNSET: it is no cell, or its code is not here."""
+    policy, _ = await words_for(calling.client.queries, head.workflow, False)
+    if policy.noun != "cell":
+        return UNSET
+    try:
+        return to_plain(await calling.client.state(head.workflow, head.key, at=at))
+    except PerdureError:
+        return UNSET
 
 
 def _input(rows: list[Any]) -> Any:
