@@ -10,6 +10,7 @@ no difference, from the first entry and from every snapshot.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
@@ -618,6 +619,9 @@ def trial(scene: Scene, cache: int, *, thorough: bool = True) -> WorldTrial:
 
 every_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.story.__name__)
 hot_and_evicted = pytest.mark.parametrize("cache", [4096, 0], ids=["hot", "evicted"])
+LONG = os.environ.get("PERDURE_TEST_STAGES") == "long"
+hot = pytest.mark.parametrize("cache", [4096, 0][: 1 + LONG], ids=["hot", "evicted"][: 1 + LONG])
+"""On a file. That an evicted world recovers is shown in memory; `make test-long` has it on a file too."""
 
 
 @every_scene
@@ -651,7 +655,7 @@ def test_another_owner_at_any_commit_makes_no_difference(scene: Scene, cache: in
     assert len(endings) >= 3 and all(ending.deaths for ending in endings)
 
 
-@hot_and_evicted
+@hot
 @every_scene
 def test_a_crash_anywhere_leaves_the_same_rows_in_a_file_as_in_memory(scene: Scene, cache: int) -> None:
     """What is right in memory, which the tests before show, is right on SQLite: each row is the same, byte for byte."""
