@@ -223,12 +223,12 @@ def test_permits_and_limits_hold_in_a_flow():
             world.start(flow, "g").result()
 
 
-async def test_an_ask_in_a_flow_is_a_task(tmp_path):
+async def test_an_ask_in_a_flow_is_a_task(postgres):
     flow = in_a_flow(
         scripted([calls(("publish", {"text": "x"})), "sent"]), permits=[Permit("publish", "ask", roles=("editor",))]
     )
     ann = perdure.Actor("ann", roles=["editor"])
-    async with perdure.open(tmp_path / "a.db", workflows=[flow]) as engine:
+    async with perdure.open(postgres, workflows=[flow]) as engine:
         handle = await engine.start(flow, "g", key="k")
         while not (asked := await engine.tasks.list(by=ann, candidate=True)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -279,7 +279,8 @@ def completion(text="", tool_calls=None, tokens=5):
     return {"choices": [{"message": message}], "usage": {"total_tokens": tokens}}
 
 
-async def test_the_chat_agent_passes_a_real_server_with_tools_errors_and_429(tmp_path, monkeypatch):
+@pytest.mark.parametrize("where", ["sqlite", "postgres"])
+async def test_the_chat_agent_passes_a_real_server_with_tools_errors_and_429(tmp_path, monkeypatch, request, where):
     monkeypatch.setenv("PERDURE_SECRET_LLM", "s3cret")
     wanted = [{"id": "1", "type": "function", "function": {"name": "search", "arguments": '{"what": "tea"}'}}]
     answers = [
@@ -288,10 +289,11 @@ async def test_the_chat_agent_passes_a_real_server_with_tools_errors_and_429(tmp
         (503, {}, ("retry-after", "0")),
         (200, completion("tea is nice", tokens=4)),
     ]
+    database = request.getfixturevalue("postgres") if where == "postgres" else tmp_path / "a.db"
     async with server(*answers) as (url, seen):
         model = chat(url, "small", key=perdure.Secret("llm"), allow=["127.0.0.1"])
         graph = agent_graph(model)
-        async with perdure.open(tmp_path / "a.db", workflows=[graph]) as engine:
+        async with perdure.open(database, workflows=[graph]) as engine:
             handle = await engine.start(graph, "tea", key="k")
             assert await handle.result() == "tea is nice"
             assert (await handle.read("report"))["used"]["tokens"] == 11 + 4 + 10
@@ -299,7 +301,7 @@ async def test_the_chat_agent_passes_a_real_server_with_tools_errors_and_429(tmp
     assert all("s3cret" in each["key"] for each in seen)
     assert seen[1]["body"]["tools"][0]["function"]["name"] == "search"
     assert seen[-1]["body"]["messages"][-1] == {"role": "tool", "tool_call_id": "1", "content": "found tea"}
-    assert b"s3cret" not in (tmp_path / "a.db").read_bytes()
+    assert where == "postgres" or b"s3cret" not in database.read_bytes()
 
 
 async def test_a_server_that_refuses_fails_the_node_and_is_not_asked_again(tmp_path):

@@ -1,9 +1,11 @@
 """Processes end to end, on SQLite and PostgreSQL: definitions, transports, versions, references, stuck branches."""
 
 import asyncio
+import itertools
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -81,7 +83,7 @@ def small(version: str = "1.0.0", *steps: Any, name: str = "small", **fields: An
 
 async def until(condition: Any) -> None:
     """Wait for something that an engine does by itself."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await condition():  # noqa: ASYNC110  # it is in the database
             await asyncio.sleep(0.01)
 
@@ -589,3 +591,26 @@ async def test_an_engine_of_an_older_release_runs_the_instances_of_a_newer_one(p
         found = [await handle.result(timeout=30) for handle in handles]
 
     assert found == ["two"] * 24
+
+
+async def test_engines_run_what_another_process_puts_and_activates(kept: str):
+    one, two = small("1.0.0", Complete("one")), small("2.0.0", Complete("two"))
+    parent = small("1.0.0", SubProcess("kid", "small", result="kid"), Complete(result.kid), name="parent")
+    more = [perdure.open(kept, workflows=[one])] if kept.startswith("postgres") else []
+    async with AsyncExitStack() as stack:
+        engines = [await stack.enter_async_context(each) for each in (perdure.open(kept, workflows=[one]), *more)]
+        client = await stack.enter_async_context(perdure.connect(kept))
+        numbers = itertools.count()
+
+        async def all_say(word: str) -> bool:
+            """New instances and new children, of every engine."""
+            found = [await each.start("small", key=f"k{next(numbers)}") for each in engines for _ in range(4)]
+            found += [await client.start("parent", key=f"k{next(numbers)}") for _ in range(4)]
+            return {await handle.result(timeout=60) for handle in found} == {word}
+
+        await client.processes.put(parent)
+        assert await all_say("one")
+        await client.processes.put(two)
+        await until(lambda: all_say("two"))
+        await client.processes.activate("small", "1.0.0")
+        await until(lambda: all_say("one"))

@@ -1,5 +1,6 @@
 """`perdure serve` as a real process."""
 
+import asyncio
 import json
 import os
 import re
@@ -11,7 +12,11 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+import perdure
+from perdure.server import Login, Settings, app
 from perdure.server.configuration import without_password
+from perdure.server.serve import bind, serve
+from tests.server.site import ADMIN, order
 
 SHOP = """
 import perdure
@@ -61,6 +66,44 @@ def test_two_commands_show_a_run_and_stopping_loses_no_acknowledged_write(shop):
         assert process.wait(20) == 0
     with served(shop, "shop") as (told, process):
         assert login(told).get("/api/v1/instances/order/o-1").json()["workflow"] == "order"
+
+
+def test_sigterm_ends_streams_with_bye_and_drains_what_runs(shop):
+    with served(shop, "shop") as (told, process):
+        client = login(told)
+        with client.stream("GET", "/api/v1/stream", params={"channels": "fleet"}, timeout=60) as stream:
+            lines = stream.iter_lines()
+            assert next(line for line in lines if line == "event: live")
+            process.send_signal(signal.SIGTERM)
+            assert "event: bye" in list(lines)
+        assert process.wait(30) == 0
+
+
+def test_a_second_signal_waits_for_no_open_request(monkeypatch):
+    monkeypatch.setattr("perdure.server.serve.GRACE_SECONDS", 600)
+
+    async def story():
+        seen, stop, hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        def who(scope):
+            seen.set()
+            return Login(perdure.Actor("ann"), (ADMIN,))
+
+        async with perdure.open(":memory:", workflows=[order]) as engine:
+            await (await engine.start("order", key="o-1")).until("waiting")
+            listening = bind("127.0.0.1", 0)
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}/api/v1/instances/order/o-1/-/result?wait=60"
+            server = app(engine, actor=who, settings=Settings(secret="a secret of this test"))
+            running = asyncio.ensure_future(serve(server, listening, stop=stop, hurry=hurry))
+            async with httpx.AsyncClient(trust_env=False, timeout=120) as client:
+                asked = asyncio.ensure_future(client.get(url))
+                await seen.wait()
+                stop.set()
+                hurry.set()
+                await running
+                asked.cancel()
+
+    asyncio.run(asyncio.wait_for(story(), 50))
 
 
 def test_serve_without_modules_runs_no_code_and_asks_the_engine_elsewhere(shop):

@@ -534,3 +534,39 @@ def test_all_tabs_of_a_browser_share_one_stream(stage):
             await each.wait_for_selector(".stamp.st-completed")
 
     stage.tell(story)
+
+
+def test_a_start_form_has_the_parameters_with_the_json_beside_it(stage):
+    async def story(site, page):
+        await page.goto(f"{site.url}/workflows/approval?start=1")
+        await page.fill("#s-key", "by-hand")
+        await page.fill("#f-amount", "seven")
+        await page.click("dialog button[type=submit]")
+        problem = await page.inner_text("dialog .problem")
+        await page.fill("#s-json", '{"amount": 7}')
+        shown = await page.input_value("#f-amount")
+        command = await page.inner_text("dialog .cmd code >> nth=0")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector(".inst-head")
+        return problem, shown, command, page.url
+
+    problem, shown, command, url = stage.tell(story)
+
+    assert problem == "A whole number is needed."
+    assert shown == "7"
+    assert command.startswith("""perdure start approval --input '{"amount":7}' --key by-hand""")
+    assert url.endswith("/instances/approval/by-hand")
+
+
+def test_a_comment_stands_in_the_history_of_a_task(stage):
+    async def story(site, page):
+        await (await site.engine.start("approval", key="commented", amount=9)).until("waiting")
+        await page.goto(f"{site.url}/instances/approval/commented")
+        await page.click("text=Open the task")
+        await page.click("summary >> text=More")
+        await page.click("text=Comment…")
+        await page.fill("#d-text", "asked the supplier")
+        await page.click("dialog button[type=submit]")
+        await page.wait_for_selector(".past >> text=asked the supplier")
+
+    stage.tell(story)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -51,7 +52,6 @@ LONG: Final = frozenset({"result", "ask"})
 """Verbs that wait as long as their caller says."""
 
 STRANGER: Final = HttpProblem(401, "login-needed", "log in, or send an API key: Authorization: Bearer pdk_…")
-DENIED_SECONDS: Final = 60.0
 HEALTH_SECONDS: Final = 2.0
 
 
@@ -75,7 +75,7 @@ class ServerApp:
         self._repeats = Repeats()
         self._redacted = [read_pointer(text) for text in given.redact]
         self._buckets = limits.requests()
-        self._streams: dict[str, int] = {}
+        self._streams: Counter[str] = Counter()
         self._denied: dict[tuple[str, str], tuple[float, int]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +85,7 @@ class ServerApp:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        request = Request(scope, receive)
+        request = Request(scope, receive, proxied=self.settings.proxied)
         try:
             answer = await self._answer(request)
         except Exception as error:
@@ -286,7 +286,7 @@ class ServerApp:
             return
         key, now = (login.actor.id, route.name), time.monotonic()
         since, count = self._denied.get(key, (float("-inf"), 0))
-        if now - since < DENIED_SECONDS:
+        if now - since < limits.DENIED_SECONDS:
             self._denied[key] = since, count + 1
             return
         self._denied[key] = now, 0
@@ -297,9 +297,30 @@ class ServerApp:
     # ---- streams -----------------------------------------------------------------------------------------------
 
     async def _stream(self, request: Request, login: Login) -> Answer:
-        if self._streams.get(login.actor.id, 0) >= limits.STREAMS_MAX:
+        close = self._open_stream(login.actor.id)
+        try:
+            stream, last = await self._followed(request, login)
+        except BaseException:
+            close()
+            raise
+        headers = [("x-accel-buffering", "no")]
+        return Answer(200, b"", "text/event-stream", headers, stream.events(last), close)
+
+    def _open_stream(self, actor: str) -> Callable[[], None]:
+        """Count a stream of an actor, until the answer is called."""
+        if self._streams[actor] >= limits.STREAMS_MAX:
             text = f"an actor has at most {limits.STREAMS_MAX} streams"
             raise HttpProblem(429, "too-many-streams", text, retry_after=5)
+        self._streams[actor] += 1
+
+        def close() -> None:
+            self._streams[actor] -= 1
+            if not self._streams[actor]:
+                del self._streams[actor]
+
+        return close
+
+    async def _followed(self, request: Request, login: Login) -> tuple[Stream, str | None]:
         query = read_query(request.query)
         route = match("GET", "/instances")[0]
         assert route is not None
@@ -311,14 +332,9 @@ class ServerApp:
             return (await self.accesses.login_of(request))[0]
 
         stream = Stream(self.feed, self.client, login, channels, again, self.stopping, lambda: self.notice)
-        last = request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
-        headers = [("x-accel-buffering", "no")]
-        return Answer(200, b"", "text/event-stream", headers, stream.events(last))
+        return stream, request.headers.get("last-event-id") or next(iter(query.get("last", [])), None)
 
     async def _streaming(self, answer: Answer, request: Request, send: Send) -> None:
-        login = (await self.accesses.login_of(request))[0]
-        name = "" if login is None else login.actor.id
-        self._streams[name] = self._streams.get(name, 0) + 1
         sending = asyncio.ensure_future(send_answer(answer, request, send))
         gone = asyncio.ensure_future(request.gone())
         try:
@@ -329,22 +345,22 @@ class ServerApp:
             await asyncio.gather(sending, gone, return_exceptions=True)
             if answer.stream is not None and hasattr(answer.stream, "aclose"):
                 await answer.stream.aclose()
-            self._streams[name] -= 1
-            if not self._streams[name]:
-                del self._streams[name]
+            if answer.closed is not None:
+                answer.closed()
 
     # ---- health ------------------------------------------------------------------------------------------------
 
     async def _health(self, request: Request) -> Answer:
         """Strangers learn 200 or 503, and nothing else."""
         why = "" if request.path == "/health/live" else await self._not_ready()
-        request.deadline = min(request.deadline, asyncio.get_running_loop().time() + HEALTH_SECONDS)
-        login = None
-        if why:
-            with suppress(HttpProblem):
+        told: dict[str, Any] = {}
+        if {"authorization", "cookie"} & set(request.headers):
+            request.deadline = min(request.deadline, asyncio.get_running_loop().time() + HEALTH_SECONDS)
+            with suppress(HttpProblem):  # without a database there is no login
                 login, _ = await self._login_of(request)
-        told = {"ready": not why, **({"why": why} if login is not None and allowed(login, "viewer").yes else {})}
-        return Answer(503 if why else 200, msgspec.json.encode(told) if login is not None else b"{}")
+                if login is not None and allowed(login, "viewer").yes:
+                    told = {"ready": not why, "why": why}
+        return Answer(503 if why else 200, msgspec.json.encode(told))
 
     async def _not_ready(self) -> str:
         if self.stopping.is_set():

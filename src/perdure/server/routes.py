@@ -19,6 +19,7 @@ from perdure.verbs import act
 from perdure.verbs import bulk as bulks
 from perdure.verbs.read import DiffAnswer, DiffParams, TraceAnswer, TraceParams, WhyAnswer
 from perdure.views.instance_at import PastInstance
+from perdure.views.lists import Rates
 
 from .api import (
     access,
@@ -91,6 +92,8 @@ ROUTES: Final[tuple[Route, ...]] = (
           instances.CountAnswer, instances.count_instances, "status=stuck"),
     Route("facets", "GET", "/instances/facets", "viewer", "Count instances by workflow, version and status.",
           instances.Nothing, instances.FacetsAnswer, instances.count_by),
+    Route("rates", "GET", "/instances/rates", "viewer", "Tell how many instances started, ended and failed over a day.",
+          instances.Nothing, Rates, instances.rates_of),
     Route("list export", "GET", "/instances/export", "viewer", "Download a list as JSON lines or CSV.",
           export.ExportQuery, bytes, export.export, "status=stuck&format=csv"),
     Route("diff", "GET", "/instances/diff", "viewer", "Compare the histories of two instances.", DiffParams,

@@ -21,6 +21,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`hosts`: names that a Host header may have; None: any, where a host framework has checked it.
 
     `secure`: the browser speaks TLS to us, or to a proxy in front of us. `database`: what people call the database.
+    `proxied`: a proxy of ours is in front, and the last address of X-Forwarded-For is the one that it saw.
     `redact`: pointers to fields of recorded values that are not shown.
     """
 
@@ -34,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     connect: bool = False
     oidc: OidcSettings | None = None
     redact: tuple[str, ...] = ()
+    proxied: bool = False
 
     @property
     def cookie_name(self) -> str:

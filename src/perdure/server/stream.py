@@ -38,6 +38,7 @@ class Channel(NamedTuple):
     kind: str
     argument: str
     instance: int = 0
+    workflow: str = ""
     where: Where = ()
 
 
@@ -113,7 +114,7 @@ class Stream:
             if now >= check:
                 check = now + RECHECK_SECONDS
                 again = await self._again()
-                if again is None:
+                if again is None or any(self._lost(again, channel) for channel in self._channels):
                     break
                 self._login = again
             if notice != self._notice():
@@ -131,6 +132,9 @@ class Stream:
             async for each in self._told(moved, position):
                 yield each
         yield event("bye", {"retry": random.randint(500, 5000)})
+
+    def _lost(self, now: Login, channel: Channel) -> bool:
+        return may_watch(self._login, channel) and not may_watch(now, channel)
 
     async def _told(self, moved: list[Moved], position: Position) -> AsyncIterator[bytes]:
         """The events of what moved. A head is told once, with the last of its entries."""
@@ -176,6 +180,11 @@ class Stream:
         return [("task", {"id": info.id, "status": info.status, "title": info.title, "assignee": info.assignee})]
 
 
+def may_watch(login: Login, channel: Channel) -> bool:
+    """Whether a login sees what a channel is about; of a list, any workflow."""
+    return channel.kind == "tasks" or sees(login, channel.workflow)
+
+
 def document(head: HeadRow) -> dict[str, Any]:
     """A head as the events of streams have it."""
     return {
@@ -198,9 +207,10 @@ async def resolved(client: Client, login: Login, wanted: list[tuple[str, str]], 
     found = []
     for kind, argument in wanted:
         if kind == "instance":
-            found.append(Channel(kind, argument, instance=(await find(argument)).id))
+            head = await find(argument)
+            found.append(Channel(kind, argument, head.id, head.workflow))
         elif kind == "bulk":
-            found.append(Channel(kind, argument, instance=(await own_bulk(client, login, argument)).id))
+            found.append(Channel(kind, argument, (await own_bulk(client, login, argument)).id))
         elif kind == "list":
             found.append(Channel(kind, argument, where=parse(argument)))
         else:

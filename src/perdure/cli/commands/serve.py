@@ -109,6 +109,7 @@ def _settings(found: dict[str, Any], host: str, port: int, *, connect: bool) -> 
         read_only=found["read_only"],
         ui=found["ui"],
         redact=found["redact"],
+        proxied=found["behind_proxy"],
         database=without_password(found["db"]),
         cookie=f"perdure-{port}",
         connect=connect,
@@ -157,16 +158,16 @@ class Serving:
         with signals() as (stop, hurry):
             if self._settings.connect:
                 async with connect(self._console.db) as client:
-                    await self._answer(client, stop)
+                    await self._answer(client, stop, hurry)
                 return
             opened = open_engine(self._console.db, workflows=workflows, handlers=handlers, queues=queues or None)
             async with opened as engine:
                 engine.hurry = hurry
                 if began is not None:
                     await began(engine)
-                await self._answer(engine, stop)
+                await self._answer(engine, stop, hurry)
 
-    async def _answer(self, client: Client, stop: asyncio.Event) -> None:
+    async def _answer(self, client: Client, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         from perdure.server import app
         from perdure.server.serve import serve as answer
 
@@ -184,7 +185,7 @@ class Serving:
                 click.echo(f"log in once: {link}")
             sys.stdout.flush()
 
-        await answer(made, self._listening, stop=stop, ready=ready, tls=self._tls)
+        await answer(made, self._listening, stop=stop, hurry=hurry, ready=ready, tls=self._tls)
 
 
 def _user() -> str:

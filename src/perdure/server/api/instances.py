@@ -18,7 +18,7 @@ from perdure.ports.seen import Line, Reason
 from perdure.ports.store import Filter, ListPlace, place_of
 from perdure.runtime.history import summary, value_of
 from perdure.verbs.read import DiffParams, WhyAnswer, diff
-from perdure.views.lists import PAGE_MAX, Facet, count, facets, page
+from perdure.views.lists import PAGE_MAX, Facet, Rates, count, facets, page, rates
 from perdure.views.look import (
     ListedInstance,
     ShownEntry,
@@ -155,6 +155,10 @@ class FacetsAnswer(msgspec.Struct, frozen=True):
 
 async def count_by(calling: Calling, given: Nothing) -> FacetsAnswer:
     return FacetsAnswer(await facets(calling.client.queries, shows(calling, ())))
+
+
+async def rates_of(calling: Calling, given: Nothing) -> Rates:
+    return await rates(calling.client.queries, shows(calling, ()), datetime.now(UTC))
 
 
 class Id(msgspec.Struct, frozen=True):

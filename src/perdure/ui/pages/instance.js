@@ -93,7 +93,10 @@ const LABELS = { send: "Send…", wake: "Wake", retry: "Retry…", settle: "Sett
 
 // The button of an advice, if its verb is possible now.
 function button(show, act, advice, reason) {
-  if (advice.command[0] === "tasks") return html`<a class="btn" href=${href("/tasks")}><${Icon} name="task" />Open tasks</a>`;
+  if (advice.command[0] === "tasks") {
+    const task = advice.command.find((word) => /^\d+$/.test(word));
+    return html`<a class="btn" href=${href(task ? `/tasks/${task}` : "/tasks", { view: "all" })}><${Icon} name="task" />${task ? "Open the task" : "Open tasks"}</a>`;
+  }
   if (advice.command[0] === "playbooks" && advice.command[1] === "patch" && show.may.send === "") return html`<button class="btn first" type="button" onClick=${() => act("patch", { words: advice.command.slice(3) })}><${Icon} name="settle" />Patch…</button>`;
   const [verb, , ...words] = advice.command;
   if (!LABELS[verb] || show.may[verb] !== "") return null;
